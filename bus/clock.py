@@ -1,0 +1,34 @@
+"""The system's clock and drawn values: the only place of the whole project that reads them."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+
+
+class SystemClock:
+    """`bus.port.Clock` on the machine's own clocks."""
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def now(self) -> float:
+        """Wall-clock seconds since 1970 UTC."""
+        return round(time.time(), 6)
+
+    def monotonic(self) -> float:
+        """Seconds on the base that asyncio's loops use."""
+        return time.monotonic()
+
+    def new_id(self) -> str:
+        """A random UUID."""
+        return str(uuid.uuid4())
+
+    def random(self) -> float:
+        """Jitter; not for secrets."""
+        return self._random.random()
+
+    def secret(self) -> str:
+        """32 random bytes in hex, for tokens."""
+        return self._random.randbytes(32).hex()

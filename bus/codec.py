@@ -1,0 +1,70 @@
+"""Headers and bodies to bytes and back, with the size limit; the only place besides `messages.base` that knows MessagePack."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgpack
+from pydantic import ValidationError
+
+from bus.envelope import HEADER_VERSION, Header
+from bus.errors import BusError, MessageTooLarge
+from bus.messages.base import Message, unpack
+
+M = TypeVar("M", bound=Message)
+
+_PACKER = msgpack.Packer(use_bin_type=True)
+_FIELD_TYPES = (int, int, str, str, str, str, int, str, str, int, int, bool, str, str)
+HEADER_MAX_BYTES = 4096
+"""A header holds ids and names only; the format's own bound, not a setting."""
+
+
+def pack_header(header: Header) -> bytes:
+    """The wire bytes of a header."""
+    data: bytes = _PACKER.pack(header)
+    return data
+
+
+def unpack_header(data: bytes) -> Header:
+    """The header behind the bytes. Raises BusError(malformed) for anything that is not one."""
+    if len(data) > HEADER_MAX_BYTES:
+        raise BusError("malformed", f"a header of {len(data)} bytes; at most {HEADER_MAX_BYTES}")
+    try:
+        fields = msgpack.unpackb(data, raw=False, use_list=False)
+    except Exception as error:  # noqa: BLE001 - msgpack raises a family without a common base
+        raise BusError("malformed", f"the header is not MessagePack ({type(error).__name__})") from None
+    if not isinstance(fields, tuple) or not fields or fields[0] != HEADER_VERSION:
+        raise BusError("malformed", "the header is not a version 1 header")
+    if len(fields) != len(_FIELD_TYPES):
+        raise BusError("malformed", f"the header has {len(fields)} fields, not {len(_FIELD_TYPES)}")
+    for value, kind in zip(fields, _FIELD_TYPES, strict=True):
+        if type(value) is not kind:
+            raise BusError("malformed", "a header field has the wrong type")
+    return Header._make(fields)
+
+
+def encode(message: Message, max_bytes: int) -> bytes:
+    """The body bytes of a message. Raises MessageTooLarge above `max_bytes` (setting `bus.body_max_bytes`)."""
+    data: bytes = _PACKER.pack(message.model_dump())
+    if len(data) > max_bytes:
+        raise MessageTooLarge(
+            "too_large",
+            f"a {message.TYPE} message of {len(data)} bytes; the limit is {max_bytes} (bus.body_max_bytes)",
+        )
+    return data
+
+
+def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
+    """The message behind the bytes, strictly validated. Raises BusError(malformed), naming fields and never values."""
+    if len(data) > max_bytes:
+        raise MessageTooLarge("too_large", f"a body of {len(data)} bytes; the limit is {max_bytes} (bus.body_max_bytes)")
+    try:
+        return cls.model_validate(unpack(data))
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(str(part) for part in fault['loc']) or 'body'}: {fault['msg']}"
+            for fault in error.errors(include_input=False, include_url=False, include_context=False)[:5]
+        )
+        raise BusError("malformed", f"not a {cls.TYPE}: {faults}") from None
+    except (ValueError, RecursionError) as error:
+        raise BusError("malformed", f"not a {cls.TYPE}: {str(error)[:200]}") from None

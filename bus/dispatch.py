@@ -1,0 +1,81 @@
+"""What an actor is: a class with typed async handlers, found by annotation. The shell that drives it is `bus/peer.py`.
+
+    class Memory(Actor):
+        async def on_read(self, message: ReadSignals, call: Call) -> Signals: ...
+
+Every public async method whose first parameter is annotated with a Message class and whose second is `call: Call` is the
+handler of that type; a name on the wire never picks a method.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, get_type_hints
+
+from bus.messages.base import Message
+from bus.port import Bus
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a handler knows about the request besides its message."""
+
+    sender: str  # stamped instance, `<role>/<n>@<epoch>`
+    role: str  # the sender's role
+    message_id: str
+    attempt: int
+    key: str
+    trace: str
+    deadline: float | None  # on bus.clock.monotonic(); None for a post
+    lane: str  # "" through the broker, else the lane's service
+    stream: Callable[[Message], None] = field(default=lambda _message: None)
+
+    def remaining_s(self, now_monotonic: float, *, reserve_s: float = 0.0) -> float:
+        """Seconds until the deadline less a reserve, never below zero; a post has no deadline and gets infinity."""
+        if self.deadline is None:
+            return float("inf")
+        return max(0.0, self.deadline - reserve_s - now_monotonic)
+
+
+Handler = Callable[[Any, Call], Awaitable[Message | None]]
+
+
+class Actor:
+    """Base of every actor; subclasses supply handlers, and may override the three life-cycle methods."""
+
+    service: str = ""
+
+    async def start(self, bus: Bus) -> None:
+        """Called once, connected; work that readiness waits for belongs into `ready`."""
+
+    async def ready(self) -> str:
+        """'' when ready, else a short reason why it is degraded; asked again until ready."""
+        return ""
+
+    async def drain(self) -> None:
+        """Finish what was started; bounded by the caller."""
+
+    def counters(self) -> dict[str, int]:
+        """Small integers for the heartbeat."""
+        return {}
+
+
+def handlers_of(actor: Actor) -> dict[str, tuple[type[Message], Handler]]:
+    """type -> (class, bound handler). Raises TypeError when two handlers claim one type."""
+    found: dict[str, tuple[type[Message], Handler]] = {}
+    for name, method in inspect.getmembers(actor, inspect.iscoroutinefunction):
+        if name.startswith("_") or name in ("start", "ready", "drain"):
+            continue
+        hints = get_type_hints(method)
+        parameters = list(inspect.signature(method).parameters)
+        if len(parameters) != 2 or hints.get(parameters[1]) is not Call:  # noqa: PLR2004 - message and call
+            continue
+        cls = hints.get(parameters[0])
+        if not (isinstance(cls, type) and issubclass(cls, Message)):
+            continue
+        if cls.TYPE in found:
+            raise TypeError(f"{type(actor).__name__} has two handlers for {cls.TYPE}")
+        found[cls.TYPE] = (cls, method)
+    return found

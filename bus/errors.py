@@ -1,0 +1,92 @@
+"""Expected faults: typed, handled, recorded. Anything else is a programming error and ends the handler.
+
+RuntimeFault                 code, retryable, detail, facts
+├── BusError                 no_route (retryable), busy (retryable), denied, expired (retryable), peer_lost (retryable),
+│                            malformed, internal, cancelled
+├── MessageTooLarge          too_large: names size, limit and the setting
+├── LedgerError              conflict, fenced (retryable), disk_full, unavailable (retryable), damaged, erased
+├── GatewayError             code of bus.messages.gateway.ERROR_CODES
+├── WorkOrderFault           code of bus.messages.work_order.ERROR_CODES
+├── SessionFault             input_conflict, run_active, session_closed, invalid_input (verdicts: never degrade)
+└── ConfigError              names the path of the setting and the mend
+
+Across the wire there is one shape, `Failure(code, retryable, detail)`; `fault_of` turns it back into a class above.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bus.messages.failure import Failure
+
+VERDICT_CODES = frozenset(
+    {"input_conflict", "run_active", "session_closed", "invalid_input", "denied", "too_large", "rejected", "cancelled"}
+)
+"""Refusals on purpose: a client sees them as outcome `error`; the host never degrades because of one."""
+
+
+class RuntimeFault(Exception):
+    """An expected fault; asks of it are `code`, `retryable`, `detail`."""
+
+    retryable_codes: frozenset[str] = frozenset()
+
+    def __init__(
+        self, code: str, detail: str, *, retryable: bool | None = None, facts: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+        self.retryable = code in self.retryable_codes if retryable is None else retryable
+        self.facts: dict[str, Any] = facts or {}
+
+    def as_failure(self) -> Failure:
+        """The same fault as it crosses the wire."""
+        return Failure(code=self.code, retryable=self.retryable, detail=self.detail, facts=self.facts)
+
+
+class BusError(RuntimeFault):
+    """A request did not get its reply."""
+
+    retryable_codes = frozenset({"no_route", "busy", "expired", "peer_lost"})
+
+
+class MessageTooLarge(RuntimeFault):
+    """A body is over `bus.body_max_bytes`; it was never sent."""
+
+
+class LedgerError(RuntimeFault):
+    """The record refused, or is away."""
+
+    retryable_codes = frozenset({"fenced", "unavailable"})
+
+
+class GatewayError(RuntimeFault):
+    """The gateway refused or could not."""
+
+
+class WorkOrderFault(RuntimeFault):
+    """An order could not be executed."""
+
+
+class SessionFault(RuntimeFault):
+    """A verdict about an input or a session; never degrades."""
+
+
+class ConfigError(RuntimeFault):
+    """A setting is missing, unknown or out of range; `detail` names its path and the mend."""
+
+    def __init__(self, detail: str, *, facts: dict[str, Any] | None = None) -> None:
+        super().__init__("config_invalid", detail, facts=facts)
+
+
+_BY_CODE: dict[str, type[RuntimeFault]] = {
+    **dict.fromkeys(("fenced", "disk_full", "damaged", "erased", "unavailable", "conflict"), LedgerError),
+    **dict.fromkeys(("input_conflict", "run_active", "session_closed", "invalid_input"), SessionFault),
+    "too_large": MessageTooLarge,
+}
+
+
+def fault_of(failure: Failure) -> RuntimeFault:
+    """The typed fault behind a Failure that came over the wire."""
+    kind = _BY_CODE.get(failure.code, BusError)
+    return kind(failure.code, failure.detail, retryable=failure.retryable, facts=dict(failure.facts))

@@ -1,0 +1,58 @@
+"""The frozen strict base of everything that crosses the wire or stands in a record, and its canonical bytes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import msgpack
+from pydantic import BaseModel, ConfigDict, Field
+
+type_of_json = Any
+"""A JSON-like value: None, bool, int, float, str, list or dict with string keys."""
+
+NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
+Count = Annotated[int, Field(ge=0)]
+Timestamp = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")]
+"""ISO 8601, UTC, microseconds: `2026-11-21T22:00:00.123456Z` (made by `bus.messages.ids.iso`)."""
+
+
+class Record(BaseModel):
+    """A frozen value that rejects unknown keys and never coerces."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class Message(Record):
+    """A typed body of an envelope; `TYPE` and `VERSION` name it on the wire."""
+
+    TYPE: ClassVar[str] = ""
+    VERSION: ClassVar[int] = 1
+
+
+def pack(value: Any) -> bytes:
+    """MessagePack bytes of a JSON-like value (bytes allowed); dicts keep their insertion order."""
+    packed: bytes = msgpack.packb(value, use_bin_type=True)
+    return packed
+
+
+def unpack(data: bytes) -> Any:
+    """The value behind `pack`; raises ValueError for anything that is not one whole MessagePack value."""
+    try:
+        return msgpack.unpackb(data, raw=False, strict_map_key=True)
+    except ValueError:
+        raise
+    except Exception as error:  # msgpack raises a family without a common base
+        raise ValueError(f"not MessagePack: {type(error).__name__}") from error
+
+
+def canonical_bytes(record: BaseModel) -> bytes:
+    """The one byte encoding of a record: MessagePack with keys sorted at every depth. Same value, same bytes."""
+    return pack(_sorted(record.model_dump(mode="json")))
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_sorted(item) for item in value]
+    return value

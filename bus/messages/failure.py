@@ -1,0 +1,31 @@
+"""The one answer that is not a reply: a closed code, whether a retry may help, and facts for a person."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from bus.messages.base import Message
+
+FAILURE_CODES = (
+    # the bus
+    "no_route", "busy", "denied", "expired", "peer_lost", "malformed", "internal", "cancelled",
+    # anything that is asked for and not there, or not allowed in this state
+    "not_found", "rejected", "too_large", "unavailable", "erased",
+    # sessions (verdicts)
+    "input_conflict", "run_active", "session_closed", "invalid_input",
+    # the ledger
+    "fenced", "disk_full", "damaged",
+)  # fmt: skip
+
+
+class Failure(Message):
+    """Sent instead of a reply, exactly once per request."""
+
+    TYPE: ClassVar[str] = "bus.failure"
+
+    code: str = Field(description="one of FAILURE_CODES, or a work order's or the gateway's own code")
+    retryable: bool = Field(description="whether the same request may succeed later")
+    detail: str = Field(description="what was tried, which id, which limit, the mend; no prompt text, no secret")
+    facts: dict[str, Any] = Field(default_factory=dict, description="machine-readable particulars")

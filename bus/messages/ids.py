@@ -1,0 +1,122 @@
+"""Every id of the system and how it is derived. Source: spec page "What we build", section "Words and ids".
+
+Ids are counted or derived, never drawn; the exceptions (`new_id` of the bus port) are the id of an explicitly
+started session and what a client makes at its own edge (input ids, command ids).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+from uuid import UUID, uuid5
+
+from pydantic import Field
+
+from bus.messages.base import Record
+
+_SESSION_NAMESPACE = UUID("6a3f0f5c-3c3b-5e0e-9a59-7b0e4d1c6f21")
+
+SessionId = Annotated[
+    str, Field(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+]
+"""A UUID in lower-case canonical text; the full value in every key, id and record."""
+
+InputId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:@-]+$")]
+"""The idempotency key of a turn, made at the client's edge."""
+
+Sequence = Annotated[int, Field(ge=1)]
+
+
+class RunId(Record):
+    """One execution attempt inside a session; `run_seq` counts from 1 and never resets."""
+
+    session_id: SessionId
+    run_seq: Sequence
+
+    def __str__(self) -> str:
+        return f"{self.session_id}-{self.run_seq}"
+
+
+class TurnId(Record):
+    """One LLM request and response (a round); `turn_seq` counts from 1 in each run."""
+
+    run_id: RunId
+    turn_seq: Sequence
+
+    def __str__(self) -> str:
+        return f"{self.run_id}.{self.turn_seq}"
+
+
+class StepId(Record):
+    """One action boundary; `step_seq` counts from 1 in each round."""
+
+    turn_id: TurnId
+    step_seq: Sequence
+
+    def __str__(self) -> str:
+        return f"{self.turn_id}.{self.step_seq}"
+
+
+class ToolBatchId(Record):
+    """One parallel fan-out of tool calls; `batch_seq` counts from 1 in each step."""
+
+    step_id: StepId
+    batch_seq: Sequence
+
+    def __str__(self) -> str:
+        return f"{self.step_id}/{self.batch_seq}"
+
+
+def session_id_of(principal: str, input_id: str) -> str:
+    """The session of a first turn without one: UUIDv5, so that a retry finds the same session."""
+    return str(uuid5(_SESSION_NAMESPACE, f"{principal}\n{input_id}"))
+
+
+def shown_session(session_id: str) -> str:
+    """`SES-<8 hex>`, the form that people read; accepted back as a prefix."""
+    return f"SES-{session_id[:8]}"
+
+
+def work_order_id(step: StepId, call: str = "") -> str:
+    """`WO-<session>-<run>.<round>.<step>[.<call>]`: the idempotency key of a work order everywhere."""
+    return f"WO-{step}.{call}" if call else f"WO-{step}"
+
+
+def degraded_order_id(input_id: str) -> str:
+    """Order id and idempotency key of the degraded call that answers this input."""
+    return f"WO-DEGRADED-{input_id}"
+
+
+def call_key(wo_id: str, number: int) -> str:
+    """`<wo_id>#<call number>`: the idempotency key of one provider call (counting from 1)."""
+    return f"{wo_id}#{number}"
+
+
+def call_id(position: int) -> str:
+    """A tool call's id: its zero-padded position (from 1) in the answer, so that text order is call order."""
+    return f"{position:03d}"
+
+
+def body_ref(submission_id: str, number: int) -> str:
+    """`<submission id>/<n>`: the n-th body (from 0) of the entry that brought it."""
+    return f"{submission_id}/{number}"
+
+
+def split_body_ref(ref: str) -> tuple[str, int]:
+    """The submission id and body number of a ref. Raises ValueError for anything else."""
+    submission_id, slash, number = ref.rpartition("/")
+    if not slash or not submission_id or not number.isdigit():
+        raise ValueError(f"not a body ref: {ref[:80]!r}")
+    return submission_id, int(number)
+
+
+def iso(now_s: float) -> str:
+    """A wall-clock time (seconds since 1970, UTC) as `Timestamp`."""
+    return datetime.fromtimestamp(round(now_s * 1_000_000) / 1_000_000, UTC).strftime(
+        "%Y-%m-%dT%H:%M:%S.%fZ"
+    )
+
+
+def parse_iso(text: str) -> float:
+    """Seconds since 1970 of a `Timestamp`."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC).timestamp()

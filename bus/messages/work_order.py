@@ -1,0 +1,152 @@
+"""Work orders and receipts. Source: spec page "Work orders and the HO1 executor"."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from bus.messages.base import Count, Message, Record, Timestamp
+from bus.messages.ids import RunId, SessionId
+
+WorkOrderType = Literal["classify", "tool_call", "synthesize", "execute", "consolidate"]
+WorkOrderState = Literal["planned", "dispatched", "executing", "completed", "failed"]
+BudgetMode = Literal["enforce", "warn", "off"]
+
+ERROR_CODES = (
+    "contract_not_found", "contract_schema_invalid", "prompt_pack_not_found", "input_schema_invalid",
+    "output_schema_invalid", "budget_exhausted", "tool_not_found", "tool_not_permitted", "tool_invalid_args",
+    "tool_failed", "unknown_outcome", "deadline_exceeded", "cancelled", "execution_error",
+)  # fmt: skip
+"""Closed codes of a failed order; beside them the gateway's own codes (`bus.messages.gateway.ERROR_CODES`)."""
+
+
+class Segment(Record):
+    """A piece of text with its provenance: recorded by `ref` where it has one, stored where it has none."""
+
+    name: str = Field(default="", description="user_input, history, system, prior_results …; what prompt packs call it")
+    ref: str | None = Field(default=None, description="`<submission id>/<n>` of the body that holds this text")
+    text: str = ""
+
+
+class Fence(Record):
+    """Echoed in the receipt; a receipt under an older fence is stale."""
+
+    run_id: RunId
+    session_epoch: Count
+    step_epoch: Count
+
+
+class ToolCall(Record):
+    """One call that a model asked for."""
+
+    call_id: str = Field(description="zero-padded position in the answer")
+    provider_call_id: str = Field(default="", description="the provider's own id, for its transcript")
+    tool_id: str
+    arguments: dict[str, Any]
+
+
+class Constraints(Record):
+    """Limits and permissions of one order."""
+
+    prompt_contract_id: str = ""
+    token_budget: int = Field(description="> 0 for LLM types: input + output tokens of this order")
+    timeout_seconds: float = Field(description="> 0; bounds the envelope's deadline")
+    tools_allowed: list[str] = Field(default_factory=list[str])
+    domain_tags: list[str] = Field(default_factory=list[str])
+    budget_mode: BudgetMode = "warn"
+    provider_id: str | None = None
+    model_id: str | None = None
+    max_tokens: int | None = None
+
+
+class Exchange(Record):
+    """One earlier tool round inside the run: what the model asked for and what came back."""
+
+    tool_calls: list[ToolCall]
+    results: list[Segment] = Field(description="in call order; `name` is the call id, text the result as the model sees it")
+    text: Segment = Segment()
+
+
+class WorkOrder(Message):
+    """What HO2 asks HO1 to do, once, with everything needed to do it."""
+
+    TYPE: ClassVar[str] = "wo.order"
+
+    wo_id: str
+    session_id: str
+    agent_id: str
+    agent_class: str = ""
+    framework_id: str = ""
+    fence: Fence
+    intent_id: str | None = None
+    wo_type: WorkOrderType
+    tier_target: Literal["ho1"] = "ho1"
+    state: WorkOrderState
+    planned_at: Timestamp
+    created_by: str
+    completed_at: Timestamp | None = None
+    parent_wo_id: str | None = None
+    input_context: list[Segment] = Field(default_factory=list[Segment])
+    exchanges: list[Exchange] = Field(default_factory=list[Exchange], description="tool rounds so far, oldest first")
+    tool_call: ToolCall | None = Field(default=None, description="the call of a tool_call order")
+    constraints: Constraints
+    acceptance_criteria: dict[str, Any] = Field(default_factory=dict)
+    config_digest: str
+
+
+class WorkOrderError(Record):
+    """Why an order failed: a closed code and facts."""
+
+    code: str
+    message: str
+
+
+class OutputResult(Record):
+    """What a completed order brought: text or parsed output of an LLM order, or the output of a tool."""
+
+    text: Segment = Segment()
+    parsed: dict[str, Any] | None = Field(default=None, description="schema-checked output of a structured contract")
+    tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
+    finish_reason: str = ""
+    truncated: bool = Field(default=False, description="tool output was cut to tools.output_max_bytes")
+
+
+class Cost(Record):
+    """What an order or a turn used; cost_usd is None when a price is unknown."""
+
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    total_tokens: Count = 0
+    llm_calls: Count = 0
+    tool_calls: Count = 0
+    tool_ids_used: list[str] = Field(default_factory=list[str])
+    elapsed_ms: Count = 0
+    cost_usd: float | None = 0.0
+
+
+class Receipt(Message):
+    """The one terminal answer to an order (the same bytes again when asked again)."""
+
+    TYPE: ClassVar[str] = "wo.receipt"
+
+    wo_id: str
+    fence: Fence
+    state: Literal["completed", "failed"]
+    output_result: OutputResult | None = None
+    error: WorkOrderError | None = None
+    cost: Cost
+    prompt_received_ids: list[str] = Field(
+        default_factory=list[str], description="submission ids of the PROMPT_RECEIVED entries, in order"
+    )
+    executed_by: str = Field(description="instance that executed it")
+    completed_at: Timestamp
+
+
+class ExecuteWorkOrder(Message):
+    """Deliver one order to the pool; the reply is its Receipt, also when it failed."""
+
+    TYPE: ClassVar[str] = "wo.execute"
+
+    order: WorkOrder
+    attempt: int = Field(ge=1, description="which delivery by the sender this is; outside the order's own bytes")

@@ -1,0 +1,188 @@
+"""The ports: an actor's only way to the world. Source: spec page "The bus", section Actors.
+
+Each port has a real and a simulated implementation and one conformance suite (`tests/conformance/`). Handlers read time,
+ids and randomness from here and nowhere else, so that a turn can be simulated and replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from bus.messages.base import Message
+from bus.messages.gateway import Prompt, PromptResponse
+from bus.messages.work_order import ToolCall
+
+R = TypeVar("R", bound=Message)
+
+
+class Clock(Protocol):
+    """Time and drawn values; the system's (`bus.clock`) or the simulation's."""
+
+    def now(self) -> float:
+        """Wall-clock seconds since 1970 UTC, microsecond resolution."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; same base as the running loop's `time()`."""
+        ...
+
+    def new_id(self) -> str:
+        """A fresh UUID (lower-case canonical text)."""
+        ...
+
+    def random(self) -> float:
+        """A draw from [0, 1), for jitter."""
+        ...
+
+
+class Bus(Protocol):
+    """What an actor may do with other processes."""
+
+    @property
+    def instance(self) -> str:
+        """`<role>/<n>@<epoch>` of this incarnation."""
+        ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    def now(self) -> float: ...
+
+    def new_id(self) -> str: ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    async def request(  # noqa: PLR0913 - an envelope has these fields
+        self,
+        service: str,
+        message: Message,
+        *,
+        expect: type[R],
+        timeout_s: float,
+        key: str = "",
+        message_id: str | None = None,
+        attempt: int = 1,
+        trace: str = "",
+        on_stream: Callable[[Message], None] | None = None,
+    ) -> R:
+        """The reply, within `timeout_s`.
+
+        `service` is a service name or an instance. `message_id`: given for derived idempotency (a work order's id), else
+        counted per incarnation. Raises a RuntimeFault built from the Failure (BusError: no_route, busy, denied, expired,
+        peer_lost, malformed, internal, cancelled; or the handler's own). Cancelling the awaiting task sends a cancel.
+        """
+        ...
+
+    async def post(self, service: str, message: Message, *, key: str = "", trace: str = "") -> None:
+        """Fire and forget: handed to the broker; raises BusError only when it cannot even be handed over."""
+        ...
+
+    async def publish(self, message: Message, *, trace: str = "") -> None:
+        """To whoever subscribed to this type."""
+        ...
+
+
+class FileHandle(Protocol):
+    """One open file behind the disk port."""
+
+    def read_at(self, offset: int, size: int) -> bytes: ...
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        """Writes all of it, or raises OSError."""
+        ...
+
+    def append(self, data: bytes) -> int:
+        """Offset at which it was written."""
+        ...
+
+    def sync(self) -> None:
+        """fdatasync; returns when the device says so, raises OSError."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Files of one process below one directory; paths are relative, `/`-separated."""
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> FileHandle: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, path: str = "") -> list[str]:
+        """Names in a directory, sorted; empty if it does not exist."""
+        ...
+
+    def make_dir(self, path: str) -> None: ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def sync_dir(self, path: str = "") -> None: ...
+
+    def free_bytes(self) -> int: ...
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        """An exclusive lock held until the returned function is called or the process dies; None if somebody has it."""
+        ...
+
+    def real_path(self, path: str) -> str | None:
+        """A path that SQLite can open; None where files live in memory (then `:memory:` is used)."""
+        ...
+
+
+class Provider(Protocol):
+    """One model provider instance."""
+
+    @property
+    def provider_id(self) -> str: ...
+
+    async def complete(self, prompt: Prompt, *, model_id: str, timeout_s: float) -> PromptResponse:
+        """One attempt, no retries; raises GatewayError with a provider code. Cancelling stops the HTTP call."""
+        ...
+
+
+class ToolOutput(Protocol):
+    """What a tool call brought."""
+
+    ok: bool
+    code: str
+    text: str
+    truncated: bool
+
+
+class ToolRunner(Protocol):
+    """Runs tools so that a cancel or a deadline really stops them."""
+
+    def available(self) -> Sequence[str]: ...
+
+    async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolOutput:
+        """Runs one call; cancelling the task kills the tool."""
+        ...
+
+
+class ChildProcess(Protocol):
+    """One spawned process."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def kill(self) -> None: ...
+
+    def terminate(self) -> None: ...
+
+    async def wait(self) -> int:
+        """Exit code; negative signal number."""
+        ...
+
+
+class Processes(Protocol):
+    """Spawns actors."""
+
+    def spawn(self, argv: Sequence[str], *, env: dict[str, str], log_path: str) -> Awaitable[ChildProcess]: ...

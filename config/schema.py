@@ -1,0 +1,229 @@
+"""The shape of `admin_config.json`: the one source of every threshold, time-out, retry count, window, limit and budget.
+
+Frozen models that reject unknown keys. No field has a default: a missing value is a start-up error naming its path.
+Source: spec page "What we build", section Configuration. Units stand last in names.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[int, Field(gt=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Section(BaseModel):
+    """A frozen part of the configuration; unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class BusConfig(Section):
+    """Broker, lanes and endpoints."""
+
+    body_max_bytes: Positive
+    service_grace_ms: Positive = Field(description="how long a request waits for a service that nobody offers")
+    reannounce_grace_ms: NonNegative = Field(description="how long a restarted broker collects hellos")
+    queue_max: Positive = Field(description="queued requests per service")
+    mailbox_max: Positive = Field(description="immediate requests at once per instance")
+    attempts_max: Positive = Field(description="deliveries of one redeliverable request")
+    beat_interval_ms: Positive
+    peer_timeout_ms: Positive = Field(description="silence after which a peer is lost")
+    probe_interval_ms: Positive = Field(description="how often peers with work are probed")
+    heartbeat_interval_ms: Positive = Field(description="ZMTP heartbeat")
+    heartbeat_timeout_ms: Positive = Field(description="ZMTP heartbeat time-out")
+    reconnect_min_ms: Positive
+    reconnect_max_ms: Positive
+    sticky_idle_s: Positive = Field(description="a routing key without traffic this long is forgotten")
+    dedupe_window: Positive = Field(description="message ids remembered per receiver")
+    post_hold_ms: Positive = Field(description="how long a post waits for its service")
+    tap_ring: Positive = Field(description="recent frames kept for --since")
+    tap_ring_max_bytes: Positive
+    tap_hwm: Positive = Field(description="batches queued for a slow tap reader")
+    high_water_mark: Positive = Field(description="ZeroMQ high-water mark; credit stays far below")
+    record_interval_ms: Positive = Field(description="how often denials and dead letters are recorded, in batches")
+    drain_ms: Positive = Field(description="bound of an endpoint's orderly stop")
+
+
+class LedgerConfig(Section):
+    """The record."""
+
+    segment_bytes: Positive
+    reserve_bytes: NonNegative = Field(description="kept free on the disk beside one segment")
+    zero_fill_chunk_bytes: Positive = Field(description="how much of a segment is zero-filled ahead at once")
+    batch_entries_max: Positive
+    batch_bytes_max: Positive
+    entry_max_bytes: Positive
+    outstanding_max: Positive = Field(description="unacknowledged writes before `busy`")
+    index_interval_ms: Positive
+    outage_wait_ms: Positive = Field(description="how long a barrier waits for a restart of the ledger")
+    client_outstanding_max: Positive = Field(description="unacknowledged writes that a client keeps")
+    request_timeout_ms: Positive
+
+
+class ModelConfig(Section):
+    """One model of a provider; price per million tokens, null when unknown."""
+
+    model_id: str
+    input_usd_per_million: float | None
+    output_usd_per_million: float | None
+    cached_usd_per_million: float | None
+
+
+class ProviderConfig(Section):
+    """One provider instance."""
+
+    kind: Literal["offline"]
+    latency_ms: NonNegative = Field(description="offline: simulated thinking time")
+    models: list[ModelConfig]
+    concurrency_max: Positive
+
+
+class Route(Section):
+    """A provider and a model."""
+
+    provider_id: str
+    model_id: str
+
+
+class GatewayConfig(Section):
+    """The only door to a model."""
+
+    slots: Positive
+    providers: dict[str, ProviderConfig]
+    default_route: Route
+    domain_tag_routes: dict[str, Route]
+    attempts_max: Positive
+    request_timeout_ms: Positive
+    on_ledger_outage: Literal["spool", "refuse"]
+    on_unknown_outcome: Literal["resend", "fail"]
+
+
+class BudgetConfig(Section):
+    """Every budget, in tokens unless the name says otherwise."""
+
+    session_token_limit: Positive
+    classify_budget: Positive
+    synthesize_budget: Positive
+    projection_budget: Positive
+    consolidation_budget: Positive
+    ho3_bias_budget: Positive
+    history_budget: Positive
+    followup_min_remaining: NonNegative
+    agent_token_limit: Positive
+    provider_token_limit: Positive
+    budget_mode: Literal["enforce", "warn", "off"]
+    turn_limit: Positive = Field(description="model rounds of one run")
+    timeout_seconds: Positive = Field(description="the longest life of one run")
+
+
+class ProjectionConfig(Section):
+    """Which context feeds the model."""
+
+    mode: Literal["off"] = Field(description="shadow and enforce come with the projection itself")
+
+
+class AttentionConfig(Section):
+    """Context assembly."""
+
+    chars_per_token: Positive
+
+
+class ClassifyLabels(Section):
+    """The closed vocabulary of classification."""
+
+    domain: list[str]
+    task: list[str]
+
+
+class SessionsConfig(Section):
+    """Sessions and their reducer."""
+
+    max_in_flight_effects: Positive
+    applied_commands_max: Positive
+    journal_page: Positive = Field(description="entries per read of a journal")
+
+
+class QualityGateConfig(Section):
+    """Acceptance of an answer."""
+
+    max_retries: NonNegative
+    requires_response_text: bool
+    min_response_length: NonNegative
+
+
+class ToolsConfig(Section):
+    """Built-in tools and their limits."""
+
+    children: Positive = Field(description="pre-forked tool processes per worker")
+    timeout_ms: Positive
+    output_max_bytes: Positive
+    kill_grace_ms: NonNegative
+
+
+class LauncherConfig(Section):
+    """Processes."""
+
+    ready_timeout_ms: Positive
+    restart_backoff_min_ms: Positive
+    restart_backoff_max_ms: Positive
+    healthy_after_ms: Positive = Field(description="a process that lived this long starts its back-off anew")
+    crash_budget: Positive = Field(description="crashes within crash_window_ms after which a process is failed")
+    crash_window_ms: Positive
+    stuck_after_ms: Positive = Field(description="a process without a beat this long is killed and restarted")
+    drain_ms: Positive = Field(description="per process, then it is killed")
+    orphan_drain_s: PositiveFloat = Field(description="how long orphans may finish runs when the launcher is gone")
+    log_tail_lines: Positive
+
+
+class Ho1Config(Section):
+    """Executors."""
+
+    count: Positive = Field(description="executors that `hobus up` starts")
+    slots: Positive
+    repair_calls_max: NonNegative
+
+
+class Ho2Config(Section):
+    """Supervisors."""
+
+    count: Positive
+    runs_max: Positive = Field(description="runs at once per instance")
+    classify_timeout_ms: Positive
+    order_timeout_ms: Positive
+    order_attempts_max: Positive = Field(description="sends of one order by a run")
+    history_turns_max: Positive
+    reply_reserve_ms: Positive = Field(description="kept of the deadline for recording and replying")
+
+
+class HostConfig(Section):
+    """The session host."""
+
+    agent_id: str
+    prompt_max_bytes: Positive
+    degrade_reserve_ms: Positive
+    turn_timeout_ms: Positive = Field(description="a client's deadline when it names none")
+    retry_interval_ms: Positive
+
+
+class AdminConfig(Section):
+    """All of it."""
+
+    bus: BusConfig
+    ledger: LedgerConfig
+    gateway: GatewayConfig
+    budget: BudgetConfig
+    projection: ProjectionConfig
+    attention: AttentionConfig
+    classify_labels: ClassifyLabels
+    sessions: SessionsConfig
+    quality_gate: QualityGateConfig
+    tools: ToolsConfig
+    launcher: LauncherConfig
+    ho1: Ho1Config
+    ho2: Ho2Config
+    host: HostConfig
