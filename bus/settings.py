@@ -1,0 +1,39 @@
+"""Settings of broker, lanes and endpoints: section `bus` of `admin_config.json` (no field has a default)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Positive = Annotated[int, Field(gt=0)]
+NonNegative = Annotated[int, Field(ge=0)]
+
+
+class BusSettings(BaseModel):
+    """Broker, lanes and endpoints; units stand last in names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    body_max_bytes: Positive
+    service_grace_ms: Positive = Field(description="how long a request waits for a service that nobody offers")
+    reannounce_grace_ms: NonNegative = Field(description="how long a restarted broker collects hellos")
+    queue_max: Positive = Field(description="queued requests per service")
+    mailbox_max: Positive = Field(description="immediate requests at once per instance")
+    attempts_max: Positive = Field(description="deliveries of one redeliverable request")
+    beat_interval_ms: Positive
+    peer_timeout_ms: Positive = Field(description="silence after which a peer is lost")
+    probe_interval_ms: Positive = Field(description="how often peers with work are probed")
+    heartbeat_interval_ms: Positive = Field(description="ZMTP heartbeat")
+    heartbeat_timeout_ms: Positive = Field(description="ZMTP heartbeat time-out")
+    reconnect_min_ms: Positive
+    reconnect_max_ms: Positive
+    sticky_idle_s: Positive = Field(description="a routing key without traffic this long is forgotten")
+    dedupe_window: Positive = Field(description="message ids remembered per receiver")
+    post_hold_ms: Positive = Field(description="how long a post waits for its service")
+    tap_ring: Positive = Field(description="recent frames kept for --since")
+    tap_ring_max_bytes: Positive
+    tap_hwm: Positive = Field(description="batches queued for a slow tap reader")
+    high_water_mark: Positive = Field(description="ZeroMQ high-water mark; credit stays far below")
+    record_interval_ms: Positive = Field(description="how often denials and dead letters are recorded, in batches")
+    drain_ms: Positive = Field(description="bound of an endpoint's orderly stop")
