@@ -1,0 +1,156 @@
+"""Governed assets: what steers an agent without being code. Models of the files below `config/`.
+
+Source: spec pages "Governance" and "Work orders" (contracts). Files are found by `files.py`, read by `load.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
+
+Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
+Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
+Timestamp = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+AgentId = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
+FrameworkId = Annotated[str, Field(pattern=r"^FMWK-\d{3}$")]
+SpecId = Annotated[str, Field(pattern=r"^SPEC-[A-Z0-9]+(-[A-Z0-9]+)*$")]
+PackageId = Annotated[str, Field(pattern=r"^PKG-[A-Z0-9]+(-[A-Z0-9]+)*$")]
+ContractId = Annotated[str, Field(pattern=r"^PRC-[A-Z0-9]+-\d{3}$")]
+PromptPackId = Annotated[str, Field(pattern=r"^PRM-[A-Z0-9]+-\d{3}$")]
+TemplateId = Annotated[str, Field(pattern=r"^ATT-[A-Z0-9]+-\d{3}$")]
+GateId = Literal["G0", "G1", "G2", "G3", "G4", "G5", "G6"]
+AgentClass = Literal["KERNEL.syntactic", "KERNEL.semantic", "ADMIN", "RESIDENT"]
+Tier = Literal["hot", "ho2", "ho1"]
+GovernedPath = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*$")]
+"""Relative to `config/`, `/`-separated, never leaving it."""
+
+
+class Asset(BaseModel):
+    """A frozen governed record; unknown keys are errors."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Permissions(Asset):
+    """What an agent may use: exact names, or `*` for all of a kind."""
+
+    tools: tuple[str, ...]
+    providers: tuple[str, ...]
+    models: tuple[str, ...]
+    paths: tuple[str, ...] = Field(description="roots below which file tools may read")
+
+    def allows(self, kind: Literal["tools", "providers", "models", "paths"], name: str) -> bool:
+        """True if `name` stands in that list, or the list holds `*`."""
+        allowed: tuple[str, ...] = getattr(self, kind)
+        return name in allowed or "*" in allowed
+
+
+class Agent(Asset):
+    """Who answers: `config/agents/<agent_id>.json`."""
+
+    agent_id: AgentId
+    agent_class: AgentClass
+    framework_id: FrameworkId
+    tier: Tier
+    system_prompt: Text
+    attention: tuple[TemplateId, ...] = Field(description="attention templates; none: the default")
+    tools: tuple[str, ...]
+    budget: dict[str, str] = Field(description="purpose -> key of section `budget`; never a number")
+    permissions: Permissions
+
+
+class Boundary(Asset):
+    """Limits of one model call."""
+
+    max_tokens: Annotated[int, Field(ge=1, le=100_000, strict=True)] = Field(description="output cap")
+    temperature: Annotated[float, Field(ge=0, le=2, strict=True)]
+    provider_id: str | None = None
+    structured_output: StrictBool = False
+
+
+class RequiredContext(Asset):
+    """What a contract wants assembled before its prompt."""
+
+    ledger_queries: tuple[dict[str, Any], ...] = ()
+    framework_refs: tuple[FrameworkId, ...] = ()
+    file_refs: tuple[str, ...] = ()
+
+
+class Contract(Asset):
+    """What one kind of model call takes and gives: `config/contracts/<contract_id>.json`."""
+
+    contract_id: ContractId
+    version: Version
+    prompt_pack_id: PromptPackId
+    agent_class: AgentClass | None = None
+    tier: Tier | None = None
+    boundary: Boundary
+    required_context: RequiredContext = RequiredContext()
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+
+
+class Invariant(Asset):
+    """One rule of a framework and what enforces it."""
+
+    level: Literal["MUST", "MUST NOT", "SHOULD", "SHOULD NOT", "MAY"]
+    statement: Text
+    enforced_by: tuple[Text, ...] = Field(
+        description="`tests/<file>.py::<test>` or `<module>:<name>`; empty: not enforced yet, and reported"
+    )
+
+
+class Framework(Asset):
+    """A set of rules: `config/frameworks/<framework_id>_<Name>/manifest.yaml`."""
+
+    framework_id: FrameworkId
+    title: Text
+    version: Version
+    status: Literal["draft", "active", "deprecated"]
+    ring: Literal["kernel", "resident"]
+    plane_id: Tier
+    created_at: Timestamp
+    assets: tuple[GovernedPath, ...] = Field(description="files beside the manifest")
+    expected_specs: tuple[SpecId, ...]
+    invariants: tuple[Invariant, ...]
+    path_authorizations: tuple[str, ...] = Field(
+        description="patterns of paths below config/ that its packages may own"
+    )
+    required_gates: tuple[GateId, ...]
+
+
+class Spec(Asset):
+    """What a framework expects to be specified: `config/specs/<spec_id>/manifest.yaml`."""
+
+    spec_id: SpecId
+    framework_id: FrameworkId
+    title: Text
+    version: Version
+    assets: tuple[GovernedPath, ...] = Field(description="paths below config/")
+
+
+class OwnedFile(Asset):
+    """One file of a package; hash format and value are checked."""
+
+    path: GovernedPath
+    sha256: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    classification: Literal[
+        "source", "prompt_pack", "contract", "template", "agent", "framework", "schema", "config", "doc"
+    ]
+
+
+class Package(Asset):
+    """Who owns which governed files: `config/packages/<package_id>/manifest.json`."""
+
+    package_id: PackageId
+    version: Version
+    schema_version: Literal["1.2"]
+    title: Text
+    description: Text
+    spec_id: SpecId
+    framework_id: FrameworkId
+    plane_id: Tier
+    layer: Annotated[int, Field(ge=0, strict=True)]
+    dependencies: tuple[PackageId, ...]
+    assets: tuple[OwnedFile, ...]

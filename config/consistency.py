@@ -1,0 +1,112 @@
+"""What must hold between settings and between assets: plain functions, every fault in words with the mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from config.assets import Agent, Contract, Framework
+from config.schema import AdminConfig, BudgetConfig, GatewayConfig
+
+BUDGET_KEYS = tuple(
+    name for name, field in BudgetConfig.model_fields.items() if name.endswith(("_budget", "_limit")) and field
+)
+"""Settings of section `budget` that an agent may name."""
+
+BUDGET_PURPOSES = ("session", "agent", "classify", "synthesize", "consolidate", "history")
+"""What an agent's budget names keys for."""
+
+
+def inconsistencies(
+    config: AdminConfig,
+    agents: Mapping[str, Agent],
+    contracts: Mapping[str, Contract],
+    prompt_packs: Mapping[str, str],
+    frameworks: Mapping[str, Framework],
+) -> list[str]:
+    """Every fault between valid parts; empty if they fit together."""
+    faults = [*_order_faults(config), *_route_faults(config.gateway)]
+    if config.host.agent_id not in agents:
+        faults.append(f"host.agent_id: no agent {config.host.agent_id!r}; shipped and added agents: {_names(agents)}")
+    for contract_id, contract in contracts.items():
+        if contract.prompt_pack_id not in prompt_packs:
+            faults.append(
+                f"contracts/{contract_id}.json: prompt_pack_id: no prompt_packs/{contract.prompt_pack_id}.txt; add it"
+            )
+        if contract.boundary.provider_id is not None:
+            faults.extend(
+                _provider_faults(f"contracts/{contract_id}.json: boundary", contract.boundary.provider_id, config)
+            )
+    for agent_id, agent in agents.items():
+        faults.extend(f"agents/{agent_id}.json: {fault}" for fault in _agent_faults(agent, config, frameworks))
+    return faults
+
+
+def _names(values: Iterable[str]) -> str:
+    return ", ".join(values) or "none"
+
+
+def _order_faults(config: AdminConfig) -> list[str]:
+    """Pairs of settings of which the first must not be above the second."""
+    bus, launcher, ledger, host = config.bus, config.launcher, config.ledger, config.host
+    pairs: tuple[tuple[str, float, str, float], ...] = (
+        ("bus.reconnect_min_ms", bus.reconnect_min_ms, "bus.reconnect_max_ms", bus.reconnect_max_ms),
+        ("bus.beat_interval_ms", bus.beat_interval_ms, "bus.peer_timeout_ms", bus.peer_timeout_ms),
+        ("bus.heartbeat_interval_ms", bus.heartbeat_interval_ms, "bus.heartbeat_timeout_ms", bus.heartbeat_timeout_ms),
+        ("launcher.restart_backoff_min_ms", launcher.restart_backoff_min_ms,
+         "launcher.restart_backoff_max_ms", launcher.restart_backoff_max_ms),
+        ("ledger.entry_max_bytes", ledger.entry_max_bytes, "ledger.batch_bytes_max", ledger.batch_bytes_max),
+        ("ledger.batch_bytes_max", ledger.batch_bytes_max, "ledger.segment_bytes", ledger.segment_bytes),
+        ("host.degrade_reserve_ms", host.degrade_reserve_ms, "host.turn_timeout_ms", host.turn_timeout_ms),
+    )  # fmt: skip
+    return [
+        f"{low}: {low_value} is above {high} ({high_value}); lower the first or raise the second"
+        for low, low_value, high, high_value in pairs
+        if low_value > high_value
+    ]
+
+
+def _route_faults(gateway: GatewayConfig) -> list[str]:
+    routes = {"gateway.default_route": gateway.default_route}
+    routes |= {f"gateway.domain_tag_routes.{tag}": route for tag, route in gateway.domain_tag_routes.items()}
+    faults: list[str] = []
+    for path, route in routes.items():
+        provider = gateway.providers.get(route.provider_id)
+        if provider is None:
+            faults.append(f"{path}.provider_id: no such provider; configured: {_names(gateway.providers)}")
+        elif route.model_id not in [model.model_id for model in provider.models]:
+            known = _names(model.model_id for model in provider.models)
+            faults.append(f"{path}.model_id: provider {route.provider_id!r} has no such model; configured: {known}")
+    return faults
+
+
+def _provider_faults(path: str, provider_id: str, config: AdminConfig) -> list[str]:
+    if provider_id in config.gateway.providers:
+        return []
+    return [f"{path}.provider_id: no such provider; configured: {_names(config.gateway.providers)}"]
+
+
+def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Mapping[str, Framework]) -> list[str]:
+    faults: list[str] = []
+    if agent.framework_id not in frameworks:
+        faults.append(f"framework_id: no framework {agent.framework_id}; known: {_names(frameworks)}")
+    faults.extend(
+        f"budget.{purpose}: nothing has a budget of this name; purposes: {_names(BUDGET_PURPOSES)}"
+        for purpose in agent.budget
+        if purpose not in BUDGET_PURPOSES
+    )
+    faults.extend(
+        f"budget.{purpose}: no setting budget.{key}; name one of {_names(BUDGET_KEYS)}"
+        for purpose, key in agent.budget.items()
+        if key not in BUDGET_KEYS
+    )
+    faults.extend(
+        f"tools: {tool!r} is not permitted; add it to permissions.tools or remove it"
+        for tool in agent.tools
+        if not agent.permissions.allows("tools", tool)
+    )
+    faults.extend(
+        f"permissions.providers: no provider {provider!r}; configured: {_names(config.gateway.providers)}"
+        for provider in agent.permissions.providers
+        if provider != "*" and provider not in config.gateway.providers
+    )
+    return faults

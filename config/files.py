@@ -1,0 +1,87 @@
+"""Where governed files are: shipped beside this module, replaced one by one by files in `<home>/config/`.
+
+Paths are relative to either root and `/`-separated: they are the names under which packages own files.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+SHIPPED_ROOT = Path(__file__).resolve().parent
+ADMIN_CONFIG = "admin_config.json"
+
+Kind = Literal["config", "agent", "contract", "prompt_pack", "framework", "standard", "spec", "package"]
+
+_PLACES: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("config", re.compile(r"admin_config\.json")),
+    ("agent", re.compile(r"agents/[^/]+\.json")),
+    ("contract", re.compile(r"contracts/[^/]+\.json")),
+    ("prompt_pack", re.compile(r"prompt_packs/[^/]+\.txt")),
+    ("framework", re.compile(r"frameworks/[^/]+/manifest\.yaml")),
+    ("standard", re.compile(r"frameworks/[^/]+/standard\.md")),
+    ("spec", re.compile(r"specs/[^/]+/manifest\.yaml")),
+    ("package", re.compile(r"packages/[^/]+/manifest\.json")),
+)
+
+
+@dataclass(frozen=True)
+class GovernedFile:
+    """One file and where it came from."""
+
+    name: str
+    """Path relative to the root, `/`-separated."""
+    kind: Kind
+    path: Path
+    is_shipped: bool
+
+    @property
+    def origin(self) -> str:
+        """`shipped`, or the path of the file that replaces or adds."""
+        return "shipped" if self.is_shipped else str(self.path)
+
+
+def kind_of(name: str) -> Kind | None:
+    """What a governed file of this relative path is; None if no governed file lives there."""
+    return next((kind for kind, place in _PLACES if place.fullmatch(name)), None)
+
+
+def find(overrides: Path | None, config_file: Path | None) -> tuple[dict[str, GovernedFile], list[str]]:
+    """Every governed file by name, sorted, and a fault for each file in `overrides` that has no place.
+
+    `config_file` stands in for admin_config.json, also for the one in `overrides`.
+    """
+    files = {file.name: file for file in _below(SHIPPED_ROOT, is_shipped=True)}
+    faults: list[str] = []
+    if overrides is not None and overrides.is_dir():
+        files |= {file.name: file for file in _below(overrides, is_shipped=False)}
+        faults = _misplaced(overrides)
+    if config_file is not None:
+        files[ADMIN_CONFIG] = GovernedFile(ADMIN_CONFIG, "config", config_file, is_shipped=False)
+    return dict(sorted(files.items())), faults
+
+
+def _names(root: Path) -> list[str]:
+    """Relative paths of the visible files below `root`, sorted."""
+    found = (path.relative_to(root) for path in root.rglob("*") if path.is_file())
+    return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
+
+
+def _below(root: Path, *, is_shipped: bool) -> list[GovernedFile]:
+    return [
+        GovernedFile(name, kind, root / name, is_shipped)
+        for name in _names(root)
+        if (kind := kind_of(name)) is not None
+    ]
+
+
+def _misplaced(root: Path) -> list[str]:
+    """A file that nothing reads would be a setting that silently does nothing."""
+    places = "admin_config.json, agents/, contracts/, prompt_packs/, frameworks/*/, specs/*/, packages/*/"
+    return [
+        f"{root / name}: no governed file has this place; move or remove it (places: {places})"
+        for name in _names(root)
+        if kind_of(name) is None
+    ]

@@ -1,0 +1,140 @@
+"""Reads every governed file and checks it; all faults are told at once. There is no default for anything in code.
+
+Source: spec page "What we build", section Configuration.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from bus.errors import ConfigError
+from config import files
+from config.assets import Agent, Asset, Contract, Framework, Package, Spec
+from config.consistency import inconsistencies
+from config.files import ADMIN_CONFIG, GovernedFile, Kind
+from config.parse import BadText, checked, json_value, yaml_value
+from config.schema import AdminConfig
+
+_MODELS: dict[Kind, tuple[type[Asset], str]] = {
+    "agent": (Agent, "agent_id"),
+    "contract": (Contract, "contract_id"),
+    "framework": (Framework, "framework_id"),
+    "spec": (Spec, "spec_id"),
+    "package": (Package, "package_id"),
+}
+"""Kind -> its model and the field that names it."""
+
+
+class Governed(BaseModel):
+    """Everything governed, checked, each mapping in order of its ids: what a snapshot holds and its digest covers."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    config: AdminConfig
+    agents: dict[str, Agent]
+    contracts: dict[str, Contract]
+    prompt_packs: dict[str, str]
+    frameworks: dict[str, Framework]
+    specs: dict[str, Spec]
+    packages: dict[str, Package]
+
+
+def load(overrides: Path | None, config_file: Path | None) -> tuple[Governed, dict[str, str]]:
+    """Everything below `config/`, files in `overrides` replacing shipped ones one by one, and each file's origin.
+
+    Raises ConfigError that lists every fault: file, dotted path, what is wrong, the mend.
+    """
+    found, faults = files.find(overrides, config_file)
+    config = _admin_config(found[ADMIN_CONFIG], faults)
+    assets: dict[Kind, dict[str, Any]] = {kind: {} for kind in _MODELS}
+    prompt_packs: dict[str, str] = {}
+    for file in found.values():
+        if file.kind in _MODELS:
+            _read_asset(file, assets[file.kind], faults)
+        elif file.kind == "prompt_pack" and (text := _read(file, faults)) is not None:
+            prompt_packs[file.path.stem] = text
+    if config is None or faults:
+        raise _error(faults)
+    governed = Governed(
+        config=config,
+        agents=_sorted(assets["agent"]),
+        contracts=_sorted(assets["contract"]),
+        prompt_packs=_sorted(prompt_packs),
+        frameworks=_sorted(assets["framework"]),
+        specs=_sorted(assets["spec"]),
+        packages=_sorted(assets["package"]),
+    )
+    if faults := inconsistencies(
+        config, governed.agents, governed.contracts, governed.prompt_packs, governed.frameworks
+    ):
+        raise _error(faults)
+    return governed, {file.name: file.origin for file in found.values()}
+
+
+def _error(faults: list[str]) -> ConfigError:
+    lines = "\n".join(f"- {fault}" for fault in faults)
+    count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+    return ConfigError(f"configuration has {count}:\n{lines}", facts={"faults": list(faults)})
+
+
+def _sorted(values: dict[str, Any]) -> dict[str, Any]:
+    return dict(sorted(values.items()))
+
+
+def _read(file: GovernedFile, faults: list[str]) -> str | None:
+    try:
+        return file.path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        faults.append(f"{file.path}: byte {error.start} is not UTF-8; save the file as UTF-8")
+    except OSError as error:
+        faults.append(f"{file.path}: cannot be read: {error.strerror}")
+    return None
+
+
+def _parsed(file: GovernedFile, faults: list[str]) -> Any:
+    """The file's value; None (never a valid file) with a fault if it has none."""
+    text = _read(file, faults)
+    if text is None:
+        return None
+    try:
+        value = yaml_value(text) if file.path.suffix == ".yaml" else json_value(text)
+    except BadText as error:
+        faults.append(f"{file.path}: {error}")
+        return None
+    if not isinstance(value, dict):
+        faults.append(f"{file.path}: holds {type(value).__name__}, not an object")
+        return None
+    return value
+
+
+def _admin_config(file: GovernedFile, faults: list[str]) -> AdminConfig | None:
+    value = _parsed(file, faults)
+    if value is None:
+        return None
+    shipped = None if file.is_shipped else json_value((files.SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
+    config, found = checked(AdminConfig, value, shipped=shipped, strict=True)
+    faults.extend(f"{file.path}: {fault}" for fault in found)
+    return config
+
+
+def _read_asset(file: GovernedFile, into: dict[str, Any], faults: list[str]) -> None:
+    model, id_field = _MODELS[file.kind]
+    value = _parsed(file, faults)
+    if value is None:
+        return
+    asset, found = checked(model, value)
+    faults.extend(f"{file.path}: {fault}" for fault in found)
+    if asset is None:
+        return
+    asset_id: str = getattr(asset, id_field)
+    place = file.path.stem if file.path.name != f"manifest{file.path.suffix}" else file.path.parent.name
+    named = place.partition("_")[0] if file.kind == "framework" else place
+    if asset_id != named:
+        faults.append(f"{file.path}: {id_field}: is {asset_id!r}, but the file is named for {named!r}; make them equal")
+    elif asset_id in into:
+        faults.append(f"{file.path}: {id_field}: {asset_id!r} is defined by another file too; remove one of them")
+    else:
+        into[asset_id] = asset

@@ -1,0 +1,132 @@
+"""From the text of a governed file to a checked model; every fault in words, with its place and the mend.
+
+Values of text settings are never repeated in a fault: somebody may have typed a secret where a reference belongs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class BadText(Exception):
+    """A file that is not what its name says; the message names place and reason."""
+
+
+def json_value(text: str) -> Any:
+    """The value of a JSON text; raises BadText with line and column, also for a key written twice and for NaN."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise BadText(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
+    except RecursionError as error:
+        raise BadText("nested too deeply") from error
+
+
+def yaml_value(text: str) -> Any:
+    """The value of a YAML text of plain data; raises BadText with line and column."""
+    try:
+        return yaml.load(text, Loader=_Yaml)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise BadText(f"{place}not YAML: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError) as error:
+        raise BadText(f"not YAML: {type(error).__name__}") from error
+
+
+def checked(model: type[M], value: Any, *, shipped: Any = None, strict: bool = False) -> tuple[M | None, list[str]]:
+    """The model of `value`, or None and every fault, each beginning with its dotted path.
+
+    `shipped`: the value as shipped, from which the mend of a missing setting quotes.
+    """
+    try:
+        return model.model_validate(value, strict=strict or None), []
+    except ValidationError as error:
+        details = error.errors(include_url=False, include_context=True)
+        return None, [_fault(model, detail, value, shipped) for detail in details]
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in result:
+            raise BadText(f"key {key!r} is written twice in one object")
+        result[key] = value
+    return result
+
+
+def _refuse_constant(name: str) -> Any:
+    raise BadText(f"{name} is not a number that JSON knows")
+
+
+class _Yaml(yaml.SafeLoader):
+    """Plain data; a key written twice is an error here as in JSON."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: list[Any] = []
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=deep)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key!r} is written twice", key_node.start_mark
+                )
+            seen.append(key)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, shipped: Any) -> str:
+    path = ".".join(str(part) for part in detail["loc"]) or "(the whole file)"
+    match detail["type"]:
+        case "missing":
+            known = _at(shipped, detail["loc"])
+            mend = f"add it; shipped value: {json.dumps(known)}" if known is not None else "add it"
+            return f"{path}: missing; {mend}"
+        case "extra_forbidden":
+            return f"{path}: unknown key; {_spelling(model, detail['loc'], value)}"
+        case "literal_error":
+            return f"{path}: {detail['msg']}; is {str(detail['input'])[:40]!r}"
+        case _:
+            return f"{path}: {detail['msg']}; is {_shown(detail['input'])}"
+
+
+def _shown(value: Any) -> str:
+    """A value as a fault may show it."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return "text" if value.strip() else "blank text"
+    return {dict: "an object", list: "a list"}.get(type(value), type(value).__name__)
+
+
+def _at(value: Any, loc: tuple[int | str, ...]) -> Any:
+    """The value at a path; None where there is none."""
+    for part in loc:
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return value
+
+
+def _spelling(model: type[BaseModel], loc: tuple[int | str, ...], value: Any) -> str:
+    """The mend for a key that nobody knows: the nearest known key that is not used yet, if there is one."""
+    section: Any = model
+    for part in loc[:-1]:
+        fields = section.model_fields if isinstance(section, type) and issubclass(section, BaseModel) else {}
+        field = fields.get(str(part))
+        section = field.annotation if field else None
+    if not (isinstance(section, type) and issubclass(section, BaseModel)):
+        return "remove it"
+    present = _at(value, loc[:-1])
+    free = [name for name in section.model_fields if not isinstance(present, Mapping) or name not in present]
+    near = difflib.get_close_matches(str(loc[-1]), free, n=1)
+    return f"did you mean {near[0]!r}?" if near else "remove it"

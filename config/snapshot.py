@@ -1,0 +1,96 @@
+"""The frozen configuration of a cluster: everything governed, in one value with one digest.
+
+The launcher freezes one snapshot and records its bytes as the body of CONFIG_SNAPSHOT:<digest>; every hello and work
+order carries the digest, and an order is executed under the snapshot that it names.
+Secrets are never in it, only references.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from bus.errors import ConfigError
+from bus.messages.base import canonical_bytes, unpack
+from config.assets import Agent, Contract, Framework, Package, Spec
+from config.load import Governed, load
+from config.schema import AdminConfig
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Equal by digest. Mappings are read-only, in order of their ids; `origins` is no part of the digest."""
+
+    digest: str
+    """`sha256:<64 hex>` of the canonical bytes."""
+    config: AdminConfig = field(compare=False)
+    agents: Mapping[str, Agent] = field(compare=False)
+    contracts: Mapping[str, Contract] = field(compare=False)
+    prompt_packs: Mapping[str, str] = field(compare=False)
+    frameworks: Mapping[str, Framework] = field(compare=False)
+    specs: Mapping[str, Spec] = field(compare=False)
+    packages: Mapping[str, Package] = field(compare=False)
+    origins: Mapping[str, str] = field(compare=False)
+    """File -> `shipped` or the path that replaced it; empty for a snapshot that came as bytes."""
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes: same content, same bytes."""
+        return canonical_bytes(
+            Governed(
+                config=self.config,
+                agents=dict(self.agents),
+                contracts=dict(self.contracts),
+                prompt_packs=dict(self.prompt_packs),
+                frameworks=dict(self.frameworks),
+                specs=dict(self.specs),
+                packages=dict(self.packages),
+            )
+        )
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Snapshot:
+        """The snapshot behind `to_bytes`; raises ConfigError for anything else."""
+        try:
+            governed = Governed.model_validate(unpack(data))
+        except ValueError as error:
+            raise ConfigError(f"not a snapshot of this version ({type(error).__name__}); restart the cluster") from None
+        if canonical_bytes(governed) != data:
+            raise ConfigError(
+                "not the canonical bytes of a snapshot; fetch the body of its CONFIG_SNAPSHOT entry again"
+            )
+        return _frozen(governed, {})
+
+
+def load_snapshot(overrides: Path | None = None, config_file: Path | None = None) -> Snapshot:
+    """The snapshot of the shipped files, those in `overrides` replacing them one by one.
+
+    `config_file` replaces admin_config.json whole. Raises ConfigError with every fault at once.
+    """
+    return _frozen(*load(overrides, config_file))
+
+
+def _frozen(governed: Governed, origins: Mapping[str, str]) -> Snapshot:
+    return Snapshot(
+        digest=digest_of(canonical_bytes(governed)),
+        config=governed.config,
+        agents=_read_only(governed.agents),
+        contracts=_read_only(governed.contracts),
+        prompt_packs=_read_only(governed.prompt_packs),
+        frameworks=_read_only(governed.frameworks),
+        specs=_read_only(governed.specs),
+        packages=_read_only(governed.packages),
+        origins=_read_only(origins),
+    )
+
+
+def digest_of(data: bytes) -> str:
+    """`sha256:<64 hex>` of some bytes."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _read_only(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    return MappingProxyType(dict(sorted(values.items())))
