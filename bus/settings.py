@@ -30,6 +30,7 @@ class BusSettings(BaseModel):
     reconnect_max_ms: Positive
     sticky_idle_s: Positive = Field(description="a routing key without traffic this long is forgotten")
     dedupe_window: Positive = Field(description="message ids remembered per receiver")
+    dedupe_window_max_bytes: Positive = Field(description="recorded replies kept for duplicates, in bytes")
     post_hold_ms: Positive = Field(description="how long a post waits for its service")
     tap_ring: Positive = Field(description="recent frames kept for --since")
     tap_ring_max_bytes: Positive
