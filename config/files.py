@@ -69,6 +69,11 @@ def _names(root: Path) -> list[str]:
     return sorted(path.as_posix() for path in found if not any(part.startswith(".") for part in path.parts))
 
 
+def governed_names(root: Path) -> list[str]:
+    """Relative paths of the governed files below `root`, sorted."""
+    return [name for name in _names(root) if kind_of(name) is not None]
+
+
 def _below(root: Path, *, is_shipped: bool) -> list[GovernedFile]:
     return [
         GovernedFile(name, kind, root / name, is_shipped)

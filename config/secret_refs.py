@@ -1,0 +1,43 @@
+"""Secrets stand in the configuration by reference only: `env:NAME` or `file:PATH`; what is shown never holds one.
+
+Pure: references are told apart and hidden here, never resolved. Only the gateway resolves one, when it needs it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+HIDDEN = "(hidden)"
+
+_REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\s\x00][^\x00\n]*")
+_SECRET_KEY = re.compile(r"(^|_)(key|secret|password|passphrase|token|credential|credentials)(_ref)?$")
+
+
+def is_secret_ref(text: str) -> bool:
+    """True for `env:NAME` and `file:PATH`."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+def redacted(value: Any) -> Any:
+    """A copy of a JSON-like value in which no secret is left.
+
+    Text under a key that is named for a secret is hidden unless it is a reference; so is everything nested below such a
+    key. Numbers stay: a `session_token_limit` is a budget.
+    """
+    if isinstance(value, Mapping):
+        return {key: _hidden(item) if _SECRET_KEY.search(str(key)) else redacted(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(item) for item in value]
+    return value
+
+
+def _hidden(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _hidden(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_hidden(item) for item in value]
+    if isinstance(value, str) and not is_secret_ref(value):
+        return HIDDEN
+    return value
