@@ -153,6 +153,9 @@ class LauncherConfig(Section):
     drain_ms: Positive = Field(description="per process, then it is killed")
     orphan_drain_s: PositiveFloat = Field(description="how long orphans may finish runs when the launcher is gone")
     log_tail_lines: Positive
+    watch_interval_ms: Positive = Field(description="how often the launcher asks the broker how everybody is")
+    ready_poll_ms: Positive = Field(description="the same, as long as something is starting")
+    client_timeout_ms: Positive = Field(description="how long a command waits for the cluster's own services")
 
 
 class Ho1Config(Section):

@@ -1,0 +1,134 @@
+"""The command `hobus`: a group whose commands are imported only when they run, so that `--help` is fast.
+
+Nothing but click and the standard library is imported here; a test holds that.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from typing import Any
+
+import click
+
+from launch import exit_codes
+from launch.errors import CommandError, of_os_error
+from launch.version import software_version
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "demo": ("launch.commands.demo:demo", "A whole cluster, two turns, one kill, one verification; leaves nothing."),
+    "up": ("launch.commands.up:up", "Start the cluster of a home."),
+    "ps": ("launch.commands.ps:ps", "List its processes and their states."),
+    "down": ("launch.commands.down:down", "Drain and stop it."),
+    "ask": ("launch.commands.ask:ask", "Ask the agent one question and print the answer."),
+    "tap": ("launch.commands.tap:tap", "Watch the frames on the bus."),
+    "request": ("launch.commands.request:request", "Send one typed message as the operator."),
+    "ledger": ("launch.commands.ledger:ledger", "Show, follow and verify the record."),
+    "config": ("launch.commands.config:config", "Check the configuration."),
+}
+"""Name -> where the command is, and its line in `hobus --help`."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command when it is named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the table: what a newcomer needs first stands first."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command behind a name, imported now."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        module_name, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module_name), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands, written without importing one of them."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_where, line) in COMMANDS.items()])
+
+
+def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        click.echo(f"hobus {software_version()}")
+        ctx.exit()
+
+
+@click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--home", metavar="DIR", help="State directory (default: $HOBUS_HOME, else .hobus).")
+@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
+@click.pass_context
+def hobus(ctx: click.Context, home: str | None, debug: bool) -> None:
+    """An LLM agent as a message-bus actor system: start it, talk to it, watch it, prove what it did."""
+    ctx.obj = {"home": home, "debug": debug}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs one command and ends the process with its exit code."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """The exit code of one command; whatever a user can cause is said in a sentence."""
+    try:
+        result: Any = hobus.main(args=arguments, prog_name="hobus", standalone_mode=False)
+    except Exception as error:
+        if _wants_traceback(arguments):
+            traceback.print_exc()
+        code = _explain(error)
+        if code is None:
+            raise
+        return code
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        return 130
+    return result if isinstance(result, int) else exit_codes.OK
+
+
+def _wants_traceback(arguments: list[str]) -> bool:
+    return "--debug" in arguments or bool(os.environ.get("HOBUS_DEBUG"))
+
+
+def _explain(error: Exception) -> int | None:
+    """Prints what, where, and the next command; None for a programming error."""
+    if isinstance(error, click.exceptions.Exit):
+        return error.exit_code
+    if isinstance(error, click.ClickException):
+        error.show()
+        return exit_codes.USAGE
+    if isinstance(error, click.Abort):
+        return 130
+    if isinstance(error, BrokenPipeError):
+        # The reader of a pipe went away (`hobus tap | head`): that is an end, not a failure. What is still
+        # buffered must not raise once more at exit.
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives until the process ends
+        return exit_codes.OK
+    if isinstance(error, CommandError):
+        return _say(error.message, error.hint, error.exit_code)
+    if isinstance(error, OSError):
+        known = of_os_error(error, doing="the operating system refused")
+        return _say(known.message, known.hint, known.exit_code)
+    # Imported here by name, so that a command that needs no message class loads none.
+    known_fault: CommandError | None = importlib.import_module("launch.faults").as_command_error(error)
+    return None if known_fault is None else _say(known_fault.message, known_fault.hint, known_fault.exit_code)
+
+
+def _say(message: str, hint: str, code: int) -> int:
+    colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    label = click.style("error:", fg="red", bold=True) if colour else "error:"
+    click.echo(f"{label} {message}", err=True)
+    if hint:
+        click.echo(f"  next: {hint}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,28 @@
+"""A user's mistake or a condition of the machine, said in three parts: what, where, and the next command."""
+
+from __future__ import annotations
+
+from launch import exit_codes
+
+
+class CommandError(Exception):
+    """Ends a command with one clear message and an exit code, never with a traceback."""
+
+    def __init__(self, message: str, *, hint: str = "", exit_code: int = exit_codes.FAILED) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.exit_code = exit_code
+
+
+def of_os_error(error: OSError, *, doing: str) -> CommandError:
+    """What the operating system refused, as a sentence that names the path and the mend."""
+    path = error.filename or ""
+    where = f" ({path})" if path else ""
+    reason = error.strerror or type(error).__name__
+    hint = {
+        28: "free some space on that disk, then run the same command again",  # ENOSPC
+        30: "that file system is read-only: choose another directory with --home DIR",  # EROFS
+        13: "check who owns the directory, or choose another one with --home DIR",  # EACCES
+    }.get(error.errno or 0, "")
+    return CommandError(f"{doing}: {reason}{where}", hint=hint)

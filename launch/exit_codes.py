@@ -1,0 +1,10 @@
+"""What `hobus` says to the shell. Source: spec page "Launching, scaling, tapping, watching", Conventions."""
+
+from __future__ import annotations
+
+OK = 0
+FAILED = 1
+USAGE = 2
+INTEGRITY = 3
+UNREACHABLE = 4
+REFUSED = 5

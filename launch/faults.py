@@ -1,0 +1,23 @@
+"""Faults that came over the bus or out of a file, as the sentence and exit code that a command ends with."""
+
+from __future__ import annotations
+
+from bus.errors import VERDICT_CODES, ConfigError, RuntimeFault
+from launch import exit_codes
+from launch.errors import CommandError
+
+UNREACHABLE_CODES = frozenset({"no_route", "peer_lost", "expired", "unavailable", "busy"})
+
+
+def as_command_error(error: Exception) -> CommandError | None:
+    """The same fault for a person at a terminal; None for anything that is not an expected fault."""
+    if not isinstance(error, RuntimeFault):
+        return None
+    if isinstance(error, ConfigError):
+        return CommandError(error.detail, hint="mend it, then: hobus config check", exit_code=exit_codes.USAGE)
+    if error.code == "damaged":
+        return CommandError(error.detail, hint="hobus ledger verify", exit_code=exit_codes.INTEGRITY)
+    if error.code in UNREACHABLE_CODES:
+        return CommandError(str(error), hint="hobus ps", exit_code=exit_codes.UNREACHABLE)
+    refused = error.code in VERDICT_CODES
+    return CommandError(str(error), exit_code=exit_codes.REFUSED if refused else exit_codes.FAILED)

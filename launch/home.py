@@ -1,0 +1,168 @@
+"""The state directory of one cluster: where everything lies, who holds it, and what is swept away.
+
+    <home>/config/   a user's own governed files (replace shipped ones one by one)
+    <home>/run/      mode 0700: lock, run.json, snapshot, tokens, sockets; gone after `down`
+    <home>/logs/     one file of JSON lines per actor
+    <home>/ledger/   the record
+    <home>/spool/    what a service keeps on disk until the ledger takes it
+
+Source: spec page "Launching, scaling, tapping, watching", Launcher.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+IPC_PATH_MAX_BYTES = 107
+"""`sockaddr_un.sun_path` holds 108 bytes with its closing zero (Linux)."""
+
+_LONGEST_SOCKET_NAME = "gateway.sock"
+_PRIVATE = 0o700
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Paths below one state directory; making one touches nothing."""
+
+    root: Path
+
+    @property
+    def config(self) -> Path:
+        """A user's own governed files."""
+        return self.root / "config"
+
+    @property
+    def run(self) -> Path:
+        """What exists only while the cluster runs."""
+        return self.root / "run"
+
+    @property
+    def logs(self) -> Path:
+        """One log per actor."""
+        return self.root / "logs"
+
+    @property
+    def ledger(self) -> Path:
+        """The record."""
+        return self.root / "ledger"
+
+    @property
+    def spool(self) -> Path:
+        """What waits for the ledger."""
+        return self.root / "spool"
+
+    @property
+    def run_file(self) -> Path:
+        """Launcher, processes, sockets."""
+        return self.run / "run.json"
+
+    @property
+    def snapshot(self) -> Path:
+        """The frozen configuration's bytes."""
+        return self.run / "snapshot"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held by the launcher."""
+        return self.run / "lock"
+
+    def log(self, actor: str) -> Path:
+        """Log file of an actor: `ho1/2` logs to `ho1-2.log`."""
+        return self.logs / f"{actor.replace('/', '-')}.log"
+
+
+def home_of(path: Path) -> Home:
+    """The home at this path, made absolute."""
+    return Home(path.expanduser().absolute())
+
+
+def prepare(home: Home) -> None:
+    """All directories exist; `run` is private. Raises OSError."""
+    for directory in (home.root, home.run, home.logs, home.ledger, home.spool):
+        directory.mkdir(parents=True, exist_ok=True)
+    home.run.chmod(_PRIVATE)
+
+
+class HomeLock:
+    """Held by the launcher for as long as it lives; the kernel gives it back when the process dies."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    @classmethod
+    def take(cls, home: Home) -> HomeLock | None:
+        """The lock, or None if somebody has it. Raises OSError."""
+        file = home.lock_file.open("a+", encoding="utf-8")
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return None
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        return cls(file)
+
+    def release(self) -> None:
+        """Somebody else may take it."""
+        self._file.close()
+
+
+def holder(home: Home) -> int | None:
+    """The pid of the launcher that holds this home, 0 if it did not say yet, None if nobody does."""
+    try:
+        file = home.lock_file.open("r", encoding="utf-8")
+    except OSError:
+        return None
+    with file:
+        try:
+            # A shared lock is refused exactly while a launcher has the exclusive one, and disturbs nobody.
+            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = file.read().strip()
+            return int(text) if text.isdigit() else 0
+    return None
+
+
+def sockets_directory(home: Home) -> Path:
+    """Where this run's sockets lie: `run/`, or a new private directory when that path is too long for a socket.
+
+    Raises OSError.
+    """
+    if _fits(home.run):
+        return home.run
+    for parent in (Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108 - mkdtemp makes a private directory in it
+        if _fits(parent / "hobus-12345678"):
+            return Path(tempfile.mkdtemp(prefix="hobus-", dir=parent))
+    raise OSError(36, "no directory with a path short enough for a socket", str(home.run))
+
+
+def _fits(directory: Path) -> bool:
+    return len(os.fsencode(directory / _LONGEST_SOCKET_NAME)) <= IPC_PATH_MAX_BYTES
+
+
+def sweep(home: Home, sockets: Path | None) -> None:
+    """Nothing of the last run is left: run file, snapshot, tokens, sockets. Record, logs and a held lock stay."""
+    if sockets is not None and sockets != home.run:
+        shutil.rmtree(sockets, ignore_errors=True)
+    with suppress(OSError):
+        for path in home.run.iterdir():
+            if path == home.lock_file:
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def remove_run(home: Home) -> None:
+    """The run directory itself is gone; called last, by the launcher that holds it."""
+    shutil.rmtree(home.run, ignore_errors=True)

@@ -1,0 +1,47 @@
+"""The pipe that tells a process whether its launcher still lives.
+
+The launcher keeps the writing end open and writes one line, the secret of this incarnation; the kernel closes that end
+when the launcher dies, however it dies, and every child reads the end of the file. PDEATHSIG is not used: it fires when a
+*thread* of the launcher ends.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+
+class LauncherGone(Exception):
+    """The launcher was gone before it had said the secret."""
+
+
+def read_secret(fd: int) -> str:
+    """The secret that the launcher wrote; raises LauncherGone when it died first."""
+    os.set_inheritable(fd, False)  # noqa: FBT003 - positional only; a tool child must not inherit it
+    said = b""
+    while not said.endswith(b"\n"):
+        piece = os.read(fd, 1)
+        if not piece:
+            raise LauncherGone
+        said += piece
+    return said[:-1].decode("ascii")
+
+
+def watch(fd: int, *, on_gone: Callable[[], None], hard_limit_s: float) -> None:
+    """`on_gone` is called (on a thread of its own) when the launcher is gone; `hard_limit_s` later the process ends.
+
+    A thread, because it must work while the process's loop is stuck; it does nothing but wait.
+    """
+
+    def wait() -> None:
+        try:
+            while os.read(fd, 64):
+                pass
+        except OSError:
+            return  # this process closed the pipe: it is ending by itself
+        on_gone()
+        threading.Event().wait(hard_limit_s)
+        os._exit(70)
+
+    threading.Thread(target=wait, name="liveness", daemon=True).start()

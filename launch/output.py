@@ -1,0 +1,96 @@
+"""How commands print: tables for people, JSON for programs, colour only on a terminal (and never with NO_COLOR)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+STATE_COLOURS = {
+    "ready": "green",
+    "success": "green",
+    "degraded": "yellow",
+    "starting": "cyan",
+    "draining": "cyan",
+    "backoff": "yellow",
+    "failed": "red",
+    "error": "red",
+    "stopped": "bright_black",
+}
+
+
+def colours(*, to_stderr: bool = False) -> bool:
+    """Whether the stream that is printed to shows colours."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    stream = sys.stderr if to_stderr else sys.stdout
+    return stream.isatty()
+
+
+def styled(text: str, colour: str | None, *, bold: bool = False, to_stderr: bool = False) -> str:
+    """The text in this colour where colours are shown."""
+    return click.style(text, fg=colour, bold=bold) if colours(to_stderr=to_stderr) else text
+
+
+def say(text: str = "") -> None:
+    """One line on stdout."""
+    click.echo(text)
+
+
+def note(text: str) -> None:
+    """One line on stderr: what a program that reads stdout must not see."""
+    click.echo(text, err=True)
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, coloured: int | None = None) -> None:
+    """Left-aligned columns; the cells of column `coloured` get the colour of the state that they name."""
+    cells = [list(headings), *(list(row) for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
+    for number, row in enumerate(cells):
+        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        if number == 0:
+            padded = [styled(cell, None, bold=True) for cell in padded]
+        elif coloured is not None:
+            state = row[coloured].split(" ", 1)[0].split("(", 1)[0]
+            padded[coloured] = styled(padded[coloured], STATE_COLOURS.get(state))
+        say("  ".join(padded).rstrip())
+
+
+def as_json(value: Any, *, indent: int | None = None) -> str:
+    """JSON text; bytes as hexadecimal, keys in their own order."""
+    return json.dumps(plain(value), ensure_ascii=False, indent=indent)
+
+
+def plain(value: Any) -> Any:
+    """The value with every bytes object as hexadecimal text."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it: `0.4 s`, `12 s`, `3 m`, `5 h`, `2 d`."""
+    if seconds < 10:  # noqa: PLR2004 - tenths are shown below ten seconds
+        return f"{max(0.0, seconds):.1f} s"
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{int(seconds)} s"
+
+
+def size(count: int) -> str:
+    """A number of bytes as people say it: `812 B`, `38 M`."""
+    amount = float(count)
+    for unit in ("B", "K", "M", "G"):
+        if amount < 1024 or unit == "G":  # noqa: PLR2004 - the step between units
+            return f"{int(amount)} {unit}"
+        amount /= 1024
+    raise AssertionError

@@ -1,0 +1,49 @@
+"""When a dead process is started again, and when it is given up; values in, values out.
+
+Back-off is exponential with jitter and a cap; it starts anew after a healthy life. A crash budget within a window ends
+in `failed`. Source: spec page "Launching, scaling, tapping, watching", Launcher.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from config.schema import LauncherConfig
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is remembered of a process's crashes: their times inside the window, and how many came in a row."""
+
+    crashes: tuple[float, ...] = ()
+    streak: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do after a crash: restart after `delay_s`, or give up (None)."""
+
+    history: History
+    delay_s: float | None
+
+
+def after_crash(history: History, *, started_at: float, now: float, draw: float, config: LauncherConfig) -> Decision:
+    """What follows from a crash at `now` of a process that was started at `started_at`; `draw` is from [0, 1).
+
+    The first restart of a healthy process takes at most `restart_backoff_min_ms`.
+    """
+    window_start = now - config.crash_window_ms / 1000
+    crashes = (*(at for at in history.crashes if at > window_start), now)
+    was_healthy = (now - started_at) * 1000 >= config.healthy_after_ms
+    streak = 1 if was_healthy else history.streak + 1
+    following = History(crashes=crashes, streak=streak)
+    if len(crashes) >= config.crash_budget:
+        return Decision(following, None)
+    return Decision(following, backoff_s(streak, draw=draw, config=config))
+
+
+def backoff_s(streak: int, *, draw: float, config: LauncherConfig) -> float:
+    """Seconds before the restart after the `streak`-th crash in a row: between half of the step and the whole step."""
+    doubled = config.restart_backoff_min_ms * 2 ** min(streak - 1, 32)
+    step_ms = min(doubled, config.restart_backoff_max_ms)
+    return step_ms * (0.5 + 0.5 * draw) / 1000

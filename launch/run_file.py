@@ -1,0 +1,72 @@
+"""The run file: what a launcher says about its processes, for `ps`, `down` and the next `up`.
+
+Written whole and renamed into place, so that a reader never sees half of it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationError
+
+from bus.messages.base import Record
+from launch.errors import CommandError
+from launch.states import State
+
+VERSION = 1
+
+Phase = Literal["starting", "running", "draining"]
+
+
+class ChildRow(Record):
+    """One supervised process."""
+
+    actor: str = Field(description="its place, e.g. `ho1/2`; stays the same over restarts")
+    role: str
+    instance: str = Field(description="`<actor>@<epoch>` of the present incarnation, '' before the first")
+    state: State
+    pid: int = Field(description="0 while there is none")
+    mark: str = Field(description="start mark of that pid (launch/identity.py)")
+    started_at: float = Field(description="seconds since 1970; 0 while there is none")
+    restarts: int
+    next_try_at: float = Field(default=0.0, description="state backoff: when it is started again")
+    ready_after_ms: int = Field(default=0, description="how long this incarnation took to become ready; 0 if not yet")
+    note: str = ""
+
+
+class RunFile(Record):
+    """One run of a cluster."""
+
+    version: int = VERSION
+    phase: Phase
+    launcher_pid: int
+    launcher_mark: str
+    started_at: float
+    sockets: str = Field(description="directory of the ipc sockets")
+    config_digest: str
+    config_origin: str
+    children: list[ChildRow]
+
+
+def write(path: Path, run: RunFile) -> None:
+    """The file holds exactly this run. Raises OSError."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside.write_text(run.model_dump_json(indent=1), encoding="utf-8")
+    beside.replace(path)
+
+
+def read(path: Path) -> RunFile | None:
+    """The run that the file tells of; None when there is none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    try:
+        return RunFile.model_validate_json(text)
+    except ValidationError as error:
+        raise CommandError(
+            f"{path} is not a run file of this version ({error.error_count()} faults)",
+            hint=f"end what still runs in there, then remove {path}",
+        ) from None

@@ -1,0 +1,239 @@
+"""What the launcher knows of each process and what follows from an event: `apply(member, event) -> (member, effects)`.
+
+No process, no socket, no clock in here; `launcher.py` feeds events and carries out effects.
+Source: spec page "Launching, scaling, tapping, watching", Launcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from bus.messages.control import PeerRow
+from config.schema import LauncherConfig
+from launch.restart_policy import History, after_crash
+from launch.run_file import ChildRow
+from launch.states import RUNNING, Event, State, next_state
+
+START_ORDER = ("broker", "ledger", "gateway", "ho1", "ho2", "host")
+"""Only for the eye: every process binds first and connects late, so the order of starting does not matter."""
+
+STOP_ORDER = ("host", "ho2", "ho1", "gateway", "ledger", "broker")
+"""Edges first, so that nobody loses what it still needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One place in the cluster and its present incarnation."""
+
+    actor: str
+    role: str
+    state: State = "stopped"
+    instance: str = ""
+    pid: int = 0
+    mark: str = ""
+    started_at: float = 0.0
+    seen_at: float = 0.0
+    """When its loop was last known to turn; its start, before the first word."""
+    was_seen: bool = False
+    restarts: int = 0
+    next_try_at: float = 0.0
+    ready_after_ms: int = 0
+    note: str = ""
+    history: History = field(default_factory=History)
+
+    def row(self) -> ChildRow:
+        """This member as the run file shows it."""
+        return ChildRow(
+            actor=self.actor,
+            role=self.role,
+            instance=self.instance,
+            state=self.state,
+            pid=self.pid,
+            mark=self.mark,
+            started_at=self.started_at,
+            restarts=self.restarts,
+            next_try_at=self.next_try_at,
+            ready_after_ms=self.ready_after_ms,
+            note=self.note,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """A new incarnation runs."""
+
+    instance: str
+    pid: int
+    mark: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnFailed:
+    """The operating system did not make the process."""
+
+    reason: str
+    at: float
+    draw: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The incarnation ended: `exit 1`, `signal 9`."""
+
+    instance: str
+    exit: str
+    at: float
+    draw: float
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the broker says of it: its row, or None when the broker does not know it."""
+
+    row: PeerRow | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDue:
+    """Its back-off is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainAsked:
+    """It is to finish and end."""
+
+
+Happening = Spawned | SpawnFailed | Exited | Seen | RetryDue | DrainAsked
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What the launcher is to do about a member.
+
+    spawn: start an incarnation now. retry: start one at `at`. kill: it is stuck. lost: tell the broker that `instance`
+    is gone. gave_up: it will not be started again. drain: tell the process to finish.
+    """
+
+    kind: Literal["spawn", "retry", "kill", "lost", "gave_up", "drain"]
+    instance: str = ""
+    detail: str = ""
+    at: float = 0.0
+
+
+def apply(member: Member, event: Happening, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+    """The member after this event, and what is to be done; events of an earlier incarnation change nothing."""
+    match event:
+        case Spawned():
+            return _spawned(member, event), []
+        case Exited():
+            return _exited(member, event, config) if event.instance == member.instance else (member, [])
+        case SpawnFailed():
+            starting = replace(member, state=next_state(member.state, "spawned"), started_at=event.at)
+            return _crashed(starting, f"not started: {event.reason}", event.at, event.draw, config)
+        case Seen():
+            return _seen(member, event, config)
+        case RetryDue():
+            return (member, [Effect("spawn")]) if member.state == "backoff" else (member, [])
+        case DrainAsked():
+            return _drain_asked(member)
+
+
+def _spawned(member: Member, event: Spawned) -> Member:
+    return replace(
+        member,
+        state=next_state(member.state, "spawned"),
+        instance=event.instance,
+        pid=event.pid,
+        mark=event.mark,
+        started_at=event.at,
+        seen_at=event.at,
+        was_seen=False,
+        restarts=member.restarts + (1 if member.instance else 0),
+        next_try_at=0.0,
+        ready_after_ms=0,
+    )
+
+
+def _exited(member: Member, event: Exited, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+    lost = Effect("lost", instance=event.instance, detail=event.exit)
+    if member.state == "draining":
+        note = "" if event.exit == "exit 0" else event.exit
+        return _gone(replace(member, state=next_state(member.state, "ended"), note=note)), [lost]
+    # Nobody asked it to end, so even `exit 0` is a crash.
+    following, effects = _crashed(member, event.exit, event.at, event.draw, config)
+    return following, [lost, *effects]
+
+
+def _crashed(member: Member, why: str, at: float, draw: float, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+    decision = after_crash(member.history, started_at=member.started_at, now=at, draw=draw, config=config)
+    following = _gone(replace(member, history=decision.history, note=why))
+    if decision.delay_s is None:
+        note = f"{why}; given up after {len(decision.history.crashes)} crashes (launcher.crash_budget)"
+        return replace(following, state=next_state(member.state, "gave_up"), note=note), [Effect("gave_up")]
+    next_try_at = at + decision.delay_s
+    waiting = replace(following, state=next_state(member.state, "crashed"), next_try_at=next_try_at)
+    return waiting, [Effect("retry", at=next_try_at)]
+
+
+def _gone(member: Member) -> Member:
+    """Without a process; the instance's name stays, so that it can be told as lost."""
+    return replace(member, pid=0, mark="", started_at=0.0)
+
+
+def _seen(member: Member, event: Seen, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+    if member.state not in RUNNING:
+        return member, []
+    following = member
+    row = event.row
+    if row is not None and row.instance == member.instance:
+        heard_at = max(member.seen_at, event.at - row.last_beat_ms / 1000)
+        following = _reported(replace(member, seen_at=heard_at, was_seen=True), row, event.at)
+    silent_ms = (event.at - following.seen_at) * 1000
+    if following.state != "draining" and silent_ms > _silence_allowed_ms(following, config):
+        why = f"no beat for {silent_ms / 1000:.1f} s; killed"
+        # Counting anew from here: one kill per silence, its exit follows.
+        return replace(following, seen_at=event.at, note=why), [Effect("kill", instance=member.instance, detail=why)]
+    return following, []
+
+
+def _silence_allowed_ms(member: Member, config: LauncherConfig) -> int:
+    """Before its first word a process is starting, which may take longer than a beat."""
+    return config.stuck_after_ms if member.was_seen else config.ready_timeout_ms
+
+
+def _reported(member: Member, row: PeerRow, at: float) -> Member:
+    events: dict[str, Event] = {"starting": "is_starting", "ready": "is_ready", "degraded": "is_degraded"}
+    event = events.get(row.state)
+    if event is None:
+        return member
+    ready_after_ms = member.ready_after_ms
+    if event == "is_ready" and not ready_after_ms:
+        ready_after_ms = max(1, round((at - member.started_at) * 1000))
+    return replace(member, state=next_state(member.state, event), ready_after_ms=ready_after_ms, note=row.reason)
+
+
+def _drain_asked(member: Member) -> tuple[Member, list[Effect]]:
+    had_process = member.state in RUNNING
+    following = replace(member, state=next_state(member.state, "drain"), next_try_at=0.0)
+    return following, [Effect("drain", instance=member.instance)] if had_process else []
+
+
+def plan(counts: dict[str, int]) -> list[Member]:
+    """The members of a cluster with these numbers of processes per role, in the order in which they are shown."""
+    return [
+        Member(actor=f"{role}/{number}", role=role)
+        for role in START_ORDER
+        for number in range(1, counts.get(role, 1) + 1)
+    ]
+
+
+def given_up_services(members: Iterable[Member]) -> list[str]:
+    """Services of which every member has failed: nobody will offer them."""
+    by_role: dict[str, list[Member]] = {}
+    for member in members:
+        by_role.setdefault(member.role, []).append(member)
+    return [role for role, group in by_role.items() if all(member.state == "failed" for member in group)]

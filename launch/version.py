@@ -1,0 +1,14 @@
+"""Which version of the software this is."""
+
+from __future__ import annotations
+
+import importlib
+
+
+def software_version() -> str:
+    """The installed version, or `source` in a checkout that is not installed."""
+    metadata = importlib.import_module("importlib.metadata")  # 15 ms that `--help` does not pay
+    try:
+        return str(metadata.version("hobus"))
+    except metadata.PackageNotFoundError:
+        return "source"
