@@ -1,0 +1,135 @@
+"""Contracts: choose one, check that its schemas are schemas, check an order's inputs against all of its input schema.
+
+Pure. Source: spec page "Work orders", sections HO1 (step 3) and Contracts and prompt packs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from bus.errors import WorkOrderFault
+from bus.messages.work_order import Segment
+from config.assets import Contract
+from config.schema import ClassifyLabels
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedContract:
+    """A contract whose schemas were found valid, with their validators made once."""
+
+    contract: Contract
+    inputs: Draft202012Validator
+    output: Draft202012Validator | None
+
+    @property
+    def wants_json(self) -> bool:
+        """Whether the answer is a JSON document rather than plain text."""
+        schema = self.contract.output_schema
+        return self.contract.boundary.structured_output or (schema is not None and schema.get("type") == "object")
+
+
+def select_contract(contracts: Iterable[Contract], contract_id: str) -> Contract:
+    """The newest version with this id. Raises WorkOrderFault(contract_not_found)."""
+    found = [contract for contract in contracts if contract.contract_id == contract_id]
+    if not found:
+        raise WorkOrderFault("contract_not_found", f"no contract {contract_id or '(none named)'} in this snapshot")
+    return max(found, key=lambda contract: _version(contract.version))
+
+
+def check_contract(contract: Contract) -> CheckedContract:
+    """The contract with its validators. Raises WorkOrderFault(contract_schema_invalid) naming the schema and place."""
+    return CheckedContract(
+        contract=contract,
+        inputs=_validator(contract, "input_schema", contract.input_schema),
+        output=None
+        if contract.output_schema is None
+        else _validator(contract, "output_schema", contract.output_schema),
+    )
+
+
+def label_inputs(labels: ClassifyLabels) -> dict[str, list[Segment]]:
+    """The closed vocabulary as inputs that every pack may name."""
+    return {
+        "domain_labels": [Segment(name="domain_labels", text=", ".join(labels.domain))],
+        "task_labels": [Segment(name="task_labels", text=", ".join(labels.task))],
+    }
+
+
+def gather_inputs(
+    checked: CheckedContract, given: Sequence[Segment], standing: Mapping[str, Sequence[Segment]]
+) -> dict[str, list[Segment]]:
+    """Everything a pack may name, by name.
+
+    What the order gives (segments of one name in order) wins over what stands in configuration, and that over the
+    defaults that the input schema declares. Raises WorkOrderFault(input_schema_invalid), naming inputs and rules and never their texts.
+    """
+    inputs: dict[str, list[Segment]] = {}
+    for segment in given:
+        inputs.setdefault(segment.name, []).append(segment)
+    for name, segments in standing.items():
+        inputs.setdefault(name, list(segments))
+    properties: dict[str, Any] = checked.contract.input_schema.get("properties", {})
+    for name, schema in properties.items():
+        if name not in inputs and isinstance(schema, dict) and "default" in schema:
+            inputs[name] = [Segment(name=name, text=_as_text(schema["default"]))]
+    document = {name: _value(name, segments, properties.get(name)) for name, segments in inputs.items()}
+    if faults := schema_faults(checked.inputs, document):
+        raise WorkOrderFault("input_schema_invalid", f"{checked.contract.contract_id}: {'; '.join(faults)}")
+    return inputs
+
+
+def schema_faults(validator: Draft202012Validator, value: Any) -> list[str]:
+    """Every fault as `place: rule`, in order of place; rules are named, values are not shown."""
+    faults = sorted(validator.iter_errors(value), key=lambda error: (error.json_path, str(error.validator)))
+    return [f"{fault.json_path}: {_rule(fault.validator, fault.validator_value, fault.instance)}" for fault in faults]
+
+
+def _rule(name: Any, wanted: Any, instance: Any) -> str:
+    if name == "required":
+        missing = [key for key in wanted if not isinstance(instance, dict) or key not in instance]
+        return f"required, missing {', '.join(missing)}"
+    if name == "additionalProperties":
+        return "additional properties are not allowed"
+    return f"{name} {json.dumps(wanted, sort_keys=True)}" if name in _SHORT_RULES else str(name)
+
+
+_SHORT_RULES = frozenset(
+    {"type", "enum", "const", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"}
+)
+
+
+def _validator(contract: Contract, which: str, schema: dict[str, Any]) -> Draft202012Validator:
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        raise WorkOrderFault(
+            "contract_schema_invalid",
+            f"{contract.contract_id} {contract.version}: {which} is no JSON Schema at {error.json_path}",
+        ) from None
+    return Draft202012Validator(schema)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+def _as_text(default: Any) -> str:
+    return default if isinstance(default, str) else json.dumps(default, sort_keys=True)
+
+
+def _value(name: str, segments: Sequence[Segment], schema: Any) -> Any:
+    """An input as its schema sees it: text, or the JSON value in it where the schema asks for something else."""
+    text = "".join(segment.text for segment in segments)
+    wanted = schema.get("type", "string") if isinstance(schema, dict) else "string"
+    if wanted == "string" or (isinstance(wanted, list) and "string" in wanted):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise WorkOrderFault("input_schema_invalid", f"{name}: wanted {wanted}, is not JSON") from None

@@ -1,0 +1,75 @@
+"""What a model answered: take off one code fence, read JSON where the contract wants it, check it, ask for a repair.
+
+Pure. Source: spec page "Work orders", section HO1, step 3.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from actors.ho1_executor.contracts import CheckedContract, schema_faults
+from bus.messages.base import pack
+from bus.messages.gateway import PromptMessage, PromptResponse
+from bus.messages.work_order import Segment
+
+_FENCE = re.compile(r"\A\s*```[A-Za-z0-9_+-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*\Z", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An answer against its contract; `faults` are sentences without the answer's text, empty if it is good."""
+
+    parsed: dict[str, Any] | None
+    faults: tuple[str, ...]
+
+
+def strip_fence(text: str) -> str:
+    """The text without one code fence around all of it; anything else is left as it is."""
+    fenced = _FENCE.match(text)
+    return fenced.group(1) if fenced else text
+
+
+def judge_output(checked: CheckedContract, content: str) -> Verdict:
+    """Whether an answer (that asks for no tools) is what the contract wants."""
+    if not checked.wants_json:
+        if not content.strip():
+            return Verdict(None, ("$: blank text",))
+        return Verdict(None, tuple(schema_faults(checked.output, content)) if checked.output else ())
+    try:
+        value = json.loads(strip_fence(content), parse_constant=_no_constant, parse_float=_finite)
+        pack(value)
+    except (ValueError, OverflowError, RecursionError):
+        # The second line refuses what no record can hold: numbers over 64 bits, lone surrogates, endless nesting.
+        return Verdict(None, ("$: not JSON",))
+    if not isinstance(value, dict):
+        return Verdict(None, ("$: not a JSON object",))
+    faults = tuple(schema_faults(checked.output, value)) if checked.output else ()
+    return Verdict(None if faults else value, faults)
+
+
+def repair_messages(response: PromptResponse, faults: Sequence[str], *, wants_json: bool) -> list[PromptMessage]:
+    """What is added to the transcript to have a rejected answer mended: the answer, and what is wrong with it."""
+    shape = "one JSON object and nothing else, no code fence" if wants_json else "the complete answer as text"
+    listed = "\n".join(f"- {fault}" for fault in faults)
+    ask = f"Your answer was not accepted:\n{listed}\nAnswer again with {shape}."
+    said = [Segment(name="answer", ref=response.content_ref, text=response.content)] if response.content else []
+    return [
+        *([PromptMessage(role="assistant", segments=said)] if said else []),
+        PromptMessage(role="user", segments=[Segment(name="repair", text=ask)]),
+    ]
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(text)
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    """NaN and infinities are no JSON, and no record can hold them."""
+    raise ValueError(name)
