@@ -73,7 +73,13 @@ class GatewayConfig(Section):
     default_route: Route
     domain_tag_routes: dict[str, Route]
     attempts_max: Positive
+    backoff_min_ms: Positive = Field(description="pause before the second attempt; doubles, with jitter")
+    backoff_max_ms: Positive
     request_timeout_ms: Positive
+    reply_reserve_ms: NonNegative = Field(description="kept of a caller's deadline for recording and answering")
+    recent_calls_max: Positive = Field(description="answered calls remembered in memory; older ones are in the record")
+    rebuild_page: Positive = Field(description="entries per read when budgets are rebuilt at start")
+    spool_after_ms: Positive = Field(description="silence of the ledger after which unconditional records are spooled")
     on_ledger_outage: Literal["spool", "refuse"]
     on_unknown_outcome: Literal["resend", "fail"]
 
@@ -183,7 +189,9 @@ class HostConfig(Section):
 
     agent_id: str
     prompt_max_bytes: Positive
-    degrade_reserve_ms: Positive
+    degrade_reserve_ms: Positive = Field(description="kept of a client's deadline for degrading")
+    append_reserve_ms: Positive = Field(description="part of it that the stream's decision gets")
+    reply_reserve_ms: NonNegative = Field(description="part of it kept for the reply's own way")
     turn_timeout_ms: Positive = Field(description="a client's deadline when it names none")
     retry_interval_ms: Positive
 
