@@ -180,7 +180,11 @@ class Ho2Config(Section):
     classify_timeout_ms: Positive
     order_timeout_ms: Positive
     order_attempts_max: Positive = Field(description="sends of one order by a run")
+    order_retry_interval_ms: Positive = Field(description="between two sends of one order, so that `busy` can pass")
+    takeover_attempts_max: Positive = Field(description="readings of a journal whose head moves meanwhile")
+    sessions_max: Positive = Field(description="sessions held in memory; the longest idle one is read again when asked")
     history_turns_max: Positive
+    history_digest_chars: Positive = Field(description="one line for a turn that is no longer shown verbatim")
     reply_reserve_ms: Positive = Field(description="kept of the deadline for recording and replying")
 
 
