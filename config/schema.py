@@ -170,6 +170,9 @@ class Ho1Config(Section):
     count: Positive = Field(description="executors that `hobus up` starts")
     slots: Positive
     repair_calls_max: NonNegative
+    retry_interval_ms: Positive = Field(description="between tries of a gateway request that may be retried")
+    end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end record and the receipt")
+    snapshots_kept: Positive = Field(description="configuration snapshots of other digests kept per worker")
 
 
 class Ho2Config(Section):
