@@ -1,9 +1,10 @@
 """Prompt packs: logic-free templates with provenance. Pure; used by everyone who renders one.
 
 A pack is text in sections, `[[system]]` (at most one) and `[[user]]` (one or more), each on a line of its own; inside
-a section `{{ name }}` stands for an input. There is no condition, loop, filter or escape: what a model is told can be read
-off the file. Inputs are segments and stay segments, so that a text with a ref is recorded by its ref; a text is never
-scanned for placeholders, whatever it contains. Source: spec page "Work orders", section Contracts and prompt packs.
+a section `{{ name }}` stands for an input. There is no condition, loop, filter or escape: what a model is told can be
+read off the file. Inputs are segments and stay segments, so that a text with a ref is recorded by its ref; a text is
+never scanned for placeholders, whatever it contains.
+Source: spec page "Work orders", section Contracts and prompt packs.
 """
 
 from __future__ import annotations

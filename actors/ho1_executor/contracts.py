@@ -67,7 +67,8 @@ def gather_inputs(
     """Everything a pack may name, by name.
 
     What the order gives (segments of one name in order) wins over what stands in configuration, and that over the
-    defaults that the input schema declares. Raises WorkOrderFault(input_schema_invalid), naming inputs and rules and never their texts.
+    defaults that the input schema declares. Raises WorkOrderFault(input_schema_invalid), naming inputs and rules and
+    never their texts.
     """
     inputs: dict[str, list[Segment]] = {}
     for segment in given:
@@ -87,7 +88,8 @@ def gather_inputs(
 def schema_faults(validator: Draft202012Validator, value: Any) -> list[str]:
     """Every fault as `place: rule`, in order of place; rules are named, values are not shown."""
     faults = sorted(validator.iter_errors(value), key=lambda error: (error.json_path, str(error.validator)))
-    return [f"{fault.json_path}: {_rule(fault.validator, fault.validator_value, fault.instance)}" for fault in faults]
+    told = (f"{fault.json_path}: {_rule(fault.validator, fault.validator_value, fault.instance)}" for fault in faults)
+    return list(dict.fromkeys(told))
 
 
 def _rule(name: Any, wanted: Any, instance: Any) -> str:

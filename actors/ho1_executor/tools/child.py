@@ -1,0 +1,151 @@
+"""One tool process as its worker holds it: started, asked, killed, replaced. One call at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from actors.ho1_executor.tools.definition import ToolFault, ToolResult
+from actors.ho1_executor.tools.outside import Request
+from actors.ho1_executor.tools.protocol import (
+    FRAME_OVERHEAD_BYTES,
+    PREFIX_BYTES,
+    BadFrame,
+    frame_size,
+    is_request,
+    is_result,
+    pack_frame,
+    unpack_frame,
+)
+
+CHILD_MODULE = "actors.ho1_executor.tools.child_main"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSettings:
+    """What every process of one worker is started with."""
+
+    configure: bytes  # the first frame
+    output_max_bytes: int
+    kill_grace_s: float  # how long the end of a killed process is waited for
+
+
+class ChildGone(Exception):
+    """The process ended, or said something that is no answer, in the middle of a call."""
+
+
+class Child:
+    """A place for one process; `call` starts a new one whenever the last one is gone."""
+
+    def __init__(self, settings: ChildSettings) -> None:
+        self._settings = settings
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
+        self._killed: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def pid(self) -> int | None:
+        """Of the running process."""
+        return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """A running process; nothing to do if there is one. Needs no event loop: call it before sockets exist."""
+        self._reap()
+        if self._process is not None:
+            if self._process.poll() is None:
+                return
+            self._discard()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package's own module
+                [sys.executable, "-m", CHILD_MODULE, str(os.getpid())],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                start_new_session=True,  # so that a kill reaches whatever the tool started
+            )
+        ours.settimeout(0)
+        self._socket = ours
+
+    async def call(self, number: int, fields: Mapping[str, Any], request: Request) -> ToolResult:
+        """The result of one call. Raises ChildGone; the caller then calls `kill`, as it must after a cancellation."""
+        self.start()
+        try:
+            reader, writer = await self._connected()
+            writer.write(pack_frame("call", n=number, **fields))
+            while True:
+                await writer.drain()
+                frame = await self._receive(reader)
+                if is_result(frame, number):
+                    return ToolResult(frame["ok"], frame["code"], frame["text"], frame["truncated"])
+                if not is_request(frame, number):
+                    raise ChildGone("said something that is no answer")
+                writer.write(await _answer(number, frame, request))
+        except BadFrame:
+            raise ChildGone("said something that is no answer") from None
+        except (asyncio.IncompleteReadError, ConnectionError, BrokenPipeError):
+            raise ChildGone("ended") from None
+
+    async def kill(self) -> None:
+        """The process and all it started are gone (SIGKILL), seen by the end of its socket within the kill grace."""
+        process, reader = self._process, self._reader
+        if process is None:
+            return
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        try:
+            async with asyncio.timeout(self._settings.kill_grace_s):
+                while reader is not None and await reader.read(PREFIX_BYTES * FRAME_OVERHEAD_BYTES):
+                    pass
+        except (TimeoutError, ConnectionError):
+            pass  # dying in the kernel; it is reaped later
+        finally:
+            self._discard()
+
+    def close(self) -> None:
+        """Kills and reaps at once; for the end of the worker."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._discard()
+        for process in self._killed:
+            process.wait()
+        self._killed.clear()
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._reader is None or self._writer is None:
+            self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
+            self._writer.write(self._settings.configure)
+        return self._reader, self._writer
+
+    async def _receive(self, reader: asyncio.StreamReader) -> dict[str, Any]:
+        limit = self._settings.output_max_bytes + FRAME_OVERHEAD_BYTES
+        size = frame_size(await reader.readexactly(PREFIX_BYTES), limit)
+        return unpack_frame(await reader.readexactly(size))
+
+    def _discard(self) -> None:
+        if self._writer is not None:
+            self._writer.transport.abort()
+        elif self._socket is not None:
+            self._socket.close()
+        if self._process is not None:
+            self._killed.append(self._process)
+        self._process = self._socket = self._reader = self._writer = None
+        self._reap()
+
+    def _reap(self) -> None:
+        self._killed = [process for process in self._killed if process.poll() is None]
+
+
+async def _answer(number: int, frame: Mapping[str, Any], request: Request) -> bytes:
+    try:
+        return pack_frame("reply", n=number, value=await request(frame["service"], frame["type"], frame["body"]))
+    except ToolFault as fault:
+        return pack_frame("reply", n=number, fault=str(fault))

@@ -1,0 +1,152 @@
+"""A tool process: takes one call at a time from its worker, runs it, answers; ends when its worker is gone.
+
+Started as `python -m actors.ho1_executor.tools.child_main <worker pid>` with a socket as standard input. Imports stay
+few (no bus, no models, no event loop), because every worker keeps several of these.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Mapping
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, cast
+
+from actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, failed, not_done, written
+from actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, unpack_frame
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Pipe:
+    """Frames over one descriptor, blocking: a child has nothing to do while it waits."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def send(self, op: str, **fields: Any) -> None:
+        """Writes one frame."""
+        data = memoryview(pack_frame(op, **fields))
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+    def receive(self) -> dict[str, Any]:
+        """The next frame; the process ends here when its worker has gone."""
+        return unpack_frame(self._exactly(int.from_bytes(self._exactly(PREFIX_BYTES), "big")))
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            piece = os.read(self._descriptor, size - len(data))
+            if not piece:
+                os._exit(0)
+            data += piece
+        return bytes(data)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildHost:
+    """`ToolHost` at the end of a pipe; its awaits block, which is all that one call at a time needs."""
+
+    pipe: Pipe
+    number: int
+    snapshot: Mapping[str, Any]
+    context: Mapping[str, Any]
+    ledger_dir: str
+    verifier: str
+
+    async def request(self, service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply that the worker got."""
+        self.pipe.send("request", n=self.number, service=service, type=type_name, body=dict(body))
+        answer = self.pipe.receive()
+        if "fault" in answer:
+            raise ToolFault(answer["fault"])
+        return answer["value"]
+
+    async def verify_ledger(self) -> Mapping[str, Any]:
+        """What the verifier named by the worker's wiring says about the ledger's directory."""
+        if not self.verifier:
+            raise ToolFault("this worker has no ledger at hand")
+        return plain(resolve(self.verifier)(self.ledger_dir))
+
+
+def resolve(path: str) -> Any:
+    """The object behind `module:name`, imported now: what only some tools need is loaded by those alone."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def plain(report: Any) -> Mapping[str, Any]:
+    """A report as a mapping, whichever kind of record the verifier gives."""
+    if isinstance(report, Mapping):
+        return cast("Mapping[str, Any]", report)
+    if is_dataclass(report) and not isinstance(report, type):
+        return asdict(report)
+    return cast("Any", report).model_dump(mode="json")
+
+
+def drive(steps: Coroutine[Any, Any, Any]) -> Any:
+    """The value of a coroutine that only awaits its host. Raises ToolFault if it waits for an event loop."""
+    try:
+        steps.send(None)
+    except StopIteration as end:
+        return end.value
+    steps.close()
+    raise ToolFault("the tool awaited something other than its host")
+
+
+def serve(pipe: Pipe) -> None:
+    """Configuration first, then calls, for ever."""
+    settings = pipe.receive()
+    tools: Mapping[str, ToolDefinition] = resolve(settings["registry"])
+    # Until here standard error shows why a process cannot start; what a tool prints may hold anything: no log gets it.
+    os.dup2(1, 2)
+    while True:
+        call = pipe.receive()
+        host = ChildHost(
+            pipe=pipe,
+            number=call["n"],
+            snapshot=settings["view"],
+            context=call["context"],
+            ledger_dir=settings["ledger_dir"],
+            verifier=settings["verifier"],
+        )
+        result = run_one(tools, call, host, settings["output_max_bytes"])
+        pipe.send("result", n=call["n"], ok=result.ok, code=result.code, text=result.text, truncated=result.truncated)
+
+
+def run_one(
+    tools: Mapping[str, ToolDefinition], call: Mapping[str, Any], host: ChildHost, max_bytes: int
+) -> ToolResult:
+    """The result of one call, whatever the tool did."""
+    tool = tools.get(call["tool_id"])
+    if tool is None:
+        return not_done("tool_not_found", f"no tool {call['tool_id'][:64]}")
+    try:
+        value = drive(cast("Coroutine[Any, Any, Any]", tool.run(call["arguments"], host)))
+    except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
+        return failed(error, max_bytes)
+    return written(value, max_bytes)
+
+
+def main() -> None:
+    """Ties this process's life to its worker's, keeps the descriptor for frames alone, and serves."""
+    worker = int(sys.argv[1])
+    if sys.platform == "linux":
+        # A tool in a busy loop would never see the end of the pipe; the kernel's word reaches it.
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != worker:
+            os._exit(0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is the launcher's business
+    descriptor = os.dup(0)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    serve(Pipe(descriptor))
+
+
+if __name__ == "__main__":
+    main()

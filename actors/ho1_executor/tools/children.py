@@ -1,0 +1,112 @@
+"""Runs tools in killable, pre-started processes, so that a cancel or a deadline really stops them.
+
+Source: spec page "Work orders", section Tools. The processes are started by `exec`, never forked from a running
+worker: a fork would copy its sockets and its event loop. They share nothing with the worker but one socket pair each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from actors.ho1_executor.tools.child import Child, ChildGone, ChildSettings
+from actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
+from actors.ho1_executor.tools.protocol import pack_frame
+from bus.messages.work_order import ToolCall
+
+BUILTIN_REGISTRY = "actors.ho1_executor.tools.registry:BUILTIN"
+
+
+class ChildToolRunner:
+    """`bus.port.ToolRunner` over `children` processes; more calls than processes wait their turn in order."""
+
+    def __init__(  # noqa: PLR0913 - what a tool process needs to know
+        self,
+        *,
+        children: int,
+        tools: Mapping[str, ToolDefinition],
+        view: Mapping[str, Any],
+        output_max_bytes: int,
+        kill_grace_ms: int,
+        ledger_dir: str = "",
+        verifier: str = "",
+        registry: str = BUILTIN_REGISTRY,
+    ) -> None:
+        """Starts nothing.
+
+        `registry` and `verifier` are `module:name` paths that the processes import: a mapping of ToolDefinitions
+        (with the ids of `tools`), and a function from the ledger's directory to a report.
+        """
+        self._tools = tuple(sorted(tools))
+        settings = ChildSettings(
+            configure=pack_frame(
+                "configure",
+                view=view,
+                registry=registry,
+                ledger_dir=ledger_dir,
+                verifier=verifier,
+                output_max_bytes=output_max_bytes,
+            ),
+            output_max_bytes=output_max_bytes,
+            kill_grace_s=kill_grace_ms / 1000,
+        )
+        self._children = [Child(settings) for _ in range(children)]
+        self._idle: asyncio.Queue[Child] = asyncio.Queue()
+        for child in self._children:
+            self._idle.put_nowait(child)
+        self._numbers = count(1)
+
+    def start(self) -> None:
+        """All processes run; call it before the worker opens sockets. Later ones are started when they are needed."""
+        for child in self._children:
+            child.start()
+
+    def close(self) -> None:
+        """No process is left."""
+        for child in self._children:
+            child.close()
+
+    def pids(self) -> list[int]:
+        """Of the processes that run."""
+        return [child.pid for child in self._children if child.pid is not None]
+
+    def available(self) -> Sequence[str]:
+        """Ids of the tools it can run, sorted."""
+        return self._tools
+
+    async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
+        """One call within `timeout_s`, waiting included; `context["request"]` is its way out (`outside.Request`).
+
+        Cancelled or over time: its process is killed before this returns. A process that dies by itself, or answers
+        nonsense, leaves what the tool did unknown: code `unknown_outcome`.
+        """
+        fields = {
+            "tool_id": call.tool_id,
+            "arguments": call.arguments,
+            "context": {name: value for name, value in context.items() if name != "request"},
+        }
+        try:
+            async with asyncio.timeout(timeout_s):
+                child = await self._idle.get()
+                try:
+                    return await self._run_in(child, fields, context["request"])
+                finally:
+                    self._idle.put_nowait(child)
+        except TimeoutError:
+            return not_done("deadline_exceeded", f"{call.tool_id} ran over {timeout_s:.3f} s and was killed")
+
+    async def _run_in(self, child: Child, fields: Mapping[str, Any], request: Any) -> ToolResult:
+        is_clean = False
+        try:
+            result = await child.call(next(self._numbers), fields, request)
+            is_clean = True
+        except ChildGone as gone:
+            return not_done("unknown_outcome", f"the process of {fields['tool_id']} {gone}")
+        else:
+            return result
+        finally:
+            if not is_clean:
+                await child.kill()
+                child.start()

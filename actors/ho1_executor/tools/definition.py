@@ -1,0 +1,88 @@
+"""What a tool is and what it may use. Light on imports: tool processes load this and nothing of the bus.
+
+Source: spec page "Work orders", section Tools.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class ToolFault(Exception):
+    """A tool could not do what it was asked; its one sentence is shown to the model."""
+
+
+class ToolHost(Protocol):
+    """All that a tool sees of the world."""
+
+    @property
+    def snapshot(self) -> Mapping[str, Any]:
+        """The governed assets as plain values, secrets hidden (`view.snapshot_view`)."""
+        ...
+
+    @property
+    def context(self) -> Mapping[str, Any]:
+        """session_id, agent_id, wo_id, idempotency_key of this call."""
+        ...
+
+    async def request(self, service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to one message, sent by the executor under its own policy. Raises ToolFault naming the code."""
+        ...
+
+    async def verify_ledger(self) -> Mapping[str, Any]:
+        """What a whole check of the record found. Raises ToolFault where no record is at hand."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDefinition:
+    """One tool as workers announce it, models are told about it, and runners run it."""
+
+    tool_id: str
+    description: str
+    parameters: dict[str, Any]  # JSON Schema of the arguments
+    idempotent: bool  # whether running it twice is as good as once
+    run: Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]]  # gives a JSON-like value
+
+
+@dataclass(slots=True)
+class ToolResult:
+    """`bus.port.ToolOutput`. `code` is '' or tool_failed, tool_not_found, deadline_exceeded, unknown_outcome."""
+
+    ok: bool
+    code: str
+    text: str
+    truncated: bool = False
+
+
+def not_done(code: str, text: str) -> ToolResult:
+    """The result of a call that brought nothing."""
+    return ToolResult(ok=False, code=code, text=text)
+
+
+def written(value: Any, max_bytes: int) -> ToolResult:
+    """A tool's value as JSON text with sorted keys, cut to `max_bytes` of UTF-8 and marked where it was cut."""
+    try:
+        text = json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        return not_done("tool_failed", f"the tool's value is not JSON ({type(error).__name__})")
+    text, truncated = cut(text, max_bytes)
+    return ToolResult(ok=True, code="", text=text, truncated=truncated)
+
+
+def failed(error: Exception, max_bytes: int) -> ToolResult:
+    """A tool's exception as its result: its sentence if it raised ToolFault, else only the name of what it raised."""
+    said = str(error) if isinstance(error, ToolFault) else f"the tool broke: {type(error).__name__}"
+    text, truncated = cut(said, max_bytes)
+    return ToolResult(ok=False, code="tool_failed", text=text, truncated=truncated)
+
+
+def cut(text: str, max_bytes: int) -> tuple[str, bool]:
+    """The longest beginning of whole characters within `max_bytes` of UTF-8, and whether something is missing."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= max_bytes:
+        return data.decode(), False
+    return data[:max_bytes].decode("utf-8", "ignore"), True

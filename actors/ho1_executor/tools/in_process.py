@@ -1,0 +1,77 @@
+"""Runs tools in the calling process, under the same limits: for the simulation, where a kill is the kill of a task.
+
+A real worker uses `children.ChildToolRunner`; one conformance suite runs against both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, failed, not_done, written
+from actors.ho1_executor.tools.outside import Request
+from bus.messages.work_order import ToolCall
+
+Verify = Callable[[], Awaitable[Mapping[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class InProcessHost:
+    """`ToolHost` beside the executor's own bus."""
+
+    snapshot: Mapping[str, Any]
+    context: Mapping[str, Any]
+    ask: Request
+    verify: Verify | None
+
+    async def request(self, service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The reply to one message of the executor."""
+        return await self.ask(service, type_name, body)
+
+    async def verify_ledger(self) -> Mapping[str, Any]:
+        """What the wiring's verifier says."""
+        if self.verify is None:
+            raise ToolFault("this worker has no ledger at hand")
+        return await self.verify()
+
+
+class InProcessToolRunner:
+    """`bus.port.ToolRunner` without processes."""
+
+    def __init__(
+        self,
+        *,
+        tools: Mapping[str, ToolDefinition],
+        view: Mapping[str, Any],
+        output_max_bytes: int,
+        verify: Verify | None = None,
+    ) -> None:
+        self._tools = tools
+        self._view = view
+        self._output_max_bytes = output_max_bytes
+        self._verify = verify
+
+    def available(self) -> Sequence[str]:
+        """Ids of the tools it can run, sorted."""
+        return sorted(self._tools)
+
+    async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
+        """One call within `timeout_s`; `context["request"]` is the way out (`outside.Request`)."""
+        tool = self._tools.get(call.tool_id)
+        if tool is None:
+            return not_done("tool_not_found", f"no tool {call.tool_id[:64]}")
+        plain = {name: value for name, value in context.items() if name != "request"}
+        host = InProcessHost(self._view, plain, context["request"], self._verify)
+        limit = asyncio.timeout(timeout_s)
+        try:
+            async with limit:
+                value = await tool.run(call.arguments, host)
+        except TimeoutError as error:
+            if not limit.expired():
+                return failed(error, self._output_max_bytes)
+            return not_done("deadline_exceeded", f"{call.tool_id} ran over {timeout_s:.3f} s and was stopped")
+        except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result, as it is across a process
+            return failed(error, self._output_max_bytes)
+        return written(value, self._output_max_bytes)

@@ -1,0 +1,51 @@
+"""What a tool's question to a service becomes: one typed message of the executor, if it is on the list.
+
+The list holds reads alone, so that no tool can write, prompt or drain through its worker's identity; the broker's
+policy applies on top. Source: spec pages "The bus" (who sends what) and "Work orders", section Tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from actors.ho1_executor.tools.definition import ToolFault
+from bus.catalog import row_of
+from bus.errors import RuntimeFault
+from bus.port import Bus
+
+Request = Callable[[str, str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""(service, message type, body) -> the reply's fields; raises ToolFault."""
+
+READS = frozenset(
+    {
+        ("gateway", "gateway.read_budget"),
+        ("gateway", "gateway.read_breakers"),
+        ("broker", "broker.read_peers"),
+        ("broker", "broker.read_peer"),
+        ("ledger", "ledger.query"),
+        ("ledger", "ledger.read_stats"),
+    }
+)
+
+
+def requests_over(bus: Bus, *, timeout_s: float) -> Request:
+    """The one way from a tool to a service; each request is bounded by `timeout_s`."""
+
+    async def request(service: str, type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        row = row_of(service, type_name)
+        if row is None or row.reply is None or (service, type_name) not in READS:
+            raise ToolFault(f"a tool may not send {type_name[:64]} to {service[:64]}")
+        try:
+            message = row.cls.model_validate(dict(body))
+        except ValidationError:
+            raise ToolFault(f"not a {type_name}") from None
+        try:
+            reply = await bus.request(service, message, expect=row.reply, timeout_s=timeout_s)
+        except RuntimeFault as fault:
+            raise ToolFault(f"the {service} did not answer: {fault.code}") from None
+        return reply.model_dump()
+
+    return request

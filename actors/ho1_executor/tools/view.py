@@ -1,0 +1,47 @@
+"""The snapshot as tools see it: plain values, sorted, secrets hidden. Made once per worker, not in tool processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from actors.ho1_executor.tools.definition import ToolDefinition
+from config.assets import Agent
+from config.secret_refs import redacted
+from config.snapshot import Snapshot
+
+
+def snapshot_view(snapshot: Snapshot, tools: Mapping[str, ToolDefinition]) -> dict[str, Any]:
+    """digest, packages, frameworks, tools, agent_tools (agent id -> tool ids), config."""
+    return {
+        "digest": snapshot.digest,
+        "packages": [
+            {
+                "package_id": package.package_id,
+                "version": package.version,
+                "title": package.title,
+                "framework_id": package.framework_id,
+            }
+            for _, package in sorted(snapshot.packages.items())
+        ],
+        "frameworks": [
+            {
+                "framework_id": framework.framework_id,
+                "version": framework.version,
+                "title": framework.title,
+                "status": framework.status,
+            }
+            for _, framework in sorted(snapshot.frameworks.items())
+        ],
+        "tools": [
+            {"tool_id": tool.tool_id, "description": tool.description, "idempotent": tool.idempotent}
+            for _, tool in sorted(tools.items())
+        ],
+        "agent_tools": {agent_id: permitted_tools(agent) for agent_id, agent in sorted(snapshot.agents.items())},
+        "config": redacted(snapshot.config.model_dump(mode="json")),
+    }
+
+
+def permitted_tools(agent: Agent) -> list[str]:
+    """The tools that an agent has and may use, sorted."""
+    return sorted(tool for tool in agent.tools if agent.permissions.allows("tools", tool))
