@@ -1,0 +1,118 @@
+"""Crash drills: this process ends or freezes at an exact frame, once. The operator's tool behind the kill tests.
+
+`HOBUS_DRILL=<actor>:<signal>:<moment>:<type>:<n>`, e.g. `ho2/1:KILL:before-send:ledger.write:3`: at the third Write that the
+first process of ho2/1 is about to send, it gets SIGKILL. Moments: before-send, after-send, on-receive; signals: KILL, STOP.
+A restarted process does not do it again: the point leaves a mark in the state directory first.
+Source: spec page "Performance and reliability", R1 and R2.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bus.codec import unpack_header
+from bus.link import Link, OnFrames
+from launch import exit_codes
+from launch.errors import CommandError
+
+VARIABLE = "HOBUS_DRILL"
+_MOMENTS = ("before-send", "after-send", "on-receive")
+_SIGNALS = {"KILL": signal.SIGKILL, "STOP": signal.SIGSTOP}
+
+
+@dataclass(frozen=True, slots=True)
+class DrillPoint:
+    """Where a process is hit: at the `number`-th frame of this type, counted over all its connections."""
+
+    actor: str
+    signal: signal.Signals
+    moment: str
+    type: str
+    number: int
+
+
+def parse_drill(text: str) -> DrillPoint:
+    """The point that `HOBUS_DRILL` describes. Raises CommandError naming the form."""
+    parts = text.split(":")
+    try:
+        actor, name, moment, type_name, number = parts
+        point = DrillPoint(actor, _SIGNALS[name], moment, type_name, int(number))
+    except (ValueError, KeyError):
+        point = None
+    if point is None or point.moment not in _MOMENTS or point.number < 1:
+        raise CommandError(
+            f"{VARIABLE}={text!r} is not <actor>:<KILL|STOP>:<{'|'.join(_MOMENTS)}>:<message type>:<n>",
+            exit_code=exit_codes.USAGE,
+        )
+    return point
+
+
+class Drill:
+    """Counts frames of one process and strikes once."""
+
+    def __init__(self, point: DrillPoint, mark: Path) -> None:
+        self._point = point
+        self._mark = mark
+        self._seen = 0
+
+    def passed(self, moment: str, header: bytes) -> None:
+        """A frame is at this moment; at the drill's own the process is hit."""
+        if moment != self._point.moment or unpack_header(header).type != self._point.type:
+            return
+        self._seen += 1
+        if self._seen == self._point.number and self._leave_mark():
+            os.kill(os.getpid(), self._point.signal)
+
+    def _leave_mark(self) -> bool:
+        try:
+            os.close(os.open(self._mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            return False
+        return True
+
+
+class DrilledLink:
+    """A link whose frames pass a drill."""
+
+    def __init__(self, link: Link, drill: Drill) -> None:
+        self._link = link
+        self._drill = drill
+
+    def attach(self, on_frames: OnFrames) -> None:
+        """Frames reach `on_frames` after the drill saw them."""
+
+        def received(header: bytes, body: bytes) -> None:
+            self._drill.passed("on-receive", header)
+            on_frames(header, body)
+
+        self._link.attach(received)
+
+    def send(self, header: bytes, body: bytes) -> None:
+        """Handed on between the drill's two moments."""
+        self._drill.passed("before-send", header)
+        self._link.send(header, body)
+        self._drill.passed("after-send", header)
+
+    def discard(self) -> None:
+        """As the link's."""
+        self._link.discard()
+
+    def close(self) -> None:
+        """As the link's."""
+        self._link.close()
+
+
+def drilled(links: Mapping[str, Link], actor: str, run_directory: Path, environ: Mapping[str, str]) -> dict[str, Link]:
+    """The same links, behind a drill if the environment asks for one at this actor. Raises CommandError."""
+    text = environ.get(VARIABLE, "")
+    if not text:
+        return dict(links)
+    point = parse_drill(text)
+    if point.actor != actor:
+        return dict(links)
+    drill = Drill(point, run_directory / f"drill.{actor.replace('/', '-')}")
+    return {name: DrilledLink(link, drill) for name, link in links.items()}
