@@ -7,10 +7,8 @@ from collections.abc import Iterable, Mapping
 from config.assets import Agent, Contract, Framework
 from config.schema import AdminConfig, BudgetConfig, GatewayConfig
 
-BUDGET_KEYS = tuple(
-    name for name, field in BudgetConfig.model_fields.items() if name.endswith(("_budget", "_limit")) and field
-)
-"""Settings of section `budget` that an agent may name."""
+BUDGET_KEYS = tuple(name for name in BudgetConfig.model_fields if name.endswith(("_budget", "_token_limit")))
+"""Token budgets of section `budget`: what an agent may name."""
 
 BUDGET_PURPOSES = ("session", "agent", "classify", "synthesize", "consolidate", "history")
 """What an agent's budget names keys for."""

@@ -1,7 +1,8 @@
 """Keeps the hashes in `packages/*/manifest.json` true: `python -m config.manifests --check | --write`.
 
-Every governed file but the package manifests themselves is owned by exactly one package, exists, and has the hash that its
-owner states. Source: spec page "Governance", gate G0. Adding a file to a package is done by hand: ownership is a decision.
+Every governed file but the package manifests themselves is owned by exactly one package, exists, and has the hash that
+its owner states. Adding a file to a package is done by hand: ownership is a decision.
+Source: spec page "Governance", gate G0.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ def ownership_faults(root: Path) -> list[str]:
     for manifest in _manifests(root):
         for asset in _assets(manifest):
             faults.extend(_asset_faults(root, manifest, asset, owners))
-    for name in files.governed_names(root):
-        if name not in owners and files.kind_of(name) != "package":
-            faults.append(f"{name}: no package owns it; add it to the assets of one packages/*/manifest.json")
+    orphans = [name for name in files.governed_names(root) if name not in owners and files.kind_of(name) != "package"]
+    faults.extend(
+        f"{name}: no package owns it; add it to the assets of one packages/*/manifest.json" for name in orphans
+    )
     return faults
 
 

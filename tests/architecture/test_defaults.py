@@ -1,0 +1,50 @@
+"""No limit has a second source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pydantic import BaseModel
+
+from config.schema import AdminConfig
+
+
+def sections(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:
+    """A model and every model that its fields hold, each once."""
+    if model in seen:
+        return
+    seen.add(model)
+    yield model
+    for field in model.model_fields.values():
+        for held in held_models(field.annotation):
+            yield from sections(held, seen)
+
+
+def held_models(annotation: object) -> Iterator[type[BaseModel]]:
+    """Models named in an annotation, also inside list, dict, tuple and unions."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in getattr(annotation, "__args__", ()):
+        yield from held_models(argument)
+
+
+SECTIONS = list(sections(AdminConfig, set()))
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_no_setting_has_a_default_in_code(section: type[BaseModel]) -> None:
+    """A missing value is an error at start, never a number that nobody chose."""
+    assert [name for name, field in section.model_fields.items() if not field.is_required()] == []
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
+def test_every_section_is_frozen_and_refuses_unknown_keys(section: type[BaseModel]) -> None:
+    """A misspelt setting is an error, and nobody changes one while the cluster runs."""
+    assert section.model_config.get("frozen") is True
+    assert section.model_config.get("extra") == "forbid"
+
+
+def test_the_walk_reaches_nested_models() -> None:
+    """The two tests above look at provider models and routes too."""
+    assert {"BusSettings", "ProviderConfig", "ModelConfig", "Route"} <= {section.__name__ for section in SECTIONS}

@@ -1,0 +1,122 @@
+"""What must hold between parts that are valid each by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.assets import Agent, Contract
+from config.consistency import BUDGET_KEYS, inconsistencies
+from config.load import load
+from config.schema import AdminConfig
+
+GOVERNED, _ = load(None, None)
+
+
+def changed(section: str, **values: object) -> AdminConfig:
+    """The shipped settings with some values of one section replaced."""
+    whole = GOVERNED.config.model_dump()
+    whole[section] |= values
+    return AdminConfig.model_validate(whole)
+
+
+def faults(
+    config: AdminConfig = GOVERNED.config, agent: Agent | None = None, contract: Contract | None = None
+) -> list[str]:
+    """The faults of the shipped parts with one replaced."""
+    agents = dict(GOVERNED.agents) | ({agent.agent_id: agent} if agent else {})
+    contracts = dict(GOVERNED.contracts) | ({contract.contract_id: contract} if contract else {})
+    return inconsistencies(config, agents, contracts, GOVERNED.prompt_packs, GOVERNED.frameworks)
+
+
+def admin(**values: object) -> Agent:
+    """ADMIN with some fields replaced."""
+    return Agent.model_validate(GOVERNED.agents["ADMIN"].model_dump() | values)
+
+
+def test_shipped_parts_fit_together() -> None:
+    """What is shipped has no fault."""
+    assert faults() == []
+
+
+@pytest.mark.parametrize(
+    ("section", "low", "high"),
+    [
+        ("bus", "reconnect_min_ms", "reconnect_max_ms"),
+        ("bus", "beat_interval_ms", "peer_timeout_ms"),
+        ("bus", "heartbeat_interval_ms", "heartbeat_timeout_ms"),
+        ("launcher", "restart_backoff_min_ms", "restart_backoff_max_ms"),
+        ("ledger", "batch_bytes_max", "segment_bytes"),
+        ("ledger", "entry_max_bytes", "batch_bytes_max"),
+        ("host", "degrade_reserve_ms", "turn_timeout_ms"),
+    ],
+)
+def test_lower_setting_may_equal_but_not_exceed_the_upper(section: str, low: str, high: str) -> None:
+    """Equal values are legal; one more is a fault that names both settings."""
+    top = getattr(getattr(GOVERNED.config, section), high)
+    assert faults(changed(section, **{low: top})) == []
+    (fault,) = faults(changed(section, **{low: top + 1}))
+    assert fault.startswith(f"{section}.{low}: {top + 1} is above {section}.{high} ({top})")
+
+
+def test_route_to_a_provider_or_model_that_is_not_configured_is_a_fault() -> None:
+    """A route names what exists; the fault lists what there is."""
+    (unknown,) = faults(changed("gateway", default_route={"provider_id": "cloud", "model_id": "x"}))
+    assert unknown == "gateway.default_route.provider_id: no such provider; configured: offline"
+    route = {"classification": {"provider_id": "offline", "model_id": "x"}}
+    (model,) = faults(changed("gateway", domain_tag_routes=route))
+    assert model.startswith("gateway.domain_tag_routes.classification.model_id: provider 'offline' has no such model")
+
+
+def test_default_agent_must_exist() -> None:
+    """`host.agent_id` names an agent; the fault lists the agents there are."""
+    (fault,) = faults(changed("host", agent_id="NOBODY"))
+    assert fault == "host.agent_id: no agent 'NOBODY'; shipped and added agents: ADMIN"
+
+
+def test_contract_without_its_prompt_pack_is_a_fault() -> None:
+    """A contract's prompt pack exists."""
+    contract = GOVERNED.contracts["PRC-CLASSIFY-001"].model_copy(update={"prompt_pack_id": "PRM-NONE-001"})
+    (fault,) = faults(contract=contract)
+    assert "PRC-CLASSIFY-001.json: prompt_pack_id: no prompt_packs/PRM-NONE-001.txt" in fault
+
+
+def test_contract_for_an_unknown_provider_is_a_fault() -> None:
+    """A provider that a contract asks for is configured."""
+    shipped = GOVERNED.contracts["PRC-CLASSIFY-001"]
+    boundary = shipped.boundary.model_copy(update={"provider_id": "cloud"})
+    (fault,) = faults(contract=shipped.model_copy(update={"boundary": boundary}))
+    assert "boundary.provider_id: no such provider; configured: offline" in fault
+
+
+def test_agent_tool_that_is_not_permitted_is_a_fault() -> None:
+    """Offering a tool needs the permission to use it."""
+    (fault,) = faults(agent=admin(tools=["list_packages", "format_disk"]))
+    assert fault == "agents/ADMIN.json: tools: 'format_disk' is not permitted; add it to permissions.tools or remove it"
+
+
+def test_agent_budget_names_a_setting_for_a_known_purpose() -> None:
+    """An agent holds no number: purposes are known, values are keys of section `budget`."""
+    purpose, key = faults(agent=admin(budget={"lunch": "session_token_limit", "session": "turn_limit"}))
+    assert "budget.lunch: nothing has a budget of this name" in purpose
+    assert "budget.session: no setting budget.turn_limit; name one of " in key
+    assert "session_token_limit" in BUDGET_KEYS
+    assert "followup_min_remaining" not in BUDGET_KEYS
+
+
+def test_agent_of_an_unknown_framework_or_provider_is_a_fault() -> None:
+    """Framework and permitted providers exist."""
+    assert [
+        "framework_id: no framework FMWK-999" in fault for fault in faults(agent=admin(framework_id="FMWK-999"))
+    ] == [True]
+    permissions = GOVERNED.agents["ADMIN"].permissions.model_dump() | {"providers": ["cloud"]}
+    (fault,) = faults(agent=admin(permissions=permissions))
+    assert "permissions.providers: no provider 'cloud'" in fault
+
+
+@pytest.mark.parametrize(
+    ("allowed", "name", "answer"), [(["a"], "a", True), (["a"], "b", False), (["*"], "b", True), ([], "a", False)]
+)
+def test_permission_is_an_exact_name_or_a_star(allowed: list[str], name: str, answer: bool) -> None:
+    """Nothing is permitted by being like something that is."""
+    permissions = GOVERNED.agents["ADMIN"].permissions.model_copy(update={"tools": tuple(allowed)})
+    assert permissions.allows("tools", name) is answer

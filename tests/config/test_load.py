@@ -1,0 +1,277 @@
+"""Reading and checking of the governed files: every fault at once, with its place and the mend."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.errors import ConfigError
+from config.files import SHIPPED_ROOT
+from config.load import load
+from config.parse import checked
+from config.schema import AdminConfig
+
+SHIPPED: dict[str, Any] = json.loads((SHIPPED_ROOT / "admin_config.json").read_text(encoding="utf-8"))
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The path of every setting; what stands inside a mapping of free names is one setting."""
+    free = {("gateway", "domain_tag_routes"), ("gateway", "providers")}
+    if isinstance(value, dict) and path not in free:
+        for key, item in value.items():
+            yield from leaves(item, (*path, key))
+    else:
+        yield path
+
+
+def objects(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """The path of every object with fixed keys."""
+    free = {("gateway", "domain_tag_routes"), ("gateway", "providers")}
+    if isinstance(value, dict):
+        if path not in free:
+            yield path
+        for key, item in value.items():
+            yield from objects(item, (*path, key))
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from objects(item, (*path, number))
+
+
+def at(value: Any, path: tuple[str | int, ...]) -> Any:
+    """The value at a path."""
+    for part in path:
+        value = value[part]
+    return value
+
+
+def faults_of(tmp_path: Path, value: Any) -> list[str]:
+    """The faults of an admin_config.json that holds `value` (text: as it is)."""
+    file = tmp_path / "mine.json"
+    file.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        load(None, file)
+    return caught.value.facts["faults"]
+
+
+def override(tmp_path: Path, name: str, text: str) -> Path:
+    """An overrides directory with one file."""
+    file = tmp_path / "config" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return tmp_path / "config"
+
+
+def test_shipped_files_are_valid() -> None:
+    """What is shipped loads without a word."""
+    governed, origins = load(None, None)
+    assert governed.config.host.agent_id in governed.agents
+    assert set(origins.values()) == {"shipped"}
+
+
+@pytest.mark.parametrize("path", list(leaves(SHIPPED)), ids=".".join)
+def test_each_missing_setting_is_named_by_its_path(path: tuple[str, ...]) -> None:
+    """Without any one setting nothing starts, and the fault names it, the mend and the value as shipped."""
+    value = copy.deepcopy(SHIPPED)
+    shipped = at(value, path[:-1]).pop(path[-1])
+    _, faults = checked(AdminConfig, value, shipped=SHIPPED, strict=True)
+    assert faults == [f"{'.'.join(path)}: missing; add it; shipped value: {json.dumps(shipped)}"]
+
+
+@pytest.mark.parametrize("path", list(objects(SHIPPED)), ids=lambda path: ".".join(map(str, path)) or "top")
+def test_unknown_key_is_refused_at_every_depth(path: tuple[str | int, ...]) -> None:
+    """A key that no setting knows is a fault wherever it stands."""
+    value = copy.deepcopy(SHIPPED)
+    at(value, path)["surprise"] = 1
+    _, faults = checked(AdminConfig, value, strict=True)
+    assert faults == [f"{'.'.join(map(str, (*path, 'surprise')))}: unknown key; remove it"]
+
+
+def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
+    """Three mistakes in three sections are three faults of one error."""
+    value = copy.deepcopy(SHIPPED)
+    del value["budget"]["session_token_limit"]
+    value["gateway"]["slots"] = "many"
+    value["ho1"]["sluts"] = 1
+    faults = faults_of(tmp_path, value)
+    assert len(faults) == 3
+    assert all(
+        any(path in fault for fault in faults) for path in ("budget.session_token_limit", "gateway.slots", "ho1")
+    )
+
+
+def test_misspelt_key_names_the_setting_that_was_meant(tmp_path: Path) -> None:
+    """A near miss is answered with the right name."""
+    value = copy.deepcopy(SHIPPED)
+    value["budget"]["sesion_token_limit"] = value["budget"].pop("session_token_limit")
+    assert any("did you mean 'session_token_limit'?" in fault for fault in faults_of(tmp_path, value))
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (("gateway", "slots"), "64"),
+        (("gateway", "slots"), 1.5),
+        (("gateway", "slots"), True),
+        (("gateway", "slots"), 0),
+        (("gateway", "slots"), None),
+        (("budget", "budget_mode"), "Enforce"),
+        (("classify_labels", "domain"), "system"),
+        (("host", "agent_id"), 7),
+        (("quality_gate", "requires_response_text"), "yes"),
+        (("launcher", "orphan_drain_s"), 0),
+        (("ho1",), []),
+    ],
+)
+def test_wrong_type_or_range_is_refused(tmp_path: Path, path: tuple[str, ...], wrong: Any) -> None:
+    """Nothing is coerced: a number in quotes is text."""
+    value = copy.deepcopy(SHIPPED)
+    at(value, path[:-1])[path[-1]] = wrong
+    assert any(f": {'.'.join(path)}: " in fault for fault in faults_of(tmp_path, value))
+
+
+def test_whole_number_serves_where_a_fraction_may_stand(tmp_path: Path) -> None:
+    """`5` and `5.0` are the same setting."""
+    value = copy.deepcopy(SHIPPED)
+    value["launcher"]["orphan_drain_s"] = 5
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(value), encoding="utf-8")
+    assert load(None, file)[0] == load(None, None)[0]
+
+
+def test_fault_never_repeats_text_of_a_setting(tmp_path: Path) -> None:
+    """Somebody may have typed a secret in the wrong place; the error does not carry it on."""
+    value = copy.deepcopy(SHIPPED)
+    value["gateway"]["slots"] = "sk-planted"
+    value["gateway"]["providers"]["offline"]["api_key"] = "sk-planted"
+    faults = faults_of(tmp_path, value)
+    assert len(faults) == 2
+    assert "sk-planted" not in "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{\n  "bus": {,}\n}', "line 2, column 11: not JSON"),
+        ("", "line 1, column 1: not JSON"),
+        ('{"bus": 1, "bus": 2}', "'bus' is written twice"),
+        ('{"bus": NaN}', "NaN is not a number"),
+        ("[]", "holds list, not an object"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_text_that_is_not_a_json_object_is_told_with_its_place(tmp_path: Path, text: str, place: str) -> None:
+    """A syntax error names file, line and column; a key written twice is one."""
+    (fault,) = faults_of(tmp_path, text)
+    assert "mine.json" in fault
+    assert place in fault
+
+
+def test_missing_config_file_is_a_fault_not_a_crash(tmp_path: Path) -> None:
+    """`--config` with a wrong path says which path."""
+    with pytest.raises(ConfigError, match=r"nowhere\.json: cannot be read: No such file"):
+        load(None, tmp_path / "nowhere.json")
+
+
+def test_file_that_is_not_utf8_is_a_fault(tmp_path: Path) -> None:
+    """A byte that is no text is told with its position."""
+    file = tmp_path / "config" / "prompt_packs" / "PRM-EXTRA-001.txt"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"ab\xff")
+    with pytest.raises(ConfigError, match="byte 2 is not UTF-8"):
+        load(tmp_path / "config", None)
+
+
+def test_override_replaces_one_file_and_leaves_the_others(tmp_path: Path) -> None:
+    """A file in the overrides stands for the shipped one of its path; its origin is told."""
+    agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text(encoding="utf-8"))
+    agent["system_prompt"] = "Mine."
+    governed, origins = load(override(tmp_path, "agents/ADMIN.json", json.dumps(agent)), None)
+    assert governed.agents["ADMIN"].system_prompt == "Mine."
+    assert [name for name, origin in origins.items() if origin != "shipped"] == ["agents/ADMIN.json"]
+    assert origins["agents/ADMIN.json"] == str(tmp_path / "config/agents/ADMIN.json")
+    assert governed.contracts == load(None, None)[0].contracts
+
+
+def test_override_adds_an_agent(tmp_path: Path) -> None:
+    """A file with a new name is one more asset."""
+    agent = json.loads((SHIPPED_ROOT / "agents/ADMIN.json").read_text(encoding="utf-8")) | {"agent_id": "HELPER"}
+    governed, _ = load(override(tmp_path, "agents/HELPER.json", json.dumps(agent)), None)
+    assert list(governed.agents) == ["ADMIN", "HELPER"]
+
+
+def test_config_file_wins_over_the_override_of_admin_config(tmp_path: Path) -> None:
+    """`--config FILE` replaces admin_config.json, wherever that came from."""
+    value = copy.deepcopy(SHIPPED)
+    value["ho1"]["count"] = 3
+    overrides = override(tmp_path, "admin_config.json", "not read")
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(value), encoding="utf-8")
+    governed, origins = load(overrides, file)
+    assert governed.config.ho1.count == 3
+    assert origins["admin_config.json"] == str(file)
+
+
+def test_override_that_nothing_reads_is_a_fault(tmp_path: Path) -> None:
+    """A misplaced file would be a change that silently does nothing; a hidden file is left alone."""
+    override(tmp_path, ".DS_Store", "")
+    overrides = override(tmp_path, "admin-config.json", "{}")
+    with pytest.raises(ConfigError) as caught:
+        load(overrides, None)
+    (fault,) = caught.value.facts["faults"]
+    assert "admin-config.json: no governed file has this place" in fault
+
+
+def test_home_without_overrides_is_the_shipped_configuration(tmp_path: Path) -> None:
+    """A directory that does not exist overrides nothing."""
+    assert load(tmp_path / "config", None)[0] == load(None, None)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "id_field"),
+    [
+        ("agents/OTHER.json", "agent_id"),
+        ("contracts/PRC-OTHER-001.json", "contract_id"),
+        ("packages/PKG-OTHER-001/manifest.json", "package_id"),
+    ],
+)
+def test_asset_in_a_file_of_another_name_is_a_fault(tmp_path: Path, name: str, id_field: str) -> None:
+    """The id inside and the name outside are one."""
+    shipped = {
+        "agent_id": "agents/ADMIN.json",
+        "contract_id": "contracts/PRC-CLASSIFY-001.json",
+        "package_id": "packages/PKG-GOVERNANCE-001/manifest.json",
+    }[id_field]
+    overrides = override(tmp_path, name, (SHIPPED_ROOT / shipped).read_text(encoding="utf-8"))
+    with pytest.raises(ConfigError, match=f"{id_field}: is .* but the file is named for"):
+        load(overrides, None)
+
+
+def test_second_folder_for_one_framework_is_a_fault(tmp_path: Path) -> None:
+    """Two manifests of one id never shadow each other."""
+    manifest = (SHIPPED_ROOT / "frameworks/FMWK-107_Admin_Agent/manifest.yaml").read_text(encoding="utf-8")
+    overrides = override(tmp_path, "frameworks/FMWK-107_Other/manifest.yaml", manifest)
+    with pytest.raises(ConfigError, match="'FMWK-107' is defined by another file too"):
+        load(overrides, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("spec_id: [", "line 1, column"),
+        ("spec_id: a\nspec_id: b\n", "'spec_id' is written twice"),
+        ("!!python/object/apply:os.getcwd []", "not YAML"),
+        ("spec_id: SPEC-MINE-001\n", "framework_id: missing"),
+        ("- 1\n", "holds list, not an object"),
+    ],
+)
+def test_bad_manifest_is_told_with_its_place(tmp_path: Path, text: str, fault: str) -> None:
+    """YAML is plain data, checked like JSON."""
+    with pytest.raises(ConfigError) as caught:
+        load(override(tmp_path, "specs/SPEC-MINE-001/manifest.yaml", text), None)
+    assert fault in caught.value.detail
+    assert "specs/SPEC-MINE-001/manifest.yaml" in caught.value.detail

@@ -1,0 +1,47 @@
+"""References to secrets, and hiding what is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from config.secret_refs import HIDDEN, is_secret_ref, redacted
+
+
+@pytest.mark.parametrize("text", ["env:KEY", "env:_a1", "file:/run/secrets/key", "file:key.txt"])
+def test_reference_is_known(text: str) -> None:
+    """A name in the environment or a path."""
+    assert is_secret_ref(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "env:", "env:1A", "env:A B", "file:", "file: x", "sk-123", "ENV:A", "env:A\n", "xenv:A"]
+)
+def test_anything_else_is_not_a_reference(text: str) -> None:
+    """A secret itself never passes for a reference."""
+    assert not is_secret_ref(text)
+
+
+def test_text_under_a_secret_name_is_hidden_at_every_depth() -> None:
+    """Keys, tokens, passwords: text is hidden wherever it is nested; a reference is shown, it is no secret."""
+    planted = {
+        "api_key": "sk-1",
+        "providers": [{"auth_token": "sk-2", "nested": {"password": "sk-3", "key_ref": "env:NAME"}}],
+        "credentials": {"user": "sk-4", "list": ["sk-5"]},
+    }
+    shown = redacted(planted)
+    assert "sk-" not in repr(shown)
+    assert shown["api_key"] == HIDDEN
+    assert shown["providers"][0]["nested"]["key_ref"] == "env:NAME"
+
+
+def test_budgets_are_no_secrets() -> None:
+    """Numbers and names that merely speak of tokens stay."""
+    value = {"session_token_limit": 5, "max_tokens": 7, "chars_per_token": 4, "monkey": "banana", "primary_keys": ["a"]}
+    assert redacted(value) == value
+
+
+def test_original_is_left_alone() -> None:
+    """The result is a copy."""
+    value = {"api_key": "sk-1"}
+    redacted(value)
+    assert value == {"api_key": "sk-1"}

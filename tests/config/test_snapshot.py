@@ -1,0 +1,89 @@
+"""The frozen snapshot and its digest."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from bus.errors import ConfigError
+from bus.messages.base import pack, unpack
+from config.files import SHIPPED_ROOT
+from config.snapshot import Snapshot, digest_of, load_snapshot
+
+
+def test_snapshot_survives_its_bytes() -> None:
+    """A worker elsewhere gets the same snapshot from the bytes, with the same digest and the same bytes again."""
+    snapshot = load_snapshot()
+    data = snapshot.to_bytes()
+    again = Snapshot.from_bytes(data)
+    assert again == snapshot
+    assert again.digest == snapshot.digest == digest_of(data)
+    assert again.to_bytes() == data
+    assert again.config == snapshot.config
+    assert dict(again.agents) == dict(snapshot.agents)
+    assert dict(again.prompt_packs) == dict(snapshot.prompt_packs)
+
+
+def test_digest_has_its_documented_form() -> None:
+    """`sha256:` and 64 hex digits."""
+    scheme, _, digits = load_snapshot().digest.partition(":")
+    assert (scheme, len(digits)) == ("sha256", 64)
+    int(digits, 16)
+
+
+def test_digest_depends_on_content_and_not_on_where_it_came_from(tmp_path: Path) -> None:
+    """The same settings, written in another order and place, have the same digest; only the origin differs."""
+    value = json.loads((SHIPPED_ROOT / "admin_config.json").read_text(encoding="utf-8"))
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(dict(reversed(value.items())), indent=7), encoding="utf-8")
+    mine = load_snapshot(None, file)
+    assert mine.digest == load_snapshot().digest
+    assert mine.origins["admin_config.json"] == str(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("agents/ADMIN.json", "You ", "Do "),
+        ("prompt_packs/PRM-CLASSIFY-001.txt", "[[user]]", "[[user]]\nPlease."),
+        ("contracts/PRC-CLASSIFY-001.json", "1.0.0", "1.0.1"),
+        ("packages/PKG-ATTENTION-001/manifest.json", "1.0.0", "1.0.1"),
+        ("frameworks/FMWK-004_Attention/manifest.yaml", "draft", "active"),
+    ],
+)
+def test_digest_changes_with_every_asset(tmp_path: Path, name: str, old: str, new: str) -> None:
+    """One changed word in any asset is another snapshot."""
+    text = (SHIPPED_ROOT / name).read_text(encoding="utf-8")
+    assert old in text
+    file = tmp_path / name
+    file.parent.mkdir(parents=True)
+    file.write_text(text.replace(old, new), encoding="utf-8")
+    assert load_snapshot(tmp_path).digest != load_snapshot().digest
+
+
+def test_snapshot_cannot_be_changed() -> None:
+    """Neither a field, nor a mapping, nor a setting."""
+    snapshot = load_snapshot()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        snapshot.digest = "other"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        snapshot.agents["OTHER"] = snapshot.agents["ADMIN"]  # type: ignore[index]
+    with pytest.raises(ValueError, match="frozen"):
+        snapshot.config.gateway.slots = 1
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", pack({}), pack([1]), pack({"config": {}}), b"\x00" * 100])
+def test_bytes_that_are_no_snapshot_are_refused(data: bytes) -> None:
+    """Garbage is a typed fault, never a crash."""
+    with pytest.raises(ConfigError):
+        Snapshot.from_bytes(data)
+
+
+def test_other_encoding_of_the_same_content_is_refused() -> None:
+    """The digest names bytes; only the canonical ones count."""
+    value = unpack(load_snapshot().to_bytes())
+    with pytest.raises(ConfigError, match="canonical"):
+        Snapshot.from_bytes(pack(dict(reversed(value.items()))))
