@@ -1,0 +1,89 @@
+"""What must not stand in any file of the project. The words are put together here so that this file is clean itself."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.architecture.source import ROOT, tracked_files
+
+UNFINISHED = re.compile("|".join(["TO" + "DO", "FIX" + "ME", "X" + "XX", "NotImplemented" + "Error"]))
+PRIVATE_PLACES = re.compile(
+    "|".join(
+        [
+            r"/wor" + r"k/",
+            r"/ro" + r"ot/",
+            r"/hom" + r"e/[a-z]",
+            r"/Us" + r"ers/",
+            r"/tmp/ve" + r"nv",
+            r"/opt/py" + r"pi",
+            r"/opt/wh" + r"eels",
+        ]
+    )
+)
+REGISTRY_HOSTS = re.compile(
+    "|".join(["py" + r"pi\.org", "python" + r"hosted\.org", "np" + r"mjs\.org", "np" + r"mjs\.com", "index" + "-url"])
+)
+HOW_IT_WAS_MADE = re.compile(
+    "|".join(["sub" + "-?agent", "help" + "er session", r"\.libr" + "ary", "before" + "-stop", "as an " + "AI"]),
+    re.IGNORECASE,
+)
+SECRETS = re.compile(
+    "|".join(
+        [
+            "sk-" + "[A-Za-z0-9]{20,}",
+            "AK" + "IA[0-9A-Z]{16}",
+            "-----BEGIN [A-Z ]*PRIV" + "ATE KEY",
+            "gh" + "p_[A-Za-z0-9]{20,}",
+        ]
+    )
+)
+
+
+def hits(pattern: re.Pattern[str], suffixes: tuple[str, ...] | None = None) -> list[str]:
+    """`file:line` of each match in the tracked text files."""
+    found: list[str] = []
+    for path in tracked_files():
+        if suffixes is not None and path.suffix not in suffixes:
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue
+        if pattern.search(text):
+            lines = [number for number, line in enumerate(text.splitlines(), 1) if pattern.search(line)]
+            found.extend(f"{path.relative_to(ROOT)}:{number}" for number in lines)
+    return found
+
+
+def test_nothing_is_left_unfinished() -> None:
+    """An unfinished thing is an issue, not a note in a file."""
+    assert hits(UNFINISHED, (".py",)) == []
+
+
+@pytest.mark.parametrize(
+    "pattern", [PRIVATE_PLACES, REGISTRY_HOSTS], ids=["paths of one machine", "hosts of registries"]
+)
+def test_nothing_depends_on_where_it_was_built(pattern: re.Pattern[str]) -> None:
+    """Files speak of the project alone, and packages come from whatever registry the installer knows."""
+    assert hits(pattern) == []
+
+
+def test_files_speak_of_the_project_and_not_of_how_it_was_made() -> None:
+    """A reader meets the system, not its construction site."""
+    assert hits(HOW_IT_WAS_MADE) == []
+
+
+def test_no_credential_is_in_any_file() -> None:
+    """Secrets are references; a planted one in a test does not look like a real one."""
+    assert hits(SECRETS) == []
+
+
+def test_patterns_find_what_they_are_for() -> None:
+    """Each check above can fail."""
+    assert UNFINISHED.search("# TO" + "DO later")
+    assert PRIVATE_PLACES.search("/ro" + "ot/x")
+    assert REGISTRY_HOSTS.search("https://py" + "pi.org/simple")
+    assert HOW_IT_WAS_MADE.search("Sub" + "agent")
+    assert SECRETS.search("AK" + "IA" + "A" * 16)
