@@ -15,26 +15,30 @@ class BusSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    body_max_bytes: Positive
+    body_max_bytes: Positive = Field(description="a larger body is refused where it is made, naming size and limit")
     service_grace_ms: Positive = Field(description="how long a request waits for a service that nobody offers")
     reannounce_grace_ms: NonNegative = Field(description="how long a restarted broker collects hellos")
     queue_max: Positive = Field(description="queued requests per service")
     mailbox_max: Positive = Field(description="immediate requests at once per instance")
     attempts_max: Positive = Field(description="deliveries of one redeliverable request")
-    beat_interval_ms: Positive
+    beat_interval_ms: Positive = Field(description="how often a peer tells that it lives")
     peer_timeout_ms: Positive = Field(description="silence after which a peer is lost")
     probe_interval_ms: Positive = Field(description="how often peers with work are probed")
     heartbeat_interval_ms: Positive = Field(description="ZMTP heartbeat")
     heartbeat_timeout_ms: Positive = Field(description="ZMTP heartbeat time-out")
-    reconnect_min_ms: Positive
-    reconnect_max_ms: Positive
+    reconnect_min_ms: Positive = Field(description="pause before the first reconnect; grows, with jitter")
+    reconnect_max_ms: Positive = Field(description="cap of that pause")
     sticky_idle_s: Positive = Field(description="a routing key without traffic this long is forgotten")
     dedupe_window: Positive = Field(description="message ids remembered per receiver")
     dedupe_window_max_bytes: Positive = Field(description="recorded replies kept for duplicates, in bytes")
     post_hold_ms: Positive = Field(description="how long a post waits for its service")
     tap_ring: Positive = Field(description="recent frames kept for --since")
-    tap_ring_max_bytes: Positive
+    tap_ring_max_bytes: Positive = Field(description="the same ring, bounded in bytes")
     tap_hwm: Positive = Field(description="batches queued for a slow tap reader")
     high_water_mark: Positive = Field(description="ZeroMQ high-water mark; credit stays far below")
     record_interval_ms: Positive = Field(description="how often denials and dead letters are recorded, in batches")
+    records_max: Positive = Field(description="distinct denials and dead letters kept for one record interval")
+    batch_max: Positive = Field(
+        description="frames that the broker handles per wake-up before tap and timers have a turn"
+    )
     drain_ms: Positive = Field(description="bound of an endpoint's orderly stop")

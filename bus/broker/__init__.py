@@ -1,1 +1,16 @@
+"""The broker's rules without any input or output: `core.BrokerCore.step(event, now) -> actions`.
 
+`bus/zeromq/broker_loop.py` drives it with sockets, `bus/sim` with virtual time; nothing in here knows either.
+
+events.py       what goes in (FrameReceived, FrameGarbage, ConnectionLost, Tick) and comes out (Send, Tap)
+core.py         BrokerCore: one event in, actions out; the timers
+delivery.py     requests, replies, posts, cancels: placing, forwarding, failing, redelivering
+membership.py   hello, readiness, credit, leaving; who is lost
+liveness.py     silence and probes
+admission.py    which hello and which frame is allowed (plain functions)
+operations.py   what the broker answers itself (service `broker`)
+records.py      denials and dead letters on their way into the ledger
+waiting.py      bounded fair queues; sticky.py: key -> owner; deadlines.py: the heap
+state.py        peers, services, pending requests, and the list of actions of the running step
+tap_record.py   what is said about every frame
+"""

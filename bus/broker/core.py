@@ -1,0 +1,211 @@
+"""The broker: one event in, actions out. No clock, no socket, no loop in it.
+
+    core = BrokerCore(settings, epoch="1a2b3c", authenticate=tokens.authenticate, now=clock.monotonic(),
+                      wall_now=clock.now())
+    for action in core.step(FrameReceived(connection, header, body), clock.monotonic()):
+        ...  # Send: give it to the transport (if that fails: step(ConnectionLost(connection))); Tap: for who listens
+
+`now` is monotonic seconds; `wall_now` is what the tap and the records call the time. The caller steps a `Tick` when
+`next_wakeup()` has come, after it has given all frames that it had. `step` never raises for anything that a peer can
+do.
+"""
+
+from __future__ import annotations
+
+from bus.broker.delivery import Delivery
+from bus.broker.endings import Endings
+from bus.broker.events import Action, ConnectionLost, Event, FrameGarbage, FrameReceived
+from bus.broker.liveness import Liveness
+from bus.broker.membership import Authenticate, Membership
+from bus.broker.operations import Operations
+from bus.broker.peers import Peer
+from bus.broker.placing import Placement
+from bus.broker.records import RecordBook
+from bus.broker.state import State
+from bus.catalog import row_of
+from bus.codec import unpack_header
+from bus.envelope import Header, Kind, header
+from bus.errors import BusError
+from bus.settings import BusSettings
+
+_ASKS = (int(Kind.REQUEST), int(Kind.POST))
+_ANSWERS = (int(Kind.REPLY), int(Kind.FAILURE), int(Kind.STREAM))
+_GARBAGE = header(Kind.POST, "")  # stands in the tap for what has no header
+
+
+class BrokerCore:
+    """Routes, queues, stamps, enforces, watches."""
+
+    def __init__(
+        self, settings: BusSettings, *, epoch: str, authenticate: Authenticate, now: float, wall_now: float
+    ) -> None:
+        self._state = state = State(settings, epoch=epoch, now=now, wall_now=wall_now)
+        self._records = RecordBook(settings, instance=state.me.instance)
+        self._records.set_time(wall_now)
+        endings = Endings(state, self._records)
+        self._placement = Placement(state, endings)
+        self._delivery = Delivery(state, endings, self._placement)
+        self._membership = Membership(state, endings, self._placement, self._records, authenticate)
+        self._operations = Operations(state, endings, self._placement, self._membership)
+        self._liveness = Liveness(state, self._membership)
+        self._endings = endings
+        self._collects_until = now + settings.reannounce_grace_ms / 1000
+        self._grace_s = settings.service_grace_ms / 1000
+
+    @property
+    def epoch(self) -> str:
+        """Of this incarnation of the broker."""
+        return self._state.epoch
+
+    @property
+    def instance(self) -> str:
+        """`broker/1@<epoch>`."""
+        return self._state.me.instance
+
+    @property
+    def sequence(self) -> int:
+        """Number of the last tapped frame."""
+        return self._state.sequence
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Alarms and refusals since start."""
+        return dict(self._state.counts)
+
+    @property
+    def peers(self) -> list[str]:
+        """Bound instances."""
+        return [peer.instance for peer in self._state.names.values()]
+
+    def count(self, what: str) -> None:
+        """One more of something that the transport saw."""
+        self._state.counts[what] += 1
+
+    def set_wall(self, now: float, wall_now: float) -> None:
+        """The wall clock at `now`; clocks drift, so the loop repeats it."""
+        self._state.wall_offset = wall_now - now
+
+    def step(self, event: Event, now: float) -> list[Action]:
+        """What to do about one event."""
+        state = self._state
+        state.now = now
+        actions = state.actions = []
+        if isinstance(event, FrameReceived):
+            self._frame(event.connection, event.header, event.body)
+        elif isinstance(event, ConnectionLost):
+            peer = state.connections.get(event.connection)
+            if peer is not None:
+                self._membership.lose(peer, "connection closed", is_final=False)
+        elif isinstance(event, FrameGarbage):
+            self._garbage(event.connection, event.detail)
+        else:
+            self._tick()
+        if state.own_answers:
+            for answer, body in state.own_answers:
+                self._records.settle(answer, body)
+            state.own_answers.clear()
+        return actions
+
+    def next_wakeup(self) -> float | None:
+        """When a Tick is due; None if nothing will ever be."""
+        state = self._state
+        at = self._liveness.next_at()
+        for other in (state.deadlines.next_at(), self._records.next_at()):
+            if other is not None and other < at:
+                at = other
+        if state.is_collecting:
+            return min(at, self._collects_until)
+        for service in state.services.values():
+            if service.waiting.count and service.absent_since is not None and not service.is_flushed:
+                at = min(at, service.absent_since + self._grace_s)
+        return at
+
+    def _frame(self, connection: bytes, data: bytes, body: bytes) -> None:
+        state = self._state
+        peer = state.connections.get(connection)
+        try:
+            frame = unpack_header(data)
+        except BusError as fault:
+            self._garbage(connection, fault.detail)
+            return
+        kind = frame.kind
+        if peer is None:
+            if kind == Kind.HELLO:
+                self._membership.hello(connection, frame, body)
+            else:
+                self._membership.unknown(connection, frame)
+            return
+        peer.last_seen = state.now
+        if kind in _ASKS:
+            self._ask(peer, frame, len(data), body)
+        elif kind in _ANSWERS:
+            self._delivery.answer(peer, frame, body, len(data))
+        elif kind == Kind.CANCEL:
+            self._delivery.cancel(peer, frame, body)
+        else:
+            self._control(peer, frame, body)
+
+    def _ask(self, peer: Peer, frame: Header, header_bytes: int, body: bytes) -> None:
+        row = self._delivery.admit(peer, frame, header_bytes, body)
+        if row is None:
+            return
+        if frame.destination in ("broker", self._state.me.instance):
+            self._operations.handle(peer, frame, body)
+        else:
+            self._delivery.ask(peer, frame, body, row)
+
+    def _control(self, peer: Peer, frame: Header, body: bytes) -> None:
+        membership = self._membership
+        if frame.kind == Kind.BEAT:
+            membership.beat(peer, frame, body)
+        elif frame.kind == Kind.READY:
+            membership.ready(peer, frame, body)
+        elif frame.kind == Kind.CREDIT:
+            membership.credit(peer, frame, body)
+        elif frame.kind == Kind.HELLO:
+            membership.hello(peer.connection, frame, body)
+        elif frame.kind == Kind.BYE:
+            membership.bye(peer, frame)
+        elif frame.kind == Kind.PUBLISH:
+            self._endings.deny(peer, frame, body, "unknown_type", "nothing is published by this catalog")
+        else:
+            self._garbage(peer.connection, f"kind {frame.kind} is not for a broker")
+
+    def _garbage(self, connection: bytes, detail: str) -> None:
+        """Counted, tapped, recorded; nobody but its sender could notice."""
+        state = self._state
+        peer = state.connections.get(connection)
+        sender = peer.instance if peer is not None else ""
+        state.counts["malformed"] += 1
+        self._records.note("DENIED", "malformed", sender or "unbound", None, "")
+        state.tap("malformed", _GARBAGE, sender, code=detail[:80])
+
+    def _tick(self) -> None:
+        state = self._state
+        self._records.set_time(state.now + state.wall_offset)
+        if state.is_collecting and state.now >= self._collects_until:
+            self._end_collecting()
+        while (pending := state.deadlines.pop_due(state.now)) is not None:
+            self._delivery.look_at(pending)
+        for service in state.services.values():
+            service.sticky.expire(state.now)
+            if service.absent_since is None or service.is_flushed or state.is_collecting:
+                continue
+            if state.now >= service.absent_since + self._grace_s:
+                service.is_flushed = True
+                self._placement.flush_absent(service)
+        self._liveness.tick()
+        write = self._records.due(state.now)
+        if write is not None:
+            row = row_of("ledger", write[0].type)
+            assert row is not None, "the catalog has ledger.write"  # noqa: S101 - a programming error
+            self._delivery.ask(state.me, write[0], write[1], row)
+
+    def _end_collecting(self) -> None:
+        state = self._state
+        state.is_collecting = False
+        for service in state.services.values():
+            self._placement.replace_waiting(service.waiting.everything())
+            for peer in service.offering:
+                self._placement.pump(peer)
+        self._operations.release()

@@ -1,0 +1,213 @@
+"""Frames between peers: asking (request, post), answering (reply, failure, stream), cancelling.
+
+Every request is answered exactly once. An answer is accepted only from the connection that was given the request.
+Source: spec page "The bus", section "Delivery, stated".
+"""
+
+from __future__ import annotations
+
+from bus.broker.admission import DEADLINE_MAX_MS, denial_of, foreign_id, malformation_of, row_for
+from bus.broker.endings import Endings
+from bus.broker.events import Send
+from bus.broker.peers import Peer, Pending
+from bus.broker.placing import Placement
+from bus.broker.state import State
+from bus.catalog import Row
+from bus.codec import pack_header
+from bus.envelope import HEADER_VERSION, Header, Kind, header
+from bus.messages.control import Cancelled
+
+
+class Delivery:
+    """What peers send each other."""
+
+    def __init__(self, state: State, endings: Endings, placement: Placement) -> None:
+        self._state = state
+        self._endings = endings
+        self._placement = placement
+        self._post_hold_s = state.settings.post_hold_ms / 1000
+        self._body_max = state.settings.body_max_bytes
+
+    def admit(self, peer: Peer, frame: Header, header_bytes: int, body: bytes) -> Row | None:
+        """The catalog row under which an asking frame may pass; None when it was refused (and answered)."""
+        fault = malformation_of(frame, header_bytes)
+        if fault:
+            # The id may be what is wrong, so only a usable one is answered.
+            self._endings.refuse(peer, frame._replace(message_id=frame.message_id[:400]), "malformed", fault)
+            return None
+        row = row_for(frame.destination.partition("/")[0], frame)
+        reason = denial_of(row, peer.role, frame)
+        if reason or row is None:
+            detail = f"{peer.role} may not send this type to this destination ({reason}); see bus/PROTOCOL.md"
+            self._endings.deny(peer, frame, body, reason, detail)
+            return None
+        if not frame.message_id.startswith(peer.instance) and foreign_id(frame.message_id, peer.role):
+            self._endings.deny(peer, frame, body, "foreign_id", "the message id is counted under another role's name")
+            return None
+        if len(body) > self._body_max:
+            detail = f"a body of {len(body)} bytes; the limit is {self._body_max} (bus.body_max_bytes)"
+            self._endings.refuse(peer, frame, "too_large", detail)
+            return None
+        return row
+
+    def ask(self, peer: Peer, frame: Header, body: bytes, row: Row) -> None:
+        """A request or post that may pass is delivered, waits, or fails."""
+        state = self._state
+        is_post = frame.kind == Kind.POST
+        service = state.services.get(frame.destination.partition("/")[0])
+        if service is None:
+            self._endings.deny(peer, frame, body, "unknown_service", "no such service; see bus/PROTOCOL.md")
+            return
+        direct = frame.destination if "/" in frame.destination else ""
+        if is_post:
+            deadline = state.now + self._post_hold_s
+        elif frame.deadline_ms > 0:
+            deadline = state.now + min(frame.deadline_ms, DEADLINE_MAX_MS) / 1000
+            asked = state.asked[peer.role]
+            known = asked.get(frame.message_id)
+            if known is not None:
+                self._attach(known, peer, frame, body, deadline)
+                return
+        else:
+            self._endings.refuse(peer, frame, "expired", f"{frame.type} {frame.message_id} came without time left")
+            return
+        pending = Pending(
+            frame, body, row, service=service, direct=direct, requester=peer, deadline=deadline, is_post=is_post
+        )
+        if not is_post:
+            state.asked[peer.role][frame.message_id] = pending
+        state.deadlines.push(deadline, pending)
+        holder = self._announced_holder(pending)
+        if holder is None:
+            self._placement.place(pending, bounded=True)
+        elif holder.announced.pop(frame.message_id):
+            self._placement.deliver(pending, holder)  # answered before: its window answers again
+        else:
+            state.tap("queued", frame, peer.instance, worker=holder.instance, body=body, code="attached")
+            self._placement.adopt(pending, holder)
+
+    def answer(self, worker: Peer, frame: Header, body: bytes, header_bytes: int) -> None:
+        """A reply or failure goes to the requester and gives the slot back; a stream frame only passes."""
+        state = self._state
+        pending = worker.in_flight.get(frame.correlation_id)
+        if pending is None:
+            self._stray(worker, frame, body)
+            return
+        fault = self._answer_fault(pending, frame, body, header_bytes)
+        if fault:
+            self._endings.unbind(pending)
+            self._endings.fail(pending, "internal", f"{worker.instance} answered with {fault}")
+            self._placement.pump(worker)
+            return
+        requester = pending.requester
+        asked = pending.header
+        stamped = Header(
+            HEADER_VERSION, frame.kind, frame.message_id, frame.correlation_id, frame.causation_id, frame.type,
+            frame.type_version, requester.instance, asked.key, 0, asked.attempt, pending.row.sensitive,
+            frame.trace or asked.trace, worker.instance,
+        )  # fmt: skip
+        if requester is state.me:
+            state.own_answers.append((stamped, body))
+        elif not requester.is_lost:
+            state.actions.append(Send(requester.connection, pack_header(stamped), body))
+        verdict = "late" if requester.is_lost else "delivered"
+        state.tap(verdict, stamped, worker.instance, worker=worker.instance, body=body)
+        if frame.kind == Kind.STREAM:
+            return
+        if frame.kind == Kind.FAILURE:
+            pending.service.failed["by_worker"] += 1
+        worker.idle_since = state.now
+        self._endings.unbind(pending)
+        self._endings.finish(pending)
+        if pending.service.waiting.count:
+            self._placement.pump(worker)
+
+    def cancel(self, peer: Peer, frame: Header, body: bytes) -> None:
+        """A waiting request ends as cancelled; one in a handler is cancelled there, and its answer is the handler's."""
+        state = self._state
+        pending = state.asked[peer.role].get(frame.correlation_id)
+        if pending is None:
+            state.tap("late", frame, peer.instance, body=body)
+            return
+        if pending.requester is not peer:
+            self._endings.deny(peer, frame, body, "not_requester", "only who asked may cancel")
+            return
+        worker = pending.worker
+        if worker is None:
+            self._endings.fail(
+                pending, "cancelled", f"{pending.header.message_id} was cancelled before a worker had it"
+            )
+            return
+        pending.is_cancelled = True
+        stamped = header(
+            Kind.CANCEL,
+            frame.message_id,
+            correlation_id=frame.correlation_id,
+            type=Cancelled.TYPE,
+            destination=worker.instance,
+            trace=frame.trace,
+            sender=peer.instance,
+        )
+        state.send(worker, stamped, body)
+        state.tap("delivered", stamped, peer.instance, worker=worker.instance, body=body)
+
+    def look_at(self, pending: Pending) -> None:
+        """A time at which this one had to be looked at has come."""
+        state = self._state
+        if state.now >= pending.deadline:
+            if pending.is_post:
+                self._endings.dead_letter(pending, "post_hold_over")
+            else:
+                self._endings.expire(pending)
+        elif (
+            pending.place is not None and pending.direct and not state.find(pending.direct) and not state.is_collecting
+        ):
+            self._endings.fail(pending, "no_route", f"{pending.direct} is not there; see `hobus ps`")
+
+    def _attach(self, known: Pending, peer: Peer, frame: Header, body: bytes, deadline: float) -> None:
+        """The same request again: the newest requester gets the one answer."""
+        state = self._state
+        if (known.header.type, known.header.destination) != (frame.type, frame.destination):
+            self._endings.deny(peer, frame, body, "id_in_use", "another request with this id is pending")
+            return
+        known.requester = peer
+        known.is_cancelled = False
+        known.deadline = deadline
+        state.deadlines.push(deadline, known)
+        holder = known.worker.instance if known.worker is not None else ""
+        state.tap("queued", frame, peer.instance, worker=holder, body=body, code="attached")
+
+    def _announced_holder(self, pending: Pending) -> Peer | None:
+        """The peer that said it works on this id, or has answered it, when it said hello."""
+        for peer in pending.service.offering:
+            if peer.announced and pending.header.message_id in peer.announced and not pending.is_post:
+                return peer
+        return None
+
+    def _answer_fault(self, pending: Pending, frame: Header, body: bytes, header_bytes: int) -> str:
+        if len(body) > self._body_max:
+            return f"a body of {len(body)} bytes; the limit is {self._body_max} (bus.body_max_bytes)"
+        if frame.kind == Kind.REPLY and pending.row.reply is not None and frame.type != pending.row.reply.TYPE:
+            return "a reply of another type than the catalog's"
+        return malformation_of(frame, header_bytes) if header_bytes > 1024 else ""  # noqa: PLR2004 - short ones fit
+
+    def _stray(self, worker: Peer, frame: Header, body: bytes) -> None:
+        """An answer that belongs to nothing this worker has: late, or forged."""
+        state = self._state
+        message_id = frame.correlation_id
+        holds_slot = worker.late.get(message_id)
+        if holds_slot is not None:
+            state.tap("late", frame, worker.instance, worker=worker.instance, body=body)
+            if frame.kind != Kind.STREAM:
+                del worker.late[message_id]
+                worker.used -= holds_slot
+                if message_id in worker.announced:
+                    worker.announced[message_id] = True
+                self._placement.pump(worker)
+            return
+        is_elsewhere = any(message_id in asked for asked in state.asked.values())
+        if worker.service is None or is_elsewhere:
+            self._endings.deny(worker, frame, body, "forged_answer", "this connection was not given that request")
+        else:
+            state.counts["late"] += 1
+            state.tap("late", frame, worker.instance, worker=worker.instance, body=body)

@@ -1,0 +1,143 @@
+"""How a request ends without a reply: the typed Failure, the tap's verdict, the counters. Exactly once per request."""
+
+from __future__ import annotations
+
+from bus.broker.peers import Peer, Pending
+from bus.broker.records import RecordBook
+from bus.broker.state import State
+from bus.codec import encode
+from bus.envelope import Header, Kind, header
+from bus.errors import BusError
+from bus.messages.control import Cancelled
+from bus.messages.failure import Failure
+
+_VERDICTS = {"denied": "denied", "malformed": "malformed", "expired": "expired", "cancelled": "cancelled"}
+
+
+class Endings:
+    """Ends pending requests and refuses frames."""
+
+    def __init__(self, state: State, records: RecordBook) -> None:
+        self._state = state
+        self._records = records
+
+    def finish(self, pending: Pending) -> None:
+        """The request is in no table any more; its body is let go, the heap may still hold its shell."""
+        if pending.place is not None:
+            pending.service.waiting.remove(pending)
+        if not pending.is_post:
+            del self._state.asked[pending.requester.role][pending.header.message_id]
+        pending.is_done = True
+        pending.body = b""
+        self._state.deadlines.ended()
+
+    def unbind(self, pending: Pending, *, keeps_slot: bool = False) -> None:
+        """Its worker does not work on it any more; or, with `keeps_slot`, still does but nobody will want the answer."""
+        worker = pending.worker
+        if worker is None:
+            return
+        state = self._state
+        message_id = pending.header.message_id
+        pending.worker = None
+        del worker.in_flight[message_id]
+        state.in_flight -= 1
+        pending.service.in_flight -= 1
+        if not pending.slotted:
+            worker.immediate -= 1
+        elif not keeps_slot:
+            worker.used -= 1
+        if keeps_slot:
+            remember_late(worker, message_id, holds_slot=pending.slotted, bound=state.settings.dedupe_window)
+        if pending.header.key and not pending.direct:
+            pending.service.sticky.ended(pending.header.key, state.now)
+
+    def fail(self, pending: Pending, code: str, detail: str) -> None:
+        """The requester gets a Failure; a post is a dead letter."""
+        self.unbind(pending)
+        self.finish(pending)
+        pending.service.failed[code] += 1
+        self._answer(pending.requester, pending.header, code, detail, _VERDICTS.get(code, "failed"))
+
+    def expire(self, pending: Pending) -> None:
+        """Its deadline passed: the requester is told, the worker is told to stop."""
+        worker = pending.worker
+        if worker is not None:
+            self.unbind(pending, keeps_slot=True)
+            stop = header(
+                Kind.CANCEL,
+                self._next_id(),
+                correlation_id=pending.header.message_id,
+                type=Cancelled.TYPE,
+                destination=worker.instance,
+                sender=self._state.me.instance,
+            )
+            self._state.send(worker, stop, encode(Cancelled(reason="deadline"), self._state.settings.body_max_bytes))
+        where = f"at {worker.instance}" if worker is not None else "in the queue"
+        self.fail(pending, "expired", f"{_name(pending.header)} was not answered within its deadline; it was {where}")
+
+    def dead_letter(self, pending: Pending, code: str) -> None:
+        """Given up: counted, tapped, recorded. A request's sender gets `peer_lost`, a post's sender nothing."""
+        state = self._state
+        state.counts["dead_letters"] += 1
+        self._records.note("DEAD_LETTER", code, pending.requester.instance, pending.header, pending.service.name)
+        if pending.is_post:
+            self.finish(pending)
+            pending.service.failed[code] += 1
+            state.tap("dead", pending.header, pending.requester.instance, code=code)
+            return
+        state.tap("dead", pending.header, pending.requester.instance, code=code)
+        self.fail(
+            pending,
+            "peer_lost",
+            f"{_name(pending.header)} lost its worker {pending.header.attempt} times (bus.attempts_max "
+            f"{state.settings.attempts_max}); see what kills the workers of {pending.service.name}",
+        )
+
+    def deny(self, peer: Peer, frame: Header, body: bytes, reason: str, detail: str) -> None:
+        """A frame against the policy goes nowhere; asking kinds are answered, all are counted, tapped, recorded."""
+        state = self._state
+        state.counts["denied"] += 1
+        service = frame.destination.partition("/")[0]
+        self._records.note("DENIED", reason, peer.instance, frame, service if service in state.services else "")
+        if frame.kind in (Kind.REQUEST, Kind.POST):
+            self._answer(peer, frame, "denied", detail, "denied", body=body, shown=reason)
+        else:
+            state.tap("denied", frame, peer.instance, body=body, code=reason)
+
+    def refuse(self, peer: Peer, frame: Header, code: str, detail: str, *, body: bytes = b"") -> None:
+        """An asking frame that never became pending is answered with a Failure."""
+        self._state.counts[code] += 1
+        self._answer(peer, frame, code, detail, _VERDICTS.get(code, "failed"), body=body)
+
+    def _answer(  # noqa: PLR0913 - what a failure says
+        self, to: Peer, frame: Header, code: str, detail: str, verdict: str, *, body: bytes = b"", shown: str = ""
+    ) -> None:
+        state = self._state
+        failure = BusError(code, detail).as_failure()
+        answer = header(
+            Kind.FAILURE,
+            self._next_id(),
+            correlation_id=frame.message_id,
+            type=Failure.TYPE,
+            destination=to.instance,
+            trace=frame.trace,
+            sender=state.me.instance,
+        )
+        state.send(to, answer, encode(failure, state.settings.body_max_bytes))
+        state.tap(verdict, frame, to.instance, body=body, code=shown or code)
+
+    def _next_id(self) -> str:
+        return f"{self._state.me.instance}:{self._state.sequence + 1}"
+
+
+def remember_late(worker: Peer, message_id: str, *, holds_slot: bool, bound: int) -> None:
+    """An answer may still come for this id; the oldest are forgotten beyond the bound and give their slots back."""
+    worker.late[message_id] = holds_slot
+    while len(worker.late) > bound:
+        _, held = worker.late.popitem(last=False)
+        if held:
+            worker.used -= 1
+
+
+def _name(frame: Header) -> str:
+    return f"{frame.type} {frame.message_id} to {frame.destination}"

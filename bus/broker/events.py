@@ -1,0 +1,46 @@
+"""What goes into the broker's core and what comes out of it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bus.broker.tap_record import Tap
+
+
+class FrameReceived(NamedTuple):
+    """One well-cut frame pair of a connection; `connection` is the transport's own random name for it."""
+
+    connection: bytes
+    header: bytes
+    body: bytes
+
+
+class FrameGarbage(NamedTuple):
+    """Something of a connection that is not a frame pair (wrong number of parts)."""
+
+    connection: bytes
+    detail: str
+
+
+class ConnectionLost(NamedTuple):
+    """The transport could not send to this connection: nobody is there, or it no longer takes anything."""
+
+    connection: bytes
+
+
+class Tick(NamedTuple):
+    """Nothing but time has passed."""
+
+
+Event = FrameReceived | FrameGarbage | ConnectionLost | Tick
+
+
+class Send(NamedTuple):
+    """Send these two parts to a connection; if that fails, feed back ConnectionLost."""
+
+    connection: bytes
+    header: bytes
+    body: bytes
+
+
+Action = Send | Tap

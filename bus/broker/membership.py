@@ -1,0 +1,270 @@
+"""Who is there: hello, readiness, credit, leaving, and what the loss of a peer means. Control bodies are decoded
+here only.
+
+Two connections never share a name. The same incarnation on a new connection has reconnected and replaces the old
+connection; a different incarnation fences the older one, which never comes back. Source: spec page "The bus",
+Identity and Broker restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from bus.broker.admission import refusal_of
+from bus.broker.endings import Endings, remember_late
+from bus.broker.peers import Peer
+from bus.broker.placing import Placement
+from bus.broker.records import RecordBook
+from bus.broker.state import State
+from bus.codec import decode
+from bus.envelope import Header, Kind, header
+from bus.errors import RuntimeFault
+from bus.messages.base import Message
+from bus.messages.control import Beat, Bye, Credit, Hello, Ready, Refused, Rehello, Welcome
+
+M = TypeVar("M", bound=Message)
+Authenticate = Callable[[Hello], Refused | None]
+
+
+class Membership:
+    """Binds connections to principals and unbinds them."""
+
+    def __init__(
+        self, state: State, endings: Endings, placement: Placement, records: RecordBook, authenticate: Authenticate
+    ) -> None:
+        self._state = state
+        self._endings = endings
+        self._placement = placement
+        self._records = records
+        self._authenticate = authenticate
+
+    def hello(self, connection: bytes, frame: Header, body: bytes) -> None:
+        """The connection is bound, or refused and as unbound as before."""
+        state = self._state
+        try:
+            hello = decode(Hello, body, state.settings.body_max_bytes)
+        except RuntimeFault as fault:
+            self._refuse(connection, frame, "", Refused(code="malformed", detail=fault.detail))
+            return
+        refused = refusal_of(hello) or self._authenticate(hello) or self._conflict_of(connection, hello)
+        if refused is not None:
+            self._refuse(connection, frame, hello.instance, refused)
+            return
+        name = hello.instance.partition("@")[0]
+        peer = state.names.get(name)
+        if peer is not None and peer.instance != hello.instance:
+            self.lose(peer, f"fenced by {hello.instance}", is_final=True)
+            peer = None
+        if peer is None:
+            peer = self._join(connection, hello)
+        else:
+            self._rejoin(peer, connection)
+        self._take_particulars(peer, hello)
+        welcome = Welcome(
+            epoch=state.epoch,
+            beat_interval_ms=state.settings.beat_interval_ms,
+            peer_timeout_ms=state.settings.peer_timeout_ms,
+        )
+        state.control(connection, Kind.WELCOME, welcome)
+        state.tap("control", _without_body(frame), peer.instance)
+        self._reconcile(peer, hello)
+
+    def ready(self, peer: Peer, frame: Header, body: bytes) -> None:
+        """The peer's readiness is known and acted on."""
+        ready = self._decoded(Ready, peer, frame, body)
+        if ready is None:
+            return
+        peer.ready_state, peer.reason = ready.state, ready.reason
+        self._state.tap("control", frame, peer.instance, body=body, code=ready.state)
+        self._rejudge(peer)
+
+    def credit(self, peer: Peer, frame: Header, body: bytes) -> None:
+        """The peer takes this many slots at once from now on."""
+        credit = self._decoded(Credit, peer, frame, body)
+        if credit is not None:
+            peer.slots = credit.slots
+            self._state.tap("control", frame, peer.instance, body=body, code=str(credit.slots))
+            self._placement.pump(peer)
+
+    def beat(self, peer: Peer, frame: Header, body: bytes) -> None:
+        """Its loop is alive; it learns that the broker's is."""
+        beat = self._decoded(Beat, peer, frame, body)
+        if beat is not None:
+            peer.counters = beat.counters
+            self._state.control(peer.connection, Kind.BEAT, Beat())
+            self._state.tap("control", frame, peer.instance, body=body)
+
+    def bye(self, peer: Peer, frame: Header) -> None:
+        """The peer leaves for good."""
+        self._state.tap("control", frame, peer.instance)
+        self.lose(peer, "said bye", is_final=True)
+
+    def drain(self, peer: Peer) -> None:
+        """The peer gets no new work; what it works on, it may finish."""
+        peer.is_drained = True
+        self._rejudge(peer)
+
+    def unknown(self, connection: bytes, frame: Header | None) -> None:
+        """A frame of an unbound connection is dropped; its sender is asked to say hello."""
+        state = self._state
+        state.counts["unbound_frames"] += 1
+        if frame is not None:
+            state.control(connection, Kind.WELCOME, Rehello())
+            state.tap("denied", _without_body(frame), "", code="unbound")
+
+    def lose(self, peer: Peer, why: str, *, is_final: bool) -> None:
+        """The peer is not there any more: its work goes to others or fails, its keys are free, its own requests stay."""
+        state = self._state
+        if peer.is_lost:
+            return
+        peer.is_lost = True
+        peer.judge()
+        del state.connections[peer.connection]
+        del state.names[peer.name]
+        if is_final:
+            self.forget(peer.instance, why)
+        state.counts["peers_lost"] += 1
+        state.tap("lost", header(Kind.BYE, "", type=Bye.TYPE), peer.instance, code=why)
+        service = peer.service
+        if service is None:
+            return
+        service.offering.remove(peer)
+        service.sticky.release(peer)
+        service.note_presence(state.now)
+        for pending in list(peer.in_flight.values()):
+            if pending.worker is peer:
+                self._placement.take_back(pending)
+        for pending in service.waiting.waiting_for(peer.instance):
+            if pending.place is None:
+                continue
+            if pending.direct and not pending.is_post:
+                self._endings.fail(pending, "peer_lost", f"{peer.instance} was lost ({why})")
+            else:
+                self._placement.replace_waiting([pending])
+
+    def forget(self, instance: str, why: str) -> None:
+        """This incarnation never comes back."""
+        gone = self._state.gone
+        gone[instance] = why
+        while len(gone) > self._state.settings.dedupe_window:
+            gone.popitem(last=False)
+
+    def _conflict_of(self, connection: bytes, hello: Hello) -> Refused | None:
+        why = self._state.gone.get(hello.instance)
+        if why is not None:
+            return Refused(code="name_taken", detail=f"{hello.instance} is gone ({why}) and cannot come back")
+        bound = self._state.connections.get(connection)
+        if bound is not None and bound.instance != hello.instance:
+            return Refused(code="name_taken", detail=f"this connection is {bound.instance} for as long as it lives")
+        return None
+
+    def _refuse(self, connection: bytes, frame: Header, claimed: str, refused: Refused) -> None:
+        state = self._state
+        state.counts[f"refused_{refused.code}"] += 1
+        state.counts["denied"] += 1
+        self._records.note("DENIED", refused.code, "unbound", None, "")
+        state.control(connection, Kind.WELCOME, refused)
+        state.tap("denied", _without_body(frame), "", worker=claimed[:160], code=refused.code)
+
+    def _join(self, connection: bytes, hello: Hello) -> Peer:
+        state = self._state
+        peer = Peer(connection, hello.instance, hello.role, state.now)
+        state.connections[connection] = peer
+        state.names[peer.name] = peer
+        if hello.offers:
+            service = state.services.get(hello.role)
+            if service is not None:
+                peer.service = service
+                service.offering.append(peer)
+                service.note_presence(state.now)
+        return peer
+
+    def _rejoin(self, peer: Peer, connection: bytes) -> None:
+        state = self._state
+        del state.connections[peer.connection]
+        state.connections[connection] = peer
+        peer.connection = connection
+        peer.last_seen = state.now
+        peer.connected_at = state.now
+        peer.ready_state, peer.reason = "starting", ""
+        peer.judge()
+
+    def _take_particulars(self, peer: Peer, hello: Hello) -> None:
+        peer.slots = hello.slots
+        peer.tools = hello.tools
+        peer.config_digest = hello.config_digest
+        peer.version = hello.version
+
+    def _reconcile(self, peer: Peer, hello: Hello) -> None:
+        """What the peer says it works on, has answered and owns is what the broker believes from now on."""
+        if peer.service is None:
+            return
+        state = self._state
+        bound = state.settings.dedupe_window
+        in_progress = dict.fromkeys(hello.in_progress[-bound:])
+        answered = dict.fromkeys(hello.answered[-bound:])
+        for message_id in [known for known in peer.late if known not in in_progress]:
+            peer.used -= peer.late.pop(message_id)
+        peer.announced = {**dict.fromkeys(in_progress, False), **dict.fromkeys(answered, True)}
+        for message_id, pending in list(peer.in_flight.items()):
+            is_answered = peer.announced.pop(message_id, None)
+            if is_answered is None:
+                self._placement.take_back(pending)  # the frame was lost with the old connection
+            elif is_answered:
+                self._endings.unbind(pending)
+                self._placement.deliver(pending, peer)  # its answer may have been lost: the window answers again
+        for message_id in in_progress:
+            if message_id not in peer.in_flight and message_id not in peer.late:
+                holds_slot = peer.slots > 0
+                remember_late(peer, message_id, holds_slot=holds_slot, bound=bound)
+                peer.used += holds_slot
+        for key in hello.keys[-bound:]:
+            peer.service.sticky.claim(key, peer, state.now)
+        self._attach_waiting(peer)
+
+    def _attach_waiting(self, peer: Peer) -> None:
+        """Requests that wait and that this peer announced are its own; nobody else gets them."""
+        if not peer.announced or peer.service is None:
+            return
+        for pending in peer.service.waiting.everything():
+            if pending.is_post or pending.is_done:
+                continue
+            is_answered = peer.announced.pop(pending.header.message_id, None)
+            if is_answered is None:
+                continue
+            if is_answered:
+                peer.service.waiting.remove(pending)
+                self._placement.deliver(pending, peer)
+            else:
+                self._placement.adopt(pending, peer)
+
+    def _rejudge(self, peer: Peer) -> None:
+        was_leaving = peer.is_leaving
+        peer.judge()
+        service = peer.service
+        if service is None:
+            return
+        service.note_presence(self._state.now)
+        if peer.is_leaving and not was_leaving:
+            service.sticky.release(peer)
+            self._placement.replace_waiting(service.waiting.waiting_for(peer.instance))
+        elif peer.takes_work:
+            if not self._state.is_collecting:
+                keyed = [p for p in service.waiting.waiting_for("") if p.header.key]
+                self._placement.replace_waiting(keyed)
+            self._placement.pump(peer)
+
+    def _decoded(self, cls: type[M], peer: Peer, frame: Header, body: bytes) -> M | None:
+        try:
+            return decode(cls, body, self._state.settings.body_max_bytes)
+        except RuntimeFault:
+            self._state.counts["malformed"] += 1
+            self._records.note("DENIED", "malformed", peer.instance, None, "")
+            self._state.tap("malformed", frame, peer.instance, body=body)
+            return None
+
+
+def _without_body(frame: Header) -> Header:
+    """As it may be tapped: a hello's body holds a token, an unbound sender's names count for nothing."""
+    return frame._replace(sensitive=True, sender="")

@@ -1,0 +1,167 @@
+"""What the broker answers itself: service `broker` (peers, queues, drain, the launcher's word)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bus.broker.endings import Endings
+from bus.broker.membership import Membership
+from bus.broker.peers import Peer
+from bus.broker.placing import Placement
+from bus.broker.state import State
+from bus.codec import decode, encode
+from bus.envelope import Header, Kind, header
+from bus.errors import BusError, RuntimeFault
+from bus.messages import control
+from bus.messages.base import Message
+
+
+class Operations:
+    """Answers at once; questions about peers wait until a restarted broker has heard who is there."""
+
+    def __init__(self, state: State, endings: Endings, placement: Placement, membership: Membership) -> None:
+        self._state = state
+        self._endings = endings
+        self._placement = placement
+        self._membership = membership
+        self._held: list[tuple[Peer, Header, bytes]] = []
+        self._answers: dict[str, tuple[type[Message], Callable[..., Message | None]]] = {
+            control.ReadPeers.TYPE: (control.ReadPeers, self._read_peers),
+            control.ReadPeer.TYPE: (control.ReadPeer, self._read_peer),
+            control.ReadQueues.TYPE: (control.ReadQueues, self._read_queues),
+            control.Drain.TYPE: (control.Drain, self._drain),
+            control.InstanceLost.TYPE: (control.InstanceLost, self._instance_lost),
+            control.ServiceGivenUp.TYPE: (control.ServiceGivenUp, self._service_given_up),
+            control.Probe.TYPE: (control.Probe, self._probe),
+        }
+
+    def handle(self, peer: Peer, frame: Header, body: bytes) -> None:
+        """An admitted frame to the broker itself is answered."""
+        state = self._state
+        if state.is_collecting and frame.type in (control.ReadPeers.TYPE, control.ReadPeer.TYPE):
+            if len(self._held) >= state.settings.queue_max:
+                self._endings.refuse(peer, frame, "busy", "the broker has just started; try later")
+                return
+            self._held.append((peer, frame, body))
+            state.tap("queued", frame, peer.instance, worker=state.me.instance, body=body)
+            return
+        self._answer(peer, frame, body)
+
+    def release(self) -> None:
+        """The collecting is over: what was held is answered."""
+        held, self._held = self._held, []
+        for peer, frame, body in held:
+            self._answer(peer, frame, body)
+
+    def _answer(self, peer: Peer, frame: Header, body: bytes) -> None:
+        state = self._state
+        cls, answer = self._answers[frame.type]
+        try:
+            reply = answer(decode(cls, body, state.settings.body_max_bytes))
+        except RuntimeFault as fault:
+            self._endings.refuse(peer, frame, fault.code, fault.detail)
+            return
+        state.tap("delivered", frame, peer.instance, worker=state.me.instance, body=body)
+        if reply is None:
+            return
+        stamped = header(
+            Kind.REPLY,
+            f"{state.me.instance}:{state.sequence + 1}",
+            correlation_id=frame.message_id,
+            type=reply.TYPE,
+            destination=peer.instance,
+            trace=frame.trace,
+            sender=state.me.instance,
+        )
+        data = encode(reply, state.settings.body_max_bytes)
+        state.send(peer, stamped, data)
+        state.tap("delivered", stamped, state.me.instance, worker=state.me.instance, body=data)
+
+    def _read_peers(self, _: control.ReadPeers) -> control.Peers:
+        state = self._state
+        state.me.last_seen = state.now
+        rows = [self._row(peer) for peer in (state.me, *state.names.values())]
+        return control.Peers(epoch=state.epoch, peers=sorted(rows, key=lambda row: row.instance))
+
+    def _read_peer(self, message: control.ReadPeer) -> control.PeerRow:
+        peer = self._state.find(message.instance)
+        if peer is not None:
+            return self._row(peer)
+        why = self._state.gone.get(message.instance)
+        if why is None:
+            raise BusError("not_found", f"no peer {message.instance[:160]}; see `hobus ps`")
+        role = message.instance.partition("/")[0]
+        return control.PeerRow(
+            instance=message.instance,
+            role=role,
+            offers=[],
+            state="lost",
+            reason=why,
+            slots=0,
+            in_flight=0,
+            keys=0,
+            last_beat_ms=0,
+            connected_ms=0,
+        )
+
+    def _row(self, peer: Peer) -> control.PeerRow:
+        state = self._state
+        is_me = peer is state.me
+        return control.PeerRow.model_validate(
+            {
+                "instance": peer.instance,
+                "role": peer.role,
+                "offers": ["broker"] if is_me else [peer.service.name] if peer.service is not None else [],
+                "state": "ready" if is_me else peer.shown_state,
+                "reason": peer.reason,
+                "slots": peer.slots,
+                "in_flight": len(peer.in_flight),
+                "keys": len(peer.keys),
+                "last_beat_ms": max(0, int((state.now - peer.last_seen) * 1000)),
+                "connected_ms": max(0, int((state.now - peer.connected_at) * 1000)),
+                "tools": list(peer.tools),
+                "config_digest": peer.config_digest,
+                "version": peer.version,
+                "counters": dict(sorted(state.counts.items())) if is_me else dict(peer.counters),
+            }
+        )
+
+    def _read_queues(self, _: control.ReadQueues) -> control.Queues:
+        return control.Queues(
+            queues=[
+                control.QueueRow(
+                    service=service.name,
+                    queued=service.waiting.count,
+                    in_flight=service.in_flight,
+                    delivered=service.delivered,
+                    failed=dict(sorted(service.failed.items())),
+                )
+                for service in self._state.services.values()
+                if service.name != "broker"
+            ]
+        )
+
+    def _drain(self, message: control.Drain) -> control.Done:
+        peer = self._state.find(message.instance)
+        if peer is None:
+            raise BusError("not_found", f"no peer {message.instance[:160]}; see `hobus ps`")
+        self._membership.drain(peer)
+        return control.Done()
+
+    def _instance_lost(self, message: control.InstanceLost) -> None:
+        peer = self._state.find(message.instance)
+        if peer is not None:
+            self._membership.lose(peer, message.exit[:80], is_final=True)
+        else:
+            self._membership.forget(message.instance, message.exit[:80])
+
+    def _service_given_up(self, message: control.ServiceGivenUp) -> None:
+        service = self._state.services.get(message.service)
+        if service is None:
+            return
+        service.is_given_up = message.given_up
+        if service.is_given_up and service.absent_since is not None:
+            self._placement.flush_absent(service)
+
+    def _probe(self, _: control.Probe) -> control.Probed:
+        return control.Probed(instance=self._state.me.instance, state="ready")

@@ -1,0 +1,91 @@
+"""A connected peer and a pending request: the two things the broker keeps in memory. Nothing here survives a restart."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from bus.catalog import Row
+from bus.envelope import Header
+
+if TYPE_CHECKING:
+    from bus.broker.state import Service
+
+
+class Peer:
+    """One bound connection. `instance` is its principal; `connection` changes when it reconnects."""
+
+    def __init__(self, connection: bytes, instance: str, role: str, now: float) -> None:
+        self.connection = connection
+        self.instance = instance
+        self.name = instance.partition("@")[0]
+        self.role = role
+        self.service: Service | None = None  # the one it answers for
+        self.slots = 0
+        self.used = 0  # slots taken, also by requests that expired but whose worker has not said so
+        self.immediate = 0  # requests in flight that take no slot
+        self.ready_state = "starting"
+        self.reason = ""
+        self.is_drained = False  # by an operator
+        self.is_lost = False
+        self.takes_work = False
+        self.is_leaving = False
+        self.connected_at = now
+        self.last_seen = now
+        self.idle_since = now  # of the last delivery or answer
+        self.in_flight: dict[str, Pending] = {}  # request id -> what it works on
+        self.late: OrderedDict[str, bool] = OrderedDict()  # ended here, answer still to come -> holds a slot
+        self.keys: dict[str, None] = {}  # sticky keys, in order
+        self.announced: dict[str, bool] = {}  # request ids it re-announced -> already answered
+        self.tools: list[str] = []
+        self.config_digest = ""
+        self.version = ""
+        self.counters: dict[str, int] = {}
+
+    def judge(self) -> None:
+        """Keeps `takes_work` and `is_leaving` true after a change of state."""
+        self.is_leaving = self.is_lost or self.is_drained or self.ready_state == "draining"
+        self.takes_work = not self.is_leaving and self.ready_state != "starting"
+
+    @property
+    def shown_state(self) -> str:
+        """The state that people are told."""
+        if self.is_lost:
+            return "lost"
+        return "draining" if self.is_drained else self.ready_state
+
+
+class Pending:
+    """One request without an answer, or one post without a taker."""
+
+    __slots__ = (
+        "body", "deadline", "direct", "header", "is_cancelled", "is_done", "is_post", "place", "requester",
+        "row", "service", "slotted", "waits_as", "worker",
+    )  # fmt: skip
+
+    def __init__(  # noqa: PLR0913 - what a request consists of
+        self,
+        header: Header,
+        body: bytes,
+        row: Row,
+        *,
+        service: Service,
+        direct: str,
+        requester: Peer,
+        deadline: float,
+        is_post: bool,
+    ) -> None:
+        self.header = header
+        self.body = body
+        self.row = row
+        self.service = service
+        self.direct = direct  # the instance that it names, "" for anybody of the service
+        self.requester = requester
+        self.deadline = deadline
+        self.slotted = row.mode != "immediate" and not is_post
+        self.is_post = is_post
+        self.is_cancelled = False
+        self.is_done = False
+        self.worker: Peer | None = None
+        self.place: tuple[str, bool, bool] | None = None  # where it waits
+        self.waits_as = ""  # under which sender it waits

@@ -1,0 +1,227 @@
+"""Which worker gets a request, and what happens when there is none right now.
+
+Rules, in order: a request to an instance goes there only; one with a key goes to the key's owner and waits for it;
+any other goes to the least loaded worker with room, then to the one that has been idle longest. Source: spec page
+"The bus".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bus.broker.admission import PROBE_ROW
+from bus.broker.endings import Endings
+from bus.broker.events import Send
+from bus.broker.peers import Peer, Pending
+from bus.broker.state import Service, State
+from bus.broker.sticky import first_owner
+from bus.broker.waiting import ANYBODY
+from bus.codec import pack_header
+from bus.envelope import HEADER_VERSION, Header
+
+
+class Placement:
+    """Delivers requests or lets them wait."""
+
+    def __init__(self, state: State, endings: Endings) -> None:
+        self._state = state
+        self._endings = endings
+        self._grace_s = state.settings.service_grace_ms / 1000
+        self._mailbox_max = state.settings.mailbox_max
+        self._queue_max = state.settings.queue_max
+
+    def place(self, pending: Pending, *, bounded: bool = False) -> None:
+        """Delivered, waiting, or failed; `bounded`: a full queue refuses it."""
+        state = self._state
+        service = pending.service
+        if state.is_collecting:
+            self._wait(pending, pending.direct or ANYBODY, bounded=bounded)
+            return
+        if pending.direct:
+            worker = state.find(pending.direct)
+            if worker is None or worker.service is not service:
+                self._await_instance(pending, bounded=bounded)
+                return
+            if pending.row is PROBE_ROW:
+                self.deliver(pending, worker)
+                return
+            if worker.is_leaving:
+                self._endings.fail(pending, "no_route", f"{worker.instance} takes no new work: it is draining")
+                return
+        elif pending.header.key:
+            worker = self._owner(service, pending.header.key)
+        else:
+            worker = least_loaded(service.offering, slotted=pending.slotted, mailbox_max=self._mailbox_max)
+            if worker is not None:
+                self.deliver(pending, worker)
+                return
+        if worker is None:
+            self._await_service(pending, bounded=bounded)
+        elif worker.takes_work and self._has_room(worker, pending):
+            self.deliver(pending, worker)
+        else:
+            self._wait(pending, worker.instance, bounded=bounded)
+
+    def deliver(self, pending: Pending, worker: Peer) -> None:
+        """The worker has the request, stamped and with what is left of its deadline."""
+        state = self._state
+        frame = pending.header
+        now = state.now
+        remaining_ms = int((pending.deadline - now) * 1000)
+        if pending.is_post:
+            remaining_ms = 0
+        elif remaining_ms <= 0:
+            self._endings.expire(pending)
+            return
+        message_id = frame.message_id
+        if message_id in worker.in_flight:
+            self._endings.fail(pending, "denied", f"id {message_id} is in use by another role: choose another id")
+            return
+        stamped = Header(
+            HEADER_VERSION, frame.kind, message_id, "", frame.causation_id, frame.type, frame.type_version,
+            frame.destination, frame.key, remaining_ms, frame.attempt, pending.row.sensitive, frame.trace,
+            pending.requester.instance,
+        )  # fmt: skip
+        state.actions.append(Send(worker.connection, pack_header(stamped), pending.body))
+        state.tap("delivered", stamped, stamped.sender, worker=worker.instance, body=pending.body)
+        worker.idle_since = now
+        pending.service.delivered += 1
+        if pending.is_post:
+            self._endings.finish(pending)
+        else:
+            self._bind(pending, worker)
+
+    def adopt(self, pending: Pending, worker: Peer) -> None:
+        """A re-announced request is in flight at the worker that says so; nothing is sent."""
+        pending.service.waiting.remove(pending)
+        self._bind(pending, worker)
+
+    def _bind(self, pending: Pending, worker: Peer) -> None:
+        message_id = pending.header.message_id
+        pending.worker = worker
+        worker.in_flight[message_id] = pending
+        self._state.in_flight += 1
+        pending.service.in_flight += 1
+        holds_slot = worker.late.pop(message_id, False)  # its own earlier delivery, if it expired there
+        if not pending.slotted:
+            worker.immediate += 1
+            worker.used -= holds_slot
+        elif not holds_slot:
+            worker.used += 1
+        if pending.header.key and not pending.direct:
+            pending.service.sticky.started(pending.header.key)
+
+    def pump(self, worker: Peer) -> None:
+        """The worker has what it may have of what waits."""
+        service = worker.service
+        if service is None or not worker.takes_work or self._state.is_collecting:
+            return
+        room = service.waiting
+        while room.count and worker.used < worker.slots:
+            pending = room.take(worker.instance, slotted=True)
+            if pending is None:
+                break
+            self.place(pending)
+        while room.count and worker.immediate < self._mailbox_max and worker.takes_work:
+            pending = room.take(worker.instance, slotted=False)
+            if pending is None:
+                break
+            self.place(pending)
+
+    def take_back(self, pending: Pending) -> None:
+        """Its worker is lost: another one gets it if it may, else the requester is told."""
+        worker = pending.worker
+        self._endings.unbind(pending)
+        name = worker.instance if worker is not None else "its worker"
+        if pending.is_cancelled:
+            self._endings.fail(pending, "cancelled", f"{pending.header.message_id} was cancelled; {name} is lost")
+        elif not pending.row.redeliver or pending.direct:
+            self._endings.fail(pending, "peer_lost", f"{name} was lost while it worked on {pending.header.message_id}")
+        elif pending.header.attempt >= self._state.settings.attempts_max:
+            self._endings.dead_letter(pending, "attempts_exhausted")
+        else:
+            pending.header = pending.header._replace(attempt=pending.header.attempt + 1)
+            self._state.counts["redelivered"] += 1
+            self.place(pending)
+
+    def replace_waiting(self, waiting: Iterable[Pending]) -> None:
+        """Places anew what waited under conditions that no longer hold."""
+        for pending in waiting:
+            if pending.place is not None:
+                pending.service.waiting.remove(pending)
+                self.place(pending)
+
+    def flush_absent(self, service: Service) -> None:
+        """Nobody has offered the service for its grace, or it was given up: requests for it fail, posts wait on."""
+        for pending in service.waiting.everything():
+            if not pending.is_done and not pending.direct and (not pending.is_post or service.is_given_up):
+                self._no_service(pending)
+
+    def _owner(self, service: Service, key: str) -> Peer | None:
+        owner = service.sticky.owner(key, self._state.now)
+        if owner is None:
+            ready = [peer for peer in service.offering if peer.takes_work]
+            if ready:
+                owner = first_owner(key, ready)
+                service.sticky.assign(key, owner, self._state.now)
+        return owner
+
+    def _has_room(self, worker: Peer, pending: Pending) -> bool:
+        if pending.slotted:
+            return worker.used < worker.slots
+        return pending.is_post or worker.immediate < self._mailbox_max
+
+    def _await_service(self, pending: Pending, *, bounded: bool) -> None:
+        service = pending.service
+        absent_since = service.absent_since
+        if absent_since is not None and (
+            service.is_given_up or (not pending.is_post and self._state.now - absent_since >= self._grace_s)
+        ):
+            self._no_service(pending)
+        else:
+            self._wait(pending, ANYBODY, bounded=bounded)
+
+    def _await_instance(self, pending: Pending, *, bounded: bool) -> None:
+        why = self._state.gone.get(pending.direct)
+        if why is not None:
+            self._endings.fail(pending, "no_route", f"{pending.direct} is gone ({why})")
+            return
+        self._state.deadlines.push(self._state.now + self._grace_s, pending)
+        self._wait(pending, pending.direct, bounded=bounded)
+
+    def _no_service(self, pending: Pending) -> None:
+        name = pending.service.name
+        why = "was given up by the launcher" if pending.service.is_given_up else "is offered by nobody"
+        self._endings.fail(
+            pending, "no_route", f"{pending.header.type} {pending.header.message_id}: {name} {why}; see `hobus ps`"
+        )
+
+    def _wait(self, pending: Pending, target: str, *, bounded: bool) -> None:
+        service = pending.service
+        if bounded and service.waiting.count >= self._queue_max:
+            self._endings.fail(
+                pending, "busy", f"{service.waiting.count} requests wait for {service.name} (bus.queue_max): try later"
+            )
+            return
+        service.waiting.add(pending, target)
+        self._state.tap("queued", pending.header, pending.requester.instance, worker=target, body=pending.body)
+
+
+def least_loaded(offering: list[Peer], *, slotted: bool, mailbox_max: int) -> Peer | None:
+    """The worker with room that has the least to do, then the one idle longest, then the one that came first."""
+    best: Peer | None = None
+    best_load = 0.0
+    for peer in offering:
+        if not peer.takes_work:
+            continue
+        if slotted:
+            if peer.used >= peer.slots:
+                continue
+            load = peer.used / peer.slots
+        else:
+            if peer.immediate >= mailbox_max:
+                continue
+            load = float(peer.immediate)
+        if best is None or load < best_load or (load == best_load and peer.idle_since < best.idle_since):
+            best, best_load = peer, load
+    return best

@@ -1,0 +1,132 @@
+"""Denials and dead letters on their way into the ledger: counted by kind, sent in batches, bounded, retried while it
+is away.
+
+Codes and ids only: what a frame *claims* (its type, its destination, its id) is recorded only where it is a name this
+system knows or has the form of an id, so that no free text of a stranger reaches an entry. Source: spec page "The
+ledger".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from bus.catalog import CLASSES
+from bus.codec import decode, encode
+from bus.envelope import Header, Kind, header
+from bus.errors import BusError
+from bus.messages.base import pack
+from bus.messages.ledger import Write, WriteEntry, Written
+from bus.settings import BusSettings
+
+_ID = re.compile(r"[A-Za-z0-9._:@#/-]{1,200}")
+
+
+class _Note(NamedTuple):
+    """What notes are counted by."""
+
+    event_type: str
+    code: str
+    sender: str
+    type: str
+    service: str
+    message_id: str
+
+
+class RecordBook:
+    """At most one Write per interval, at most one of them on its way; what does not fit is counted."""
+
+    def __init__(self, settings: BusSettings, *, instance: str) -> None:
+        self._settings = settings
+        self._instance = instance
+        self._interval_s = settings.record_interval_ms / 1000
+        self._notes: dict[_Note, tuple[int, int]] = {}  # what -> (first at, count)
+        self._batch: bytes = b""  # the write that is not acknowledged yet
+        self._is_sent = False
+        self._entries_made = 0
+        self._sends = 0
+        self._next_at = 0.0
+        self._wall_us = 0
+        self.dropped = 0  # since start: notes that found the book full, entries that the ledger refused
+        self._dropped_unsaid = 0
+
+    def set_time(self, wall_now: float) -> None:
+        """The wall clock of what is noted from now on."""
+        self._wall_us = int(wall_now * 1_000_000)
+
+    def note(self, event_type: str, code: str, sender: str, frame: Header | None, service: str) -> None:
+        """One more of this kind. Dead letters are kept one by one, denials by sender, type and reason."""
+        known_type = frame.type if frame is not None and frame.type in CLASSES else ""
+        message_id = frame.message_id if frame is not None and event_type == "DEAD_LETTER" else ""
+        key = _Note(event_type, code, sender, known_type, service, message_id if _ID.fullmatch(message_id) else "")
+        known = self._notes.get(key)
+        if known is not None:
+            self._notes[key] = (known[0], known[1] + 1)
+        elif len(self._notes) < self._settings.records_max:
+            self._notes[key] = (self._wall_us, 1)
+        else:
+            self.dropped += 1
+            self._dropped_unsaid += 1
+
+    def next_at(self) -> float | None:
+        """When something is due; None while there is nothing, or while the ledger has it."""
+        return self._next_at if (self._notes or self._batch) and not self._is_sent else None
+
+    def due(self, now: float) -> tuple[Header, bytes] | None:
+        """The Write to send now: the unacknowledged one again, or a new one."""
+        if self._is_sent or now < self._next_at or not (self._notes or self._batch):
+            return None
+        if not self._batch:
+            self._batch = self._make_batch()
+        self._is_sent = True
+        self._sends += 1
+        self._next_at = now + self._interval_s
+        frame = header(
+            Kind.REQUEST,
+            f"{self._instance}:record-{self._sends}",
+            type=Write.TYPE,
+            destination="ledger",
+            deadline_ms=self._settings.service_grace_ms,
+        )
+        return frame, self._batch
+
+    def settle(self, answer: Header, body: bytes) -> None:
+        """A reply ends the batch; a failure keeps it for the next interval, same submission ids."""
+        self._is_sent = False
+        if answer.kind != Kind.REPLY:
+            return
+        self._batch = b""
+        try:
+            written = decode(Written, body, self._settings.body_max_bytes)
+        except BusError:
+            return
+        self.dropped += sum(ack.outcome == "refused" for ack in written.acks)
+
+    def _make_batch(self) -> bytes:
+        entries = [self._entry(note, first_us, count) for note, (first_us, count) in self._notes.items()]
+        if self._dropped_unsaid:
+            overflow = _Note("DENIED", "not_kept", self._instance, "", "", "")
+            entries.append(self._entry(overflow, self._wall_us, self._dropped_unsaid))
+            self._dropped_unsaid = 0
+        self._notes.clear()
+        return encode(Write(entries=entries), self._settings.body_max_bytes)
+
+    def _entry(self, note: _Note, first_us: int, count: int) -> WriteEntry:
+        self._entries_made += 1
+        payload = {
+            "sender": note.sender,
+            "type": note.type,
+            "service": note.service,
+            "message_id": note.message_id,
+            "count": count,
+            "first_at_us": first_us,
+        }
+        return WriteEntry(
+            submission_id=f"{self._instance}/{self._entries_made}",
+            stream="governance",
+            event_type=note.event_type,
+            decision="REJECTED" if note.event_type == "DENIED" else "",
+            reason=note.code,
+            at_us=self._wall_us,
+            bodies=[pack(payload)],
+        )

@@ -1,0 +1,106 @@
+"""Which instance owns a routing key. Source: spec page "The bus", Stickiness.
+
+A hash chooses the *first* owner only; after that the broker keeps key -> instance until the instance is gone, drains,
+or has been idle on the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from bus.broker.peers import Peer
+
+
+class Owner:
+    """One key's owner."""
+
+    __slots__ = ("in_flight", "peer", "used_at")
+
+    def __init__(self, peer: Peer, now: float) -> None:
+        self.peer = peer
+        self.used_at = now
+        self.in_flight = 0
+
+
+class StickyTable:
+    """key -> owner for one service, least recently used first."""
+
+    def __init__(self, idle_s: float) -> None:
+        self._idle_s = idle_s
+        self._owners: OrderedDict[str, Owner] = OrderedDict()
+
+    def owner(self, key: str, now: float) -> Peer | None:
+        """The owner while it lives and is not idle on the key; asking counts as use."""
+        owner = self._owners.get(key)
+        if owner is None:
+            return None
+        if not owner.in_flight and now - owner.used_at >= self._idle_s:
+            self._forget(key, owner)
+            return None
+        owner.used_at = now
+        self._owners.move_to_end(key)
+        return owner.peer
+
+    def assign(self, key: str, peer: Peer, now: float) -> None:
+        """`peer` owns the key from now on."""
+        self._owners[key] = Owner(peer, now)
+        self._owners.move_to_end(key)
+        peer.keys[key] = None
+
+    def claim(self, key: str, peer: Peer, now: float) -> None:
+        """A re-announced key: `peer` owns it unless somebody else does."""
+        if self.owner(key, now) is None:
+            self.assign(key, peer, now)
+
+    def started(self, key: str) -> None:
+        """A request with this key is being worked on: the key is not idle."""
+        owner = self._owners.get(key)
+        if owner is not None:
+            owner.in_flight += 1
+
+    def ended(self, key: str, now: float) -> None:
+        """It is not worked on any more."""
+        owner = self._owners.get(key)
+        if owner is not None and owner.in_flight:
+            owner.in_flight -= 1
+            owner.used_at = now
+
+    def release(self, peer: Peer) -> None:
+        """All keys of a peer have no owner."""
+        for key in list(peer.keys):
+            owner = self._owners.get(key)
+            if owner is not None and owner.peer is peer:
+                del self._owners[key]
+        peer.keys.clear()
+
+    def expire(self, now: float) -> None:
+        """Forgets idle keys; those being worked on stay."""
+        while self._owners:
+            key, owner = next(iter(self._owners.items()))
+            if now - owner.used_at < self._idle_s:
+                return
+            if owner.in_flight:
+                owner.used_at = now
+                self._owners.move_to_end(key)
+            else:
+                self._forget(key, owner)
+
+    def next_expiry(self) -> float | None:
+        """When the least recently used key becomes idle."""
+        for owner in self._owners.values():
+            return owner.used_at + self._idle_s
+        return None
+
+    def _forget(self, key: str, owner: Owner) -> None:
+        del self._owners[key]
+        owner.peer.keys.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+
+def first_owner(key: str, candidates: Sequence[Peer]) -> Peer:
+    """The candidate with the highest hash of (key, name): stable when others come and go."""
+    return max(candidates, key=lambda peer: hashlib.blake2b(f"{key}\0{peer.name}".encode(), digest_size=8).digest())
