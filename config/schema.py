@@ -27,77 +27,93 @@ class Section(BaseModel):
 class LedgerConfig(Section):
     """The record."""
 
-    segment_bytes: Positive
+    segment_bytes: Positive = Field(description="size of one file of the record")
     reserve_bytes: NonNegative = Field(description="kept free on the disk beside one segment")
     zero_fill_chunk_bytes: Positive = Field(description="how much of a segment is zero-filled ahead at once")
-    batch_entries_max: Positive
-    batch_bytes_max: Positive
-    entry_max_bytes: Positive
+    batch_entries_max: Positive = Field(description="entries that share one sync")
+    batch_bytes_max: Positive = Field(description="bytes that share one sync")
+    entry_max_bytes: Positive = Field(description="one entry without its bodies")
+    bodies_max_bytes: Positive = Field(description="bodies of one entry together; with the entry they must fit a reply")
+    read_bytes_max: Positive = Field(description="a page of entries ends here, though one entry is always given")
     outstanding_max: Positive = Field(description="unacknowledged writes before `busy`")
-    index_interval_ms: Positive
+    index_interval_ms: Positive = Field(description="how far the index may trail the record")
     outage_wait_ms: Positive = Field(description="how long a barrier waits for a restart of the ledger")
     client_outstanding_max: Positive = Field(description="unacknowledged writes that a client keeps")
-    request_timeout_ms: Positive
+    request_timeout_ms: Positive = Field(description="a read or write unanswered this long is sent again")
 
 
 class ModelConfig(Section):
     """One model of a provider; price per million tokens, null when unknown."""
 
-    model_id: str
-    input_usd_per_million: float | None
-    output_usd_per_million: float | None
-    cached_usd_per_million: float | None
+    model_id: str = Field(description="name by which routes and the provider know it")
+    input_usd_per_million: float | None = Field(
+        description="price of prompt tokens; null: unknown, and reported as unknown"
+    )
+    output_usd_per_million: float | None = Field(description="price of answer tokens; null: unknown")
+    cached_usd_per_million: float | None = Field(
+        description="price of prompt tokens from the cache of the provider; null: unknown"
+    )
 
 
 class ProviderConfig(Section):
     """One provider instance."""
 
-    kind: Literal["offline"]
+    kind: Literal["offline"] = Field(description="which implementation serves this instance")
     latency_ms: NonNegative = Field(description="offline: simulated thinking time")
-    models: list[ModelConfig]
-    concurrency_max: Positive
+    models: list[ModelConfig] = Field(description="models that may be routed to")
+    concurrency_max: Positive = Field(description="calls in flight to this instance")
 
 
 class Route(Section):
     """A provider and a model."""
 
-    provider_id: str
-    model_id: str
+    provider_id: str = Field(description="a key of gateway.providers")
+    model_id: str = Field(description="a model of that provider")
 
 
 class GatewayConfig(Section):
     """The only door to a model."""
 
-    slots: Positive
-    providers: dict[str, ProviderConfig]
-    default_route: Route
-    domain_tag_routes: dict[str, Route]
-    attempts_max: Positive
+    slots: Positive = Field(description="prompts at once; more wait in the broker")
+    providers: dict[str, ProviderConfig] = Field(description="provider instances by id")
+    default_route: Route = Field(description="where a prompt goes that names no provider and has no routed tag")
+    domain_tag_routes: dict[str, Route] = Field(
+        description="domain tag -> route; the first tag of a prompt that has one wins"
+    )
+    attempts_max: Positive = Field(description="sends of one prompt to a provider")
     backoff_min_ms: Positive = Field(description="pause before the second attempt; doubles, with jitter")
-    backoff_max_ms: Positive
-    request_timeout_ms: Positive
+    backoff_max_ms: Positive = Field(description="cap of that pause")
+    request_timeout_ms: Positive = Field(description="longest wait for one answer of a provider")
     reply_reserve_ms: NonNegative = Field(description="kept of a caller's deadline for recording and answering")
     recent_calls_max: Positive = Field(description="answered calls remembered in memory; older ones are in the record")
     rebuild_page: Positive = Field(description="entries per read when budgets are rebuilt at start")
     spool_after_ms: Positive = Field(description="silence of the ledger after which unconditional records are spooled")
-    on_ledger_outage: Literal["spool", "refuse"]
-    on_unknown_outcome: Literal["resend", "fail"]
+    on_ledger_outage: Literal["spool", "refuse"] = Field(
+        description="spool: answer degraded calls and hand their records over later; refuse: answer nothing unrecorded"
+    )
+    on_unknown_outcome: Literal["resend", "fail"] = Field(
+        description="a call that a crash left without an end: send it again, or fail it"
+    )
 
 
 class BudgetConfig(Section):
     """Every budget, in tokens unless the name says otherwise."""
 
-    session_token_limit: Positive
-    classify_budget: Positive
-    synthesize_budget: Positive
-    projection_budget: Positive
-    consolidation_budget: Positive
-    ho3_bias_budget: Positive
-    history_budget: Positive
-    followup_min_remaining: NonNegative
-    agent_token_limit: Positive
-    provider_token_limit: Positive
-    budget_mode: Literal["enforce", "warn", "off"]
+    session_token_limit: Positive = Field(description="all calls of one session")
+    classify_budget: Positive = Field(description="prompt and answer of a classify order")
+    synthesize_budget: Positive = Field(description="prompt and answer of a synthesize order")
+    projection_budget: Positive = Field(description="projected context of a turn")
+    consolidation_budget: Positive = Field(description="prompt and answer of a consolidate order")
+    ho3_bias_budget: Positive = Field(description="memory lines of a turn")
+    history_budget: Positive = Field(description="earlier turns in a prompt")
+    followup_min_remaining: NonNegative = Field(
+        description="a further model round starts only with this much of the budget left"
+    )
+    agent_token_limit: Positive = Field(description="all calls of one agent")
+    provider_token_limit: Positive = Field(description="all calls to one provider")
+    budget_mode: Literal["enforce", "warn", "off"] = Field(
+        description="enforce: refuse; warn: record a warning and go on; off: record only"
+    )
     turn_limit: Positive = Field(description="model rounds of one run")
     timeout_seconds: Positive = Field(description="the longest life of one run")
 
@@ -111,54 +127,54 @@ class ProjectionConfig(Section):
 class AttentionConfig(Section):
     """Context assembly."""
 
-    chars_per_token: Positive
+    chars_per_token: Positive = Field(description="the token estimate: characters divided by this")
 
 
 class ClassifyLabels(Section):
     """The closed vocabulary of classification."""
 
-    domain: list[str]
-    task: list[str]
+    domain: list[str] = Field(description="what a message is about")
+    task: list[str] = Field(description="what it asks for")
 
 
 class SessionsConfig(Section):
     """Sessions and their reducer."""
 
-    max_in_flight_effects: Positive
-    applied_commands_max: Positive
+    max_in_flight_effects: Positive = Field(description="orders of one session in flight at once")
+    applied_commands_max: Positive = Field(description="command ids that a session remembers against repeats")
     journal_page: Positive = Field(description="entries per read of a journal")
 
 
 class QualityGateConfig(Section):
     """Acceptance of an answer."""
 
-    max_retries: NonNegative
-    requires_response_text: bool
-    min_response_length: NonNegative
+    max_retries: NonNegative = Field(description="further tries after a rejected answer")
+    requires_response_text: bool = Field(description="a blank answer is rejected")
+    min_response_length: NonNegative = Field(description="characters; a shorter answer is rejected")
 
 
 class ToolsConfig(Section):
     """Built-in tools and their limits."""
 
     children: Positive = Field(description="pre-forked tool processes per worker")
-    timeout_ms: Positive
-    output_max_bytes: Positive
-    kill_grace_ms: NonNegative
+    timeout_ms: Positive = Field(description="one call; then its process is killed")
+    output_max_bytes: Positive = Field(description="more output is cut, and the cut is said")
+    kill_grace_ms: NonNegative = Field(description="between asking a tool process to end and killing it")
 
 
 class LauncherConfig(Section):
     """Processes."""
 
-    ready_timeout_ms: Positive
-    restart_backoff_min_ms: Positive
-    restart_backoff_max_ms: Positive
+    ready_timeout_ms: Positive = Field(description="`up` gives up on a cluster that is not ready by then")
+    restart_backoff_min_ms: Positive = Field(description="pause before the first restart; doubles, with jitter")
+    restart_backoff_max_ms: Positive = Field(description="cap of that pause")
     healthy_after_ms: Positive = Field(description="a process that lived this long starts its back-off anew")
     crash_budget: Positive = Field(description="crashes within crash_window_ms after which a process is failed")
-    crash_window_ms: Positive
+    crash_window_ms: Positive = Field(description="window of crash_budget")
     stuck_after_ms: Positive = Field(description="a process without a beat this long is killed and restarted")
     drain_ms: Positive = Field(description="per process, then it is killed")
     orphan_drain_s: PositiveFloat = Field(description="how long orphans may finish runs when the launcher is gone")
-    log_tail_lines: Positive
+    log_tail_lines: Positive = Field(description="last lines of a log that a failure shows")
     watch_interval_ms: Positive = Field(description="how often the launcher asks the broker how everybody is")
     ready_poll_ms: Positive = Field(description="the same, as long as something is starting")
     client_timeout_ms: Positive = Field(description="how long a command waits for the cluster's own services")
@@ -168,8 +184,8 @@ class Ho1Config(Section):
     """Executors."""
 
     count: Positive = Field(description="executors that `hobus up` starts")
-    slots: Positive
-    repair_calls_max: NonNegative
+    slots: Positive = Field(description="orders at once per executor")
+    repair_calls_max: NonNegative = Field(description="further calls after an answer that breaks its schema")
     retry_interval_ms: Positive = Field(description="between tries of a gateway request that may be retried")
     end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end record and the receipt")
     snapshots_kept: Positive = Field(description="configuration snapshots of other digests kept per worker")
@@ -178,15 +194,15 @@ class Ho1Config(Section):
 class Ho2Config(Section):
     """Supervisors."""
 
-    count: Positive
+    count: Positive = Field(description="supervisors that `hobus up` starts")
     runs_max: Positive = Field(description="runs at once per instance")
-    classify_timeout_ms: Positive
-    order_timeout_ms: Positive
+    classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
+    order_timeout_ms: Positive = Field(description="any other order")
     order_attempts_max: Positive = Field(description="sends of one order by a run")
     order_retry_interval_ms: Positive = Field(description="between two sends of one order, so that `busy` can pass")
     takeover_attempts_max: Positive = Field(description="readings of a journal whose head moves meanwhile")
     sessions_max: Positive = Field(description="sessions held in memory; the longest idle one is read again when asked")
-    history_turns_max: Positive
+    history_turns_max: Positive = Field(description="turns of a session read for its history")
     history_digest_chars: Positive = Field(description="one line for a turn that is no longer shown verbatim")
     reply_reserve_ms: Positive = Field(description="kept of the deadline for recording and replying")
 
@@ -194,13 +210,13 @@ class Ho2Config(Section):
 class HostConfig(Section):
     """The session host."""
 
-    agent_id: str
-    prompt_max_bytes: Positive
+    agent_id: str = Field(description="who answers when a client names no agent")
+    prompt_max_bytes: Positive = Field(description="a longer message of a user is refused")
     degrade_reserve_ms: Positive = Field(description="kept of a client's deadline for degrading")
     append_reserve_ms: Positive = Field(description="part of it that the stream's decision gets")
     reply_reserve_ms: NonNegative = Field(description="part of it kept for the reply's own way")
     turn_timeout_ms: Positive = Field(description="a client's deadline when it names none")
-    retry_interval_ms: Positive
+    retry_interval_ms: Positive = Field(description="between tries of a request that may be retried")
 
 
 class AdminConfig(Section):

@@ -1,0 +1,121 @@
+"""Writes docs/configuration.md from schema and shipped values: `python -m config.reference --check | --write`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from config.files import ADMIN_CONFIG, SHIPPED_ROOT
+from config.parse import json_value
+from config.schema import AdminConfig
+
+PAGE = SHIPPED_ROOT.parent / "docs" / "configuration.md"
+
+_HEAD = """# Configuration
+
+Every threshold, time-out, retry count, window, limit and budget of every process is a setting in
+`config/admin_config.json`. None has a default in code: without its setting nothing starts, and the error names the path, the
+mend and the value as shipped.
+
+- A file in `<home>/config/` replaces the shipped file of the same path (`<home>/config/admin_config.json`,
+  `<home>/config/agents/ADMIN.json` …); a new file adds an agent, a contract or a prompt pack. `hobus up --config FILE`
+  replaces `admin_config.json` alone.
+- `hobus config check` tells every fault at once: file, dotted path, what is wrong, the mend.
+- What is loaded is frozen for the life of the cluster; its digest stands in the records of every turn.
+- A secret never stands in a file, only a reference does: `env:NAME` or `file:PATH`.
+- A new setting is a field in `config/schema.py` with a unit at the end of its name and one line of reason, its value in
+  `config/admin_config.json`, and a test that the value is used; then `python -m config.reference --write` and
+  `python -m config.manifests --write`.
+
+This page is written from the schema and the shipped values by `python -m config.reference --write`.
+"""
+
+_UNITS = (
+    ("_usd_per_million", "USD per million tokens"),
+    ("_ms", "ms"),
+    ("_seconds", "s"),
+    ("_s", "s"),
+    ("_bytes", "bytes"),
+    ("_bytes_max", "bytes"),
+    ("_per_token", "characters per token"),
+    ("_length", "characters"),
+    ("_chars", "characters"),
+    ("_token_limit", "tokens"),
+    ("_budget", "tokens"),
+    ("_min_remaining", "tokens"),
+)
+"""Last part of a name -> unit; a number without one is a count."""
+
+
+def unit_of(name: str, field: FieldInfo) -> str:
+    """The unit of a setting: from the end of its name; empty for what is no number."""
+    numbers: tuple[Any, ...] = (int, float, int | None, float | None)
+    if field.annotation not in numbers:
+        return ""
+    return next((unit for ending, unit in _UNITS if name.endswith(ending)), "count")
+
+
+def page(shipped: dict[str, Any]) -> str:
+    """The whole page for these shipped values."""
+    parts = [_HEAD]
+    for name, field in AdminConfig.model_fields.items():
+        section = field.annotation
+        assert isinstance(section, type)  # noqa: S101 - every section is a model
+        assert issubclass(section, BaseModel)  # noqa: S101 - the same
+        about = (section.__doc__ or "").splitlines()[0]
+        parts.append(f"\n## {name}\n\n{about}\n\n| setting | unit | shipped | what for |\n| --- | --- | --- | --- |\n")
+        parts.extend(_rows(name, section, shipped[name]))
+    return "".join(parts)
+
+
+def _rows(path: str, section: type[BaseModel], shipped: Any) -> Iterator[str]:
+    for name, field in section.model_fields.items():
+        inner = _nested(field)
+        value = shipped[name] if isinstance(shipped, dict) else None
+        shown = "" if inner else f"`{json.dumps(value, ensure_ascii=False)}`"
+        yield f"| `{path}.{name}` | {unit_of(name, field)} | {shown} | {field.description} |\n"
+        if inner is not None:
+            suffix, model, sample = _inside(field, inner, value)
+            yield from _rows(f"{path}.{name}{suffix}", model, sample)
+
+
+def _nested(field: FieldInfo) -> type[BaseModel] | None:
+    """The model that a field holds, alone or in a list or mapping."""
+    candidates = (field.annotation, *getattr(field.annotation, "__args__", ()))
+    models = [item for item in candidates if isinstance(item, type) and issubclass(item, BaseModel)]
+    return models[0] if models else None
+
+
+def _inside(field: FieldInfo, model: type[BaseModel], value: Any) -> tuple[str, type[BaseModel], Any]:
+    """How a path goes on below a field, and the first shipped value there."""
+    origin = getattr(field.annotation, "__origin__", None)
+    if origin is dict:
+        return ".<id>", model, next(iter(value.values()), None)
+    if origin is list:
+        return "[]", model, next(iter(value), None)
+    return "", model, value
+
+
+def main(arguments: Sequence[str], target: Path = PAGE) -> int:
+    """`--check`: 0 if the page is current, else 1. `--write`: write it. 2: neither was asked for."""
+    if list(arguments) not in (["--check"], ["--write"]):
+        sys.stderr.write("usage: python -m config.reference --check | --write\n")
+        return 2
+    text = page(json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8")))
+    if arguments[0] == "--write":
+        target.write_text(text, encoding="utf-8")
+        return 0
+    if target.is_file() and target.read_text(encoding="utf-8") == text:
+        return 0
+    sys.stderr.write(f"{target.name} is not current: python -m config.reference --write\n")
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,63 @@
+"""docs/configuration.md and the schema say the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from config.files import SHIPPED_ROOT
+from config.reference import main, page, unit_of
+from config.schema import AdminConfig
+from tests.architecture.test_defaults import SECTIONS
+
+SHIPPED = json.loads((SHIPPED_ROOT / "admin_config.json").read_text(encoding="utf-8"))
+
+
+def test_page_is_current() -> None:
+    """If this fails: python -m config.reference --write."""
+    assert main(["--check"]) == 0
+
+
+def test_every_setting_is_on_the_page() -> None:
+    """No knob is left out, down to the price of a model."""
+    text = page(SHIPPED)
+    for section, field in AdminConfig.model_fields.items():
+        for name in field.annotation.model_fields:
+            assert f"| `{section}.{name}` |" in text
+    assert "| `gateway.providers.<id>.models[].input_usd_per_million` | USD per million tokens | `0.0` |" in text
+
+
+@pytest.mark.parametrize("section", [cls for cls in SECTIONS if cls is not AdminConfig], ids=lambda cls: cls.__name__)
+def test_every_setting_has_its_line_of_reason(section: type) -> None:
+    """A knob that nobody can explain is not added."""
+    assert [name for name, field in section.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "unit"),
+    [
+        ("gateway", "request_timeout_ms", "ms"),
+        ("budget", "timeout_seconds", "s"),
+        ("budget", "session_token_limit", "tokens"),
+        ("budget", "turn_limit", "count"),
+        ("budget", "budget_mode", ""),
+        ("ledger", "segment_bytes", "bytes"),
+        ("bus", "sticky_idle_s", "s"),
+    ],
+)
+def test_unit_stands_at_the_end_of_the_name(section: str, name: str, unit: str) -> None:
+    """The page's unit is read off the name, so that name and unit cannot differ."""
+    assert unit_of(name, AdminConfig.model_fields[section].annotation.model_fields[name]) == unit
+
+
+def test_stale_page_is_told_and_mended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`--check` fails with the command that mends it; `--write` does."""
+    target = tmp_path / "configuration.md"
+    target.write_text("old", encoding="utf-8")
+    assert main(["--check"], target) == 1
+    assert "python -m config.reference --write" in capsys.readouterr().err
+    assert main(["--write"], target) == 0
+    assert main(["--check"], target) == 0
+    assert main([], target) == 2
