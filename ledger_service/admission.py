@@ -1,0 +1,105 @@
+"""The three conditions that a write may carry, as one decision. Pure. Source: spec page "The ledger", Write rules.
+
+Order of the decision: is the write well formed; is its submission id known; is its once key taken; does it continue its session's
+stream under the current tenure. What an earlier entry of the same batch changed is already in the values given.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from bus.messages.ledger import STREAMS, Ack, WriteEntry
+from ledger_service.entry import INTEGER_MAX, StoredEntry
+
+_SESSION = re.compile(r"session/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_NAMED = frozenset(STREAMS)
+TOOK_OVER = "TookOver"
+TURN_DEGRADED = "TurnDegraded"
+"""The one entry that anyone may append to a session's stream: unconditional, under its once key."""
+
+
+class StreamHead(NamedTuple):
+    """Where a session's stream stands."""
+
+    head: str = ""  # submission id of its last entry
+    tenure: int = 0  # n of its last TookOver
+
+
+class Earlier(NamedTuple):
+    """An entry that stands already."""
+
+    sequence: int
+    submission_id: str
+    origin: str
+    event_type: str
+    is_same: bool = False  # its content is that of the write being judged
+
+
+def is_session_stream(stream: str) -> bool:
+    """Whether the stream is a session's journal."""
+    return _SESSION.fullmatch(stream) is not None
+
+
+def fault_of_shape(entry: WriteEntry) -> str:
+    """'' or what makes the write invalid whatever the record holds."""
+    on_session = is_session_stream(entry.stream)
+    if not on_session and entry.stream not in _NAMED:
+        return "stream"
+    if max(entry.at_us, entry.provenance.run_seq, entry.provenance.round_seq, entry.tenure or 0) > INTEGER_MAX:
+        return "integer"
+    is_conditional = on_session and entry.event_type != TURN_DEGRADED
+    if is_conditional != (entry.prev is not None) or is_conditional != (entry.tenure is not None):
+        return "conditions"  # prev and tenure stand exactly where they are checked
+    if on_session and not is_conditional and not entry.once:
+        return "once"
+    return "once" if entry.once == "" else ""
+
+
+def judge(entry: WriteEntry, *, known: Earlier | None, holder: Earlier | None, head: StreamHead) -> Ack | None:
+    """None: the entry may commit. Else its answer. `holder` has the write's once key; `head` is that of its stream."""
+    if fault_of_shape(entry):
+        return refusal(entry, "invalid", head)
+    if known is not None:
+        return answered("known", known) if known.is_same else refusal(entry, "conflict", head)
+    if holder is not None:
+        return answered("lost", holder)
+    if entry.prev is None:
+        return None
+    expected_tenure = head.tenure + 1 if entry.event_type == TOOK_OVER else head.tenure
+    if entry.tenure != expected_tenure or not expected_tenure:
+        return refusal(entry, "tenure_mismatch", head)
+    if entry.prev != head.head:
+        return refusal(entry, "head_mismatch", head)
+    return None
+
+
+def advance(head: StreamHead, entry: WriteEntry | StoredEntry) -> StreamHead | None:
+    """Its session's stream after this entry committed to it; None for a stream that is no session's."""
+    if not is_session_stream(entry.stream):
+        return None
+    is_take_over = entry.event_type == TOOK_OVER and entry.tenure is not None
+    return StreamHead(entry.submission_id, entry.tenure if is_take_over and entry.tenure else head.tenure)
+
+
+def answered(outcome: str, earlier: Earlier) -> Ack:
+    """The ack that names an earlier entry."""
+    return Ack.model_construct(
+        outcome=outcome,
+        sequence=earlier.sequence,
+        submission_id=earlier.submission_id,
+        origin=earlier.origin,
+        event_type=earlier.event_type,
+    )
+
+
+def refusal(entry: WriteEntry, code: str, head: StreamHead) -> Ack:
+    """The ack of a write that added nothing."""
+    return Ack.model_construct(
+        outcome="refused",
+        sequence=-1,
+        submission_id=entry.submission_id,
+        code=code,
+        head=head.head,
+        tenure=head.tenure,
+    )

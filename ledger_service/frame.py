@@ -1,0 +1,222 @@
+"""The bytes of one batch: header, chained entries, bodies beside the chain, trailer. Pure; nothing here touches a file.
+
+    header (128)   magic, version, flags, count, lengths, first sequence, previous chain value, root, CRCs, end mark
+    entries        count x (length, CRC, entry bytes); the exact entry bytes are hashed into the chain
+    bodies         per body: mark, CRC, length, salt (16), data; outside the chain, so that a body can be overwritten in place
+    padding        zeros up to a multiple of eight
+    trailer (8)    its bytes are never zero, so that a write torn anywhere before its end shows
+
+`flags` and `root` are zero until the Merkle tree uses them; the mark of a body has room for "erased". Integers are
+little-endian. Chain value = SHA-256(previous chain value + entry bytes). Source: spec page "The ledger", What is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+MAGIC = b"HOBUSLG1"
+VERSION = 1
+GENESIS = bytes(32)
+"""The chain value before the first entry."""
+SALT_BYTES = 16
+
+_FIELDS = Struct("<8sHHIIIQ32s32sI16s")  # magic ... entries CRC, reserved
+_HEADER_CRC = Struct("<I")
+_END_MARK = b"\xa5HDREND\xa5"
+_TRAILER = b"\xa5BATEND\xa5"
+_ENTRY = Struct("<II")  # length, CRC
+_BODY = Struct("<4sII16s")  # mark, CRC of all that follows, length, salt
+_KEPT = b"BODY"
+HEADER_BYTES = _FIELDS.size + _HEADER_CRC.size + len(_END_MARK)
+ENTRY_HEAD_BYTES = _ENTRY.size
+BODY_HEAD_BYTES = _BODY.size
+_BODY_CRC_AT = 8  # the CRC covers length, salt and data
+_ALIGNMENT = 8
+
+
+class Header(NamedTuple):
+    """What a frame says about itself."""
+
+    count: int
+    entries_bytes: int
+    bodies_bytes: int
+    first_sequence: int
+    previous_chain: bytes
+    entries_crc: int
+
+    @property
+    def frame_bytes(self) -> int:
+        """Length of the whole frame, padding and trailer included."""
+        return _frame_bytes(self.entries_bytes, self.bodies_bytes)
+
+
+class StoredBody(NamedTuple):
+    """One body as it lies in a frame; `at` counts from the frame's first byte."""
+
+    at: int
+    salt: bytes
+    data: bytes
+
+
+class Frame(NamedTuple):
+    """A whole, undamaged frame."""
+
+    header: Header
+    entries: list[bytes]
+    entries_at: list[int]  # first byte of each entry's bytes, from the frame's first byte
+    bodies: list[StoredBody]
+
+
+class Fault(NamedTuple):
+    """The first bytes of a frame that are not what was written: [start, end) from the frame's first byte."""
+
+    start: int
+    end: int
+    what: str
+
+
+class Built(NamedTuple):
+    """An encoded frame and where its parts lie."""
+
+    data: bytes
+    chains: list[bytes]  # the chain value after each entry
+    entries_at: list[int]
+    bodies_at: list[int]  # first byte of each body's record, in the order given
+
+
+def salted_hash(salt: bytes, data: bytes) -> bytes:
+    """What an entry holds of a body: it names the body and does not give a short text away."""
+    return sha256(salt + data).digest()
+
+
+def next_chain(chain: bytes, entry: bytes) -> bytes:
+    """The chain value after an entry."""
+    return sha256(chain + entry).digest()
+
+
+def build_frame(
+    first_sequence: int, previous_chain: bytes, entries: Sequence[bytes], bodies: Iterable[tuple[bytes, bytes]]
+) -> Built:
+    """The bytes of one batch; `bodies` are (salt, data) in the order of the entries that brought them."""
+    parts: list[bytes] = [b""]
+    chains: list[bytes] = []
+    entries_at: list[int] = []
+    chain, at = previous_chain, HEADER_BYTES
+    for entry in entries:
+        chain = sha256(chain + entry).digest()
+        chains.append(chain)
+        parts.append(_ENTRY.pack(len(entry), crc32(entry)))
+        parts.append(entry)
+        entries_at.append(at + ENTRY_HEAD_BYTES)
+        at += ENTRY_HEAD_BYTES + len(entry)
+    entries_bytes = at - HEADER_BYTES
+    entries_crc = crc32(b"".join(parts))
+    bodies_at: list[int] = []
+    for salt, data in bodies:
+        head = _BODY.pack(_KEPT, 0, len(data), salt)[_BODY_CRC_AT:]
+        parts.append(_KEPT + crc32(data, crc32(head)).to_bytes(4, "little") + head)
+        parts.append(data)
+        bodies_at.append(at)
+        at += BODY_HEAD_BYTES + len(data)
+    bodies_bytes = at - HEADER_BYTES - entries_bytes
+    parts[0] = _pack_header(
+        Header(len(entries), entries_bytes, bodies_bytes, first_sequence, previous_chain, entries_crc)
+    )
+    parts.append(bytes(-at % _ALIGNMENT) + _TRAILER)
+    return Built(b"".join(parts), chains, entries_at, bodies_at)
+
+
+def read_header(data: bytes) -> Header | None:
+    """The header in the first 128 bytes, or None if they are not an undamaged one."""
+    if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
+        return None
+    fields = data[: _FIELDS.size]
+    (crc,) = _HEADER_CRC.unpack_from(data, _FIELDS.size)
+    if crc32(fields) != crc or data[HEADER_BYTES - len(_END_MARK) : HEADER_BYTES] != _END_MARK:
+        return None
+    _, version, _, count, entries_bytes, bodies_bytes, first, chain, _, entries_crc, _ = _FIELDS.unpack(fields)
+    if version != VERSION:
+        return None
+    return Header(count, entries_bytes, bodies_bytes, first, chain, entries_crc)
+
+
+def read_frame(data: bytes, header: Header) -> Frame | Fault:
+    """The frame whose header was read from the same bytes, or what is wrong with it."""
+    bodies_start = HEADER_BYTES + header.entries_bytes
+    bodies_end = bodies_start + header.bodies_bytes
+    entries = _read_entries(data, header, bodies_start)
+    if isinstance(entries, Fault):
+        return entries
+    bodies = _read_bodies(data, bodies_start, bodies_end)
+    if isinstance(bodies, Fault):
+        return bodies
+    if data[bodies_end : header.frame_bytes] != bytes(-bodies_end % _ALIGNMENT) + _TRAILER:
+        return Fault(bodies_end, header.frame_bytes, "the batch's end mark is damaged")
+    return Frame(header, entries[0], entries[1], bodies)
+
+
+def _read_entries(data: bytes, header: Header, end: int) -> tuple[list[bytes], list[int]] | Fault:
+    if crc32(memoryview(data)[HEADER_BYTES:end]) != header.entries_crc or end > len(data):
+        return Fault(HEADER_BYTES, end, "the entries' CRC does not match")
+    entries: list[bytes] = []
+    entries_at: list[int] = []
+    at = HEADER_BYTES
+    while at + ENTRY_HEAD_BYTES <= end:
+        length, _ = _ENTRY.unpack_from(data, at)
+        at += ENTRY_HEAD_BYTES
+        entries.append(data[at : at + length])
+        entries_at.append(at)
+        at += length
+    if at != end or len(entries) != header.count:
+        return Fault(HEADER_BYTES, end, "the entries do not fill their area")
+    return entries, entries_at
+
+
+def _read_bodies(data: bytes, start: int, end: int) -> list[StoredBody] | Fault:
+    bodies: list[StoredBody] = []
+    at = start
+    while at < end:
+        body = read_body(data, at, end)
+        if isinstance(body, Fault):
+            return body
+        bodies.append(body)
+        at += BODY_HEAD_BYTES + len(body.data)
+    return bodies
+
+
+def read_body(data: bytes, at: int, end: int) -> StoredBody | Fault:
+    """The body whose record begins at `at` and ends at or before `end`."""
+    if at + BODY_HEAD_BYTES > min(end, len(data)):
+        return Fault(at, end, "a body is cut short")
+    mark, crc, length, salt = _BODY.unpack_from(data, at)
+    data_at = at + BODY_HEAD_BYTES
+    if data_at + length > min(end, len(data)):
+        return Fault(at, end, "a body's length does not fit its area")
+    if crc32(memoryview(data)[at + _BODY_CRC_AT : data_at + length]) != crc:
+        return Fault(at, data_at + length, "a body's CRC does not match")
+    if mark != _KEPT:
+        return Fault(at, data_at, "a body's mark is damaged")
+    return StoredBody(at, salt, data[data_at : data_at + length])
+
+
+def entry_is_whole(head: bytes, entry: bytes) -> bool:
+    """Whether an entry's bytes, read alone, are those that its length and CRC in front of it tell."""
+    length, crc = _ENTRY.unpack(head)
+    return bool(length == len(entry) and crc32(entry) == crc)
+
+
+def _pack_header(header: Header) -> bytes:
+    fields = _FIELDS.pack(
+        MAGIC, VERSION, 0, header.count, header.entries_bytes, header.bodies_bytes, header.first_sequence,
+        header.previous_chain, bytes(32), header.entries_crc, bytes(16),
+    )  # fmt: skip
+    return fields + _HEADER_CRC.pack(crc32(fields)) + _END_MARK
+
+
+def _frame_bytes(entries_bytes: int, bodies_bytes: int) -> int:
+    content = HEADER_BYTES + entries_bytes + bodies_bytes
+    return content + (-content % _ALIGNMENT) + len(_TRAILER)

@@ -1,0 +1,189 @@
+"""The SQLite index: where each entry lies, by id, stream and provenance. A cache: thrown away and rebuilt at any time.
+
+One writer. A transaction brings entries together with the position (segment, end, sequence, chain value) that they reach, so the
+index is always true up to its position. Ids and once keys are kept as 64-bit hashes; whoever asks compares the entry itself.
+Source: spec page "The ledger", Index.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from ledger_service.admission import StreamHead
+from ledger_service.entry import StoredEntry
+from ledger_service.segment import Place
+
+SCHEMA_VERSION = 1
+_NAMED = (
+    "stream", "event_type", "origin", "session_id", "work_order_id", "agent_id", "decision", "reason",
+)  # fmt: skip
+QUERY_FIELDS = (*_NAMED, "run_seq")
+"""What `where` of a query may name."""
+_PLACE = "sequence, segment, at, length, bodies_at, chain"
+_NAMES_KEPT = 20_000
+"""Interned names remembered in memory; only speed depends on it."""
+
+_SCHEMA = f"""
+CREATE TABLE segments (first INTEGER PRIMARY KEY, last INTEGER, end INTEGER, chain BLOB);
+CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
+CREATE TABLE streams (stream INTEGER PRIMARY KEY, head TEXT, tenure INTEGER);
+CREATE TABLE entries (
+    sequence INTEGER PRIMARY KEY, segment INTEGER, at INTEGER, length INTEGER, bodies_at INTEGER, chain BLOB,
+    submission INTEGER, once INTEGER, run_seq INTEGER, {", ".join(f"{name} INTEGER" for name in _NAMED)}
+);
+CREATE INDEX by_submission ON entries (submission);
+CREATE INDEX by_once ON entries (once) WHERE once IS NOT NULL;
+CREATE INDEX by_stream ON entries (stream);
+CREATE INDEX by_session ON entries (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX by_work_order ON entries (work_order_id) WHERE work_order_id IS NOT NULL;
+PRAGMA user_version = {SCHEMA_VERSION};
+"""
+
+
+class Position(NamedTuple):
+    """What the index covers: everything up to `last`, which ends at byte `end` of segment `first`."""
+
+    first: int
+    last: int
+    end: int
+    chain: bytes
+
+
+class Committed(NamedTuple):
+    """An acknowledged entry on its way into the index."""
+
+    place: Place
+    entry: StoredEntry
+
+
+class Index:
+    """The writer's connection. Every method may raise sqlite3.Error, which means: discard and rebuild."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+        self._names: dict[str, int] = {}
+
+    @classmethod
+    def open(cls, path: str | None) -> Self:
+        """Existing or new; `None` keeps it in memory. Raises sqlite3.DatabaseError for a file that is not our index."""
+        db = sqlite3.connect(path or ":memory:", isolation_level=None)
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")  # never inconsistent; a power cut may lose the newest commits
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+            elif version != SCHEMA_VERSION:
+                raise sqlite3.DatabaseError(f"index schema {version}, not {SCHEMA_VERSION}")
+            index = cls(db)
+            index._check()
+        except BaseException:
+            db.close()
+            raise
+        return index
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
+    def positions(self) -> list[Position]:
+        """One per segment, in order; the last one is the position of the index."""
+        rows = self._db.execute("SELECT first, last, end, chain FROM segments ORDER BY first")
+        return [Position(*row) for row in rows]
+
+    def apply(
+        self, entries: Iterable[Committed], heads: Mapping[str, StreamHead], positions: Iterable[Position]
+    ) -> None:
+        """Everything in one transaction."""
+        self._db.execute("BEGIN")
+        self._db.executemany(
+            f"INSERT INTO entries VALUES ({', '.join('?' * (9 + len(_NAMED)))})",
+            [self._row(place, entry) for place, entry in entries],
+        )
+        self._db.executemany(
+            "INSERT OR REPLACE INTO streams VALUES (?, ?, ?)",
+            [(self._intern(stream), head.head, head.tenure) for stream, head in heads.items()],
+        )
+        self._db.executemany("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?)", list(positions))
+        self._db.execute("COMMIT")
+
+    def by_submission(self, submission_id: str) -> list[Place]:
+        """Entries whose id has the same hash: compare the entry."""
+        return self._places("submission = ?", (_hash(submission_id),))
+
+    def by_once(self, key: str) -> list[Place]:
+        """Entries whose once key has the same hash: compare the entry."""
+        return self._places("once = ?", (_hash(key),))
+
+    def head(self, stream: str) -> StreamHead:
+        """Where a session's stream stands."""
+        row = self._db.execute(
+            "SELECT head, tenure FROM streams WHERE stream = (SELECT id FROM names WHERE name = ?)", (stream,)
+        ).fetchone()
+        return StreamHead(*row) if row else StreamHead()
+
+    def select(self, where: Mapping[str, Any], *, after: int, limit: int, newest_first: bool) -> list[Place]:
+        """Entries that equal `where` in every field it names, with a sequence beyond `after`, in order."""
+        terms, values = ["sequence > ?"], [after]
+        for field, value in where.items():
+            if field not in QUERY_FIELDS:
+                raise ValueError(f"{field!r} is not a field to query by; these are: {', '.join(QUERY_FIELDS)}")
+            if field == "run_seq":
+                terms.append("run_seq = ?")
+                values.append(value)
+            elif value == "":
+                terms.append(f"{field} IS NULL")
+            else:
+                terms.append(f"{field} = (SELECT id FROM names WHERE name = ?)")
+                values.append(value)
+        order = "DESC" if newest_first else "ASC"
+        return self._places(f"{' AND '.join(terms)} ORDER BY sequence {order} LIMIT ?", (*values, limit))
+
+    def _check(self) -> None:
+        (last,) = self._db.execute("SELECT max(sequence) FROM entries").fetchone()
+        positions = self.positions()
+        if last != (positions[-1].last if positions else None):
+            raise sqlite3.DatabaseError("the index does not reach its own position")
+
+    def _places(self, condition: str, values: Sequence[Any]) -> list[Place]:
+        rows = self._db.execute(f"SELECT {_PLACE} FROM entries WHERE {condition}", values)  # noqa: S608 - own words
+        return [Place(*row) for row in rows]
+
+    def _row(self, place: Place, entry: StoredEntry) -> tuple[Any, ...]:
+        provenance = entry.provenance
+        named = (
+            entry.stream, entry.event_type, entry.origin, provenance[4], provenance[7], provenance[0],
+            entry.decision, entry.reason,
+        )  # fmt: skip
+        once = None if entry.once is None else _hash(entry.once)
+        return (*place, _hash(entry.submission_id), once, provenance[5], *map(self._intern, named))
+
+    def _intern(self, name: str) -> int | None:
+        if not name:
+            return None
+        known = self._names.get(name)
+        if known is not None:
+            return known
+        row = self._db.execute("SELECT id FROM names WHERE name = ?", (name,)).fetchone()
+        number = row[0] if row else self._db.execute("INSERT INTO names (name) VALUES (?)", (name,)).lastrowid
+        if len(self._names) >= _NAMES_KEPT:
+            self._names.clear()
+        self._names[name] = number
+        return number
+
+
+class IndexReader(Index):
+    """A read-only connection to an index that somebody else writes."""
+
+    @classmethod
+    def of_file(cls, path: Path) -> Self:
+        """Raises sqlite3.OperationalError when there is no such file."""
+        return cls(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None))
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(sha256(text.encode()).digest()[:8], "big", signed=True)

@@ -1,0 +1,62 @@
+"""Answers to readers: entries as messages, with or without bodies, in pages bounded by count and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bus.errors import BusError
+from bus.messages.ledger import Entries, Entry
+from ledger_service.entry import to_message
+from ledger_service.index import Committed, Index
+from ledger_service.segment import SegmentFiles
+from ledger_service.tables import Tables
+
+
+class Pages:
+    """Reads of a running ledger."""
+
+    def __init__(self, tables: Tables, index: Index, files: SegmentFiles, *, read_bytes_max: int) -> None:
+        self._tables = tables
+        self._index = index
+        self._files = files
+        self._read_bytes_max = read_bytes_max
+
+    def query(self, where: Mapping[str, Any], *, after: int, limit: int, newest_first: bool) -> list[Committed]:
+        """From the index. Raises BusError(malformed) for a field that cannot be asked for."""
+        for field, value in where.items():
+            wanted = int if field == "run_seq" else str
+            if type(value) is not wanted:
+                raise BusError("malformed", f"`where.{field}` takes a {wanted.__name__}")
+        try:
+            places = self._index.select(where, after=after, limit=limit, newest_first=newest_first)
+        except ValueError as error:
+            raise BusError("malformed", str(error)) from None
+        return [Committed(place, self._files.entry(place)) for place in places]
+
+    def page(self, found: Sequence[Committed], limit: int, *, head: int, with_bodies: bool) -> Entries:
+        """At most `limit` of what was found (one more was asked for), and no more bytes than `ledger.read_bytes_max`."""
+        entries: list[Entry] = []
+        size = 0
+        for committed in found[:limit]:
+            size += committed.place.length + (sum(committed.entry.body_lengths) if with_bodies else 0)
+            if entries and size > self._read_bytes_max:
+                break
+            entries.append(self._message(committed, with_bodies=with_bodies))
+        return Entries.model_construct(entries=entries, more=len(entries) < len(found), head=head)
+
+    def messages(self, found: Sequence[Committed | None], *, with_bodies: bool) -> list[Entry | None]:
+        """All of them, or BusError(too_large)."""
+        size = sum(
+            committed.place.length + (sum(committed.entry.body_lengths) if with_bodies else 0)
+            for committed in found
+            if committed is not None
+        )
+        if len(found) > 1 and size > self._read_bytes_max:
+            raise BusError("too_large", f"{size} bytes; the limit is ledger.read_bytes_max: ask for fewer at once")
+        return [None if one is None else self._message(one, with_bodies=with_bodies) for one in found]
+
+    def _message(self, committed: Committed, *, with_bodies: bool) -> Entry:
+        place, entry = committed
+        bodies = [data for _, data in self._files.bodies(place, entry)] if with_bodies else []
+        return to_message(place.sequence, entry, place.chain, bodies)

@@ -1,0 +1,118 @@
+"""Reads a ledger's directory without a running ledger, or safely beside one: whole batches only, nothing is locked or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bus.messages.ledger import Entry, session_stream
+from ledger_service.entry import StoredEntry, to_message
+from ledger_service.frame import GENESIS, HEADER_BYTES, read_header
+from ledger_service.recovery import decode_all
+from ledger_service.scan import Damage, Whole, next_whole
+from ledger_service.segment import DIRECTORY, segment_name
+from ledger_service.source import SegmentFile, Source
+from ledger_service.verify import segment_firsts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which entries; what is not given does not matter."""
+
+    stream: str | None = None
+    event_type: str | None = None
+    session: str | None = None  # a session id or its first characters, with or without `SES-`
+    work_order_id: str | None = None
+
+    def accepts(self, entry: StoredEntry) -> bool:
+        """Whether the entry is meant."""
+        if self.stream is not None and entry.stream != self.stream:
+            return False
+        if self.event_type is not None and entry.event_type != self.event_type:
+            return False
+        if self.work_order_id is not None and entry.provenance[7] != self.work_order_id:
+            return False
+        return self.session is None or self._is_of_session(entry, self.session.removeprefix("SES-"))
+
+    def _is_of_session(self, entry: StoredEntry, prefix: str) -> bool:
+        return entry.session_id.startswith(prefix) or entry.stream.startswith(session_stream(prefix))
+
+
+def read_entries(
+    path: Path,
+    wanted: Filter | None = None,
+    *,
+    after: int = -1,
+    limit: int | None = None,
+    newest_first: bool = False,
+    with_bodies: bool = False,
+) -> Iterator[Entry]:
+    """Entries with a sequence beyond `after`, in order or newest first. Raises Damage at the first damaged batch.
+
+    Newest first reads one segment at a time from the end, so the last entries of a large ledger cost one segment.
+    """
+    wanted = wanted or Filter()
+    found = _batches(path, after, newest_first=newest_first)
+    count = 0
+    for name, whole in found:
+        entries = _messages(name, whole, wanted, after=after, with_bodies=with_bodies)
+        for entry in reversed(entries) if newest_first else entries:
+            if limit is not None and count >= limit:
+                return
+            count += 1
+            yield entry
+
+
+def entry_at(path: Path, sequence: int, *, with_bodies: bool = True) -> Entry | None:
+    """One entry by its number. Raises Damage."""
+    found = next(read_entries(path, after=sequence - 1, limit=1, with_bodies=with_bodies), None)
+    return found if found is not None and found.sequence == sequence else None
+
+
+def head_of(path: Path) -> int:
+    """Sequence of the last whole entry, -1 if there is none. Raises Damage."""
+    return next((entry.sequence for entry in read_entries(path, limit=1, newest_first=True)), -1)
+
+
+def _batches(path: Path, after: int, *, newest_first: bool) -> Iterator[tuple[str, Whole]]:
+    firsts = segment_firsts(path)
+    start = max((number for number, first in enumerate(firsts) if first <= after + 1), default=0)
+    firsts = firsts[start:]
+    for first in reversed(firsts) if newest_first else firsts:
+        with SegmentFile(path / DIRECTORY / segment_name(first)) as segment:
+            walked = _walk(segment.source, first)
+            for whole in reversed(list(walked)) if newest_first else walked:
+                yield segment.source.name, whole
+
+
+def _walk(source: Source, first: int) -> Iterator[Whole]:
+    """Whole batches to the end of a segment; the chain value before it is taken as its first batch names it."""
+    header = read_header(source.get(0, HEADER_BYTES))
+    at, sequence, chain = 0, first, GENESIS if header is None else header.previous_chain
+    is_second_look = False
+    while True:
+        try:
+            found = next_whole(source, at, sequence, chain)
+        except Damage:
+            if is_second_look:
+                raise
+            is_second_look = True  # a running writer may have been in the middle of this batch
+            source.refresh()
+            continue
+        if not isinstance(found, Whole):
+            return
+        is_second_look = False
+        yield found
+        at, sequence, chain = found.end, sequence + found.frame.header.count, found.chains[-1]
+
+
+def _messages(name: str, found: Whole, wanted: Filter, *, after: int, with_bodies: bool) -> list[Entry]:
+    bodies = iter([body.data for body in found.frame.bodies])
+    messages: list[Entry] = []
+    for number, entry in enumerate(decode_all(found, name)):
+        own: list[bytes | None] = [next(bodies, None) for _ in entry.body_lengths]
+        sequence = found.frame.header.first_sequence + number
+        if sequence > after and wanted.accepts(entry):
+            messages.append(to_message(sequence, entry, found.chains[number], own if with_bodies else []))
+    return messages

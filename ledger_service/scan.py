@@ -1,0 +1,135 @@
+"""Walks a segment frame by frame and tells a torn last batch from damage. Source: spec page "The ledger", Guarantees 4.
+
+One batch is in flight at a time, so only what follows the last whole frame can be torn, and only the way a device tears a
+write: a prefix arrived, or some sectors arrived and others still hold the zeros that were there. A frame that is wrong in
+any other way, or that has another frame behind it, was whole once: damage.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from bus.errors import LedgerError
+from ledger_service.frame import HEADER_BYTES, MAGIC, Fault, Frame, Header, next_chain, read_frame, read_header
+from ledger_service.source import Source
+
+SECTOR_BYTES = 512
+_ALIGNMENT = 8
+_WRITTEN_BYTES_MIN = 8
+"""A sector that was written holds at least a batch's end mark; fewer bytes than that are strays, not a write."""
+
+
+class Damage(LedgerError):
+    """What lies there is not what was written."""
+
+    def __init__(self, file: str, byte: int, what: str, *, sequence: int | None = None) -> None:
+        super().__init__(
+            "damaged",
+            f"{file}, byte {byte}: {what}; restore this file from a copy, or run `hobus ledger verify`",
+            facts={"file": file, "byte": byte, "sequence": sequence},
+        )
+        self.file = file
+        self.byte = byte
+        self.what = what
+        self.sequence = sequence
+
+
+class Whole(NamedTuple):
+    """An undamaged frame that continues the chain."""
+
+    at: int
+    frame: Frame
+    data: bytes
+    chains: list[bytes]  # the chain value after each entry
+
+    @property
+    def end(self) -> int:
+        """Where the next frame begins."""
+        return self.at + len(self.data)
+
+
+class Tail(NamedTuple):
+    """What follows the last whole frame."""
+
+    kind: Literal["clean", "torn", "stray"]  # stray: bytes that no write left there
+    at: int
+    end: int
+
+
+def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | Tail:
+    """The frame at `at`, which must begin with entry `sequence` after chain value `chain`; or the tail.
+
+    Raises Damage. A torn frame is the tail only if nothing was written after it.
+    """
+    head = source.get(at, HEADER_BYTES)
+    header = read_header(head)
+    if header is None:
+        return _tail(source, at, head, sequence)
+    if header.first_sequence != sequence or header.previous_chain != chain or not header.count:
+        raise Damage(source.name, at, f"this batch does not continue the chain at entry {sequence}", sequence=sequence)
+    data = source.get(at, header.frame_bytes)
+    found = read_frame(data, header) if len(data) == header.frame_bytes else Fault(0, len(data), "cut short")
+    if isinstance(found, Fault):
+        return _torn_frame(source, at, data, header, found)
+    chains: list[bytes] = []
+    for entry in found.entries:
+        chain = next_chain(chain, entry)
+        chains.append(chain)
+    return Whole(at, found, data, chains)
+
+
+def _torn_frame(source: Source, at: int, data: bytes, header: Header, fault: Fault) -> Tail:
+    frame_end = at + header.frame_bytes
+    content_end = source.end_of_content(at)
+    was_whole = (
+        len(data) == header.frame_bytes and data[-1] != 0 and not _lacks_sector(data, at, fault.start, fault.end)
+    )
+    if was_whole or content_end > frame_end:
+        raise Damage(source.name, at + fault.start, fault.what, sequence=header.first_sequence)
+    return Tail("torn", at, content_end)
+
+
+def _tail(source: Source, at: int, head: bytes, sequence: int) -> Tail:
+    end = source.end_of_content(at)
+    if end == at:
+        return Tail("clean", at, at)
+    if _has_later_frame(source, at, end):
+        raise Damage(source.name, at, "no whole batch begins here, but one follows", sequence=sequence)
+    if not _was_written(source, at, end):
+        return Tail("stray", at, end)
+    if len(head) == HEADER_BYTES and head[-1] != 0 and not _lacks_sector(head, at, 0, HEADER_BYTES):
+        raise Damage(source.name, at, "the header of the last batch is damaged", sequence=sequence)
+    return Tail("torn", at, end)
+
+
+def _lacks_sector(data: bytes, at: int, start: int, end: int) -> bool:
+    """Whether, of the bytes [start, end), some sector's share is all zeros: it never reached the device."""
+    sector = (at + start) // SECTOR_BYTES * SECTOR_BYTES
+    while sector < at + end:
+        share = data[max(0, sector - at) : sector - at + SECTOR_BYTES]
+        if share.count(0) == len(share):
+            return True
+        sector += SECTOR_BYTES
+    return False
+
+
+def _has_later_frame(source: Source, at: int, end: int) -> bool:
+    rest = source.get(at, end - at)
+    found = rest.find(MAGIC, 1)
+    while found >= 0:
+        is_aligned = (at + found) % _ALIGNMENT == 0
+        if is_aligned and read_header(rest[found : found + HEADER_BYTES]) is not None:
+            return True
+        found = rest.find(MAGIC, found + 1)
+    return False
+
+
+def _was_written(source: Source, at: int, end: int) -> bool:
+    rest = source.get(at, end - at)
+    if len(rest) < _WRITTEN_BYTES_MIN and MAGIC.startswith(rest):
+        return True
+    at_sector = -(at % SECTOR_BYTES)
+    return any(
+        len(share) - share.count(0) >= _WRITTEN_BYTES_MIN
+        for share in (rest[max(0, start) : start + SECTOR_BYTES] for start in range(at_sector, len(rest), SECTOR_BYTES))
+    )

@@ -1,0 +1,167 @@
+"""Segment files on the disk port: names, reading by place, and the one that is written. Source: spec page "The ledger".
+
+A segment is named by its first sequence number, zero-filled ahead of what is written, and never recycled: what lies beyond the
+last batch is zeros, so stale bytes can never look like a batch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bus.port import Disk, FileHandle
+from ledger_service.entry import StoredEntry, decode_entry
+from ledger_service.frame import BODY_HEAD_BYTES, ENTRY_HEAD_BYTES, Fault, entry_is_whole, read_body
+from ledger_service.scan import Damage
+from ledger_service.source import Source
+
+DIRECTORY = "segments"
+SUFFIX = ".seg"
+_DIGITS = 20
+_OPEN_MAX = 64
+"""Handles kept for reading; old ones are closed. Only speed depends on it."""
+
+
+class Place(NamedTuple):
+    """Where a committed entry lies."""
+
+    sequence: int
+    segment: int  # first sequence of the segment
+    at: int  # first byte of the entry's bytes
+    length: int
+    bodies_at: int  # first byte of its first body's record
+    chain: bytes  # the chain value after the entry
+
+
+def segment_name(first_sequence: int) -> str:
+    """File name of the segment that begins with this entry."""
+    return f"{first_sequence:0{_DIGITS}d}{SUFFIX}"
+
+
+def first_sequence_of(name: str) -> int | None:
+    """What `segment_name` was given; None for any other file."""
+    stem, dot, rest = name.partition(".")
+    is_segment = dot + rest == SUFFIX and len(stem) == _DIGITS and stem.isdigit()
+    return int(stem) if is_segment else None
+
+
+class SegmentFiles:
+    """All segments of one ledger."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._readers: dict[int, FileHandle] = {}
+
+    def firsts(self) -> list[int]:
+        """First sequence of each segment, in order."""
+        found = (first_sequence_of(name) for name in self._disk.list(DIRECTORY))
+        return sorted(first for first in found if first is not None)
+
+    def path(self, first: int) -> str:
+        """Path of a segment on the disk port."""
+        return f"{DIRECTORY}/{segment_name(first)}"
+
+    def source(self, first: int) -> Source:
+        """The segment's bytes, to walk."""
+        return Source.of_handle(self.path(first), self._reader(first))
+
+    def entry(self, place: Place) -> StoredEntry:
+        """The entry at a place. Raises Damage if its bytes are not those that were written."""
+        data = self._reader(place.segment).read_at(place.at - ENTRY_HEAD_BYTES, ENTRY_HEAD_BYTES + place.length)
+        head, stored = data[:ENTRY_HEAD_BYTES], data[ENTRY_HEAD_BYTES:]
+        if len(head) < ENTRY_HEAD_BYTES or not entry_is_whole(head, stored):
+            raise Damage(self.path(place.segment), place.at, "the entry's CRC does not match", sequence=place.sequence)
+        try:
+            return decode_entry(stored)
+        except ValueError as error:
+            raise Damage(self.path(place.segment), place.at, str(error), sequence=place.sequence) from None
+
+    def bodies(self, place: Place, entry: StoredEntry) -> list[tuple[bytes, bytes]]:
+        """(salt, data) of each of the entry's bodies. Raises Damage."""
+        lengths = entry.body_lengths
+        if not lengths:
+            return []
+        size = sum(lengths) + BODY_HEAD_BYTES * len(lengths)
+        data = self._reader(place.segment).read_at(place.bodies_at, size)
+        found: list[tuple[bytes, bytes]] = []
+        at = 0
+        for length in lengths:
+            body = read_body(data, at, len(data))
+            if isinstance(body, Fault) or len(body.data) != length:
+                what = body.what if isinstance(body, Fault) else "a body's length is not its entry's"
+                raise Damage(self.path(place.segment), place.bodies_at + at, what, sequence=place.sequence)
+            found.append((body.salt, body.data))
+            at += BODY_HEAD_BYTES + length
+        return found
+
+    def open_for_writing(self, first: int, *, create: bool) -> FileHandle:
+        """A handle that writes; a new file is in its directory for good before this returns."""
+        if create and not self._disk.exists(DIRECTORY):
+            self._disk.make_dir(DIRECTORY)
+            self._disk.sync_dir()
+        handle = self._disk.open(self.path(first), create=create)
+        if create:
+            self._disk.sync_dir(DIRECTORY)
+        return handle
+
+    def close(self) -> None:
+        """Close what was opened for reading."""
+        for handle in self._readers.values():
+            handle.close()
+        self._readers.clear()
+
+    def _reader(self, first: int) -> FileHandle:
+        handle = self._readers.get(first)
+        if handle is None:
+            if len(self._readers) >= _OPEN_MAX:
+                self._readers.pop(next(iter(self._readers))).close()
+            try:
+                handle = self._disk.open(self.path(first), write=False)
+            except OSError as error:
+                raise Damage(self.path(first), 0, f"the segment cannot be opened ({error.strerror})") from None
+            self._readers[first] = handle
+        return handle
+
+
+class ActiveSegment:
+    """The segment that is written: zeros ahead, then one write and one sync per batch."""
+
+    def __init__(self, handle: FileHandle, *, first: int, end: int, limit_bytes: int, chunk_bytes: int) -> None:
+        self.first = first
+        self.end = end
+        self._handle = handle
+        self._limit_bytes = limit_bytes
+        self._chunk_bytes = chunk_bytes
+        self._filled = handle.size()
+
+    def has_room_for(self, size: int) -> bool:
+        """Whether a batch of this size belongs here; an empty segment takes any one batch."""
+        return self.end == 0 or self.end + size <= self._limit_bytes
+
+    def append(self, frame: bytes) -> None:
+        """The batch is durable when this returns. Raises OSError, after which nothing may be written again."""
+        end = self.end + len(frame)
+        self._fill(end)
+        self._handle.write_at(self.end, frame)
+        self._handle.sync()
+        self.end = end
+
+    def fill_ahead(self) -> bool:
+        """Zeros for the next batches, made durable while nobody waits; says whether there was anything to do."""
+        wanted = min(self.end + self._chunk_bytes // 2, self._limit_bytes)
+        if self._filled >= wanted:
+            return False
+        self._fill(wanted)
+        self._handle.sync()
+        return True
+
+    def close(self) -> None:
+        """Close the file; everything acknowledged is durable already."""
+        self._handle.close()
+
+    def _fill(self, wanted: int) -> None:
+        if wanted <= self._filled:
+            return
+        chunks = -(-(wanted - self._filled) // self._chunk_bytes)
+        target = max(wanted, min(self._filled + chunks * self._chunk_bytes, self._limit_bytes))
+        self._handle.write_at(self._filled, bytes(target - self._filled))
+        self._filled = target

@@ -1,0 +1,77 @@
+"""The bytes of one segment for those who walk it: small reads through a window, one path for disk port and plain files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from bus.port import FileHandle
+
+_WINDOW_BYTES = 1 << 18
+"""Read at once; only speed depends on it."""
+_ZEROS = bytes(_WINDOW_BYTES)
+
+
+class Source:
+    """A segment's bytes; `name` and offsets go into every fault."""
+
+    def __init__(self, name: str, read_at: Callable[[int, int], bytes], size: Callable[[], int]) -> None:
+        self.name = name
+        self._read_at = read_at
+        self._size = size
+        self.size = size()
+        self._window = b""
+        self._window_at = 0
+
+    @classmethod
+    def of_handle(cls, name: str, handle: FileHandle) -> Self:
+        """Behind the disk port."""
+        return cls(name, handle.read_at, handle.size)
+
+    def refresh(self) -> None:
+        """Forget what was read: a writer may have appended since."""
+        self.size = self._size()
+        self._window = b""
+
+    def get(self, offset: int, size: int) -> bytes:
+        """These bytes; fewer at the end of the file."""
+        start = offset - self._window_at
+        if start < 0 or start + size > len(self._window):
+            if size >= _WINDOW_BYTES:
+                return self._read_at(offset, size)
+            self._window, self._window_at, start = self._read_at(offset, _WINDOW_BYTES), offset, 0
+        return self._window[start : start + size]
+
+    def end_of_content(self, offset: int) -> int:
+        """One past the last byte from `offset` on that is not zero; `offset` if all are."""
+        end = offset
+        while offset < self.size:
+            block = self._read_at(offset, min(_WINDOW_BYTES, self.size - offset))
+            if not block:
+                break
+            if block != _ZEROS[: len(block)]:
+                end = offset + len(block.rstrip(b"\0"))
+            offset += len(block)
+        return end
+
+
+class SegmentFile:
+    """A plain file opened read-only, for tools that work without a running ledger."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.source = Source(f"{path.parent.name}/{path.name}", self._read_at, self._size)
+
+    def _read_at(self, offset: int, size: int) -> bytes:
+        return os.pread(self._descriptor, size, offset)
+
+    def _size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)

@@ -1,0 +1,211 @@
+"""What the ledger's tests stand on: a bus whose clock the test moves, a disk that fails on command, and writes to make."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import UUID
+
+from bus.dispatch import Call
+from bus.messages.ledger import Ack, Entry, Lookup, Read, Tail, Write, WriteEntry
+from bus.sim.disk import SimDisk, SimMedium
+from config.schema import LedgerConfig
+from ledger_service.service import LedgerService
+
+SESSION = "session/0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
+
+
+def ledger_config(**changed: int) -> LedgerConfig:
+    """Small figures, so that borders are near."""
+    values = {
+        "segment_bytes": 65_536,
+        "reserve_bytes": 4_096,
+        "zero_fill_chunk_bytes": 4_096,
+        "batch_entries_max": 64,
+        "batch_bytes_max": 65_536,
+        "entry_max_bytes": 8_192,
+        "bodies_max_bytes": 32_768,
+        "read_bytes_max": 65_536,
+        "outstanding_max": 1_000,
+        "index_interval_ms": 200,
+        "outage_wait_ms": 1_000,
+        "client_outstanding_max": 1_000,
+        "request_timeout_ms": 1_000,
+    }
+    return LedgerConfig(**{**values, **changed})
+
+
+class SteppedClock:
+    """Time that only the test moves; ids by counting."""
+
+    def __init__(self, at: float = 1_700_000_000.0, ids: str = "00000000") -> None:
+        self.at = at
+        self._ids = ids
+        self._count = 0
+
+    def now(self) -> float:
+        return self.at
+
+    def monotonic(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def new_id(self) -> str:
+        self._count += 1
+        return str(UUID(f"{self._ids}{self._count:024x}"))
+
+    def random(self) -> float:
+        return 0.5
+
+
+class SmallBus:
+    """As much of the bus port as the ledger uses; `release` ends all sleeps longer than none."""
+
+    def __init__(self, clock: SteppedClock | None = None, instance: str = "ledger/1@1") -> None:
+        self.instance = instance
+        self.clock = clock or SteppedClock()
+        self._sleeping: list[asyncio.Future[None]] = []
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    def new_id(self) -> str:
+        return self.clock.new_id()
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        self._sleeping.append(asyncio.get_running_loop().create_future())
+        await self._sleeping[-1]
+
+    async def release(self) -> None:
+        """Let the index interval pass."""
+        for _ in range(3):
+            await asyncio.sleep(0)
+        for sleeper in self._sleeping:
+            if not sleeper.done():
+                sleeper.set_result(None)
+        self._sleeping.clear()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+class FailingDisk:
+    """A disk whose n-th write or sync (counted from 0 over all files) fails, or tears first."""
+
+    def __init__(self, inner: SimDisk, path: str | None = None) -> None:
+        self.inner = inner
+        self.calls: list[str] = []
+        self.fail_at: int | None = None
+        self.error = errno.EIO
+        self.torn_bytes: int | None = None
+        self.free: int | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> Any:
+        return _FailingHandle(self, self.inner.open(path, create=create, write=write))
+
+    def free_bytes(self) -> int:
+        return self.inner.free_bytes() if self.free is None else self.free
+
+    def step(self, what: str, partly: Callable[[], None] = lambda: None) -> None:
+        self.calls.append(what)
+        if self.fail_at is not None and len(self.calls) > self.fail_at:
+            partly()
+            raise OSError(self.error, "injected")
+
+
+class _FailingHandle:
+    def __init__(self, disk: FailingDisk, inner: Any) -> None:
+        self._disk = disk
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        torn = self._disk.torn_bytes
+        self._disk.step("write", lambda: self._inner.write_at(offset, data[:torn]) if torn else None)
+        self._inner.write_at(offset, data)
+
+    def sync(self) -> None:
+        self._disk.step("sync")
+        self._inner.sync()
+
+
+def medium(capacity_bytes: int = 1 << 30) -> SimMedium:
+    """A device."""
+    return SimMedium(capacity_bytes)
+
+
+def write(submission_id: str, stream: str = "ho1m", *, body: bytes | None = b"payload", **fields: Any) -> WriteEntry:
+    """One entry to write."""
+    values: dict[str, Any] = {
+        "submission_id": submission_id,
+        "stream": stream,
+        "event_type": "WO_COMPLETED",
+        "at_us": 1_700_000_000_000_000,
+        "bodies": [] if body is None else [body],
+    }
+    return WriteEntry(**{**values, **fields})
+
+
+def take_over(tenure: int, prev: str, session: str = SESSION) -> WriteEntry:
+    """A TookOver, as an owner derives it."""
+    return write(f"TookOver:{session}/{tenure}", session, event_type="TookOver", prev=prev, tenure=tenure)
+
+
+def append(name: str, prev: str, tenure: int, session: str = SESSION, **fields: Any) -> WriteEntry:
+    """An entry of a session's journal."""
+    values = {"event_type": "StepStarted", "prev": prev, "tenure": tenure, **fields}
+    return write(name, session, **values)
+
+
+def call(sender: str = "ho2/1@7") -> Call:
+    """A request's context."""
+    return Call(sender, sender.split("/", maxsplit=1)[0], "m1", 1, "", "", None, "ledger")
+
+
+class Ledger:
+    """A started service, spoken to by its handlers."""
+
+    def __init__(self, service: LedgerService, bus: SmallBus) -> None:
+        self.service = service
+        self.bus = bus
+
+    async def write(self, *entries: WriteEntry, sender: str = "ho2/1@7") -> list[Ack]:
+        return (await self.service.on_write(Write(entries=list(entries)), call(sender))).acks
+
+    async def lookup(self, *submission_ids: str, once: tuple[str, ...] = (), bodies: bool = False) -> list[Entry | None]:
+        question = Lookup(submission_ids=list(submission_ids), once=list(once), with_bodies=bodies)
+        return (await self.service.on_lookup(question, call())).entries
+
+    async def read(self, stream: str, **fields: Any) -> list[Entry]:
+        return (await self.service.on_read(Read(stream=stream, **{"limit": 1000, **fields}), call())).entries
+
+    async def all(self, **fields: Any) -> list[Entry]:
+        question = Tail(**{"after": -1, "limit": 10_000, **fields})
+        return (await self.service.on_tail(question, call())).entries
+
+
+async def start(disk: Any, config: LedgerConfig | None = None, bus: SmallBus | None = None) -> Ledger:
+    """A running ledger on this disk."""
+    bus = bus or SmallBus()
+    service = LedgerService(disk, config or ledger_config())
+    await service.start(bus)
+    return Ledger(service, bus)
+
+
+@asynccontextmanager
+async def running(disk: Any, config: LedgerConfig | None = None, bus: SmallBus | None = None):
+    """The same, drained at the end."""
+    ledger = await start(disk, config, bus)
+    try:
+        yield ledger
+    finally:
+        await ledger.service.drain()
