@@ -1,0 +1,53 @@
+"""Due times of many things at the price of one timer: a heap that forgets lazily. No clock and no loop in here."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+_SLACK = 64
+"""Forgotten entries tolerated beside twice the living ones before the heap is rebuilt."""
+
+
+class Deadlines(Generic[K]):
+    """key -> due time, with the earliest one at hand; ties come in the order in which they were set."""
+
+    def __init__(self) -> None:
+        self._due: dict[K, float] = {}
+        self._heap: list[tuple[float, int, K]] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def set(self, key: K, due: float) -> None:
+        """`key` is due at `due`; an earlier setting no longer counts."""
+        self._count += 1
+        self._due[key] = due
+        heapq.heappush(self._heap, (due, self._count, key))
+        if len(self._heap) > 2 * len(self._due) + _SLACK:
+            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
+
+    def forget(self, key: K) -> None:
+        """`key` is never due."""
+        self._due.pop(key, None)
+
+    def earliest(self) -> float | None:
+        """A time before which nothing is due; None when nothing is waited for."""
+        while self._heap and self._due.get(self._heap[0][2]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now: float) -> list[K]:
+        """The keys due by `now`, earliest first; they are forgotten."""
+        found: list[K] = []
+        while self._heap and self._heap[0][0] <= now:
+            due, _, key = heapq.heappop(self._heap)
+            if self._due.get(key) == due:
+                del self._due[key]
+                found.append(key)
+        return found

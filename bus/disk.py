@@ -1,0 +1,137 @@
+"""The real disk port: files of one process below one directory, private to its user.
+
+Directories are 0700 and files 0600. `sync` is fdatasync: what was written before it is on the device when it returns.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+_DIRECTORY_MODE = 0o700
+_FILE_MODE = 0o600
+
+
+class RealFile:
+    """`bus.port.FileHandle` on a file descriptor."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+        parts: list[bytes] = []
+        while size > 0:
+            part = os.pread(self._descriptor, size, offset)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        """All of `data` at `offset`, or OSError (then any prefix of it may have been written)."""
+        rest = memoryview(data)
+        while rest:
+            written = os.pwrite(self._descriptor, rest, offset)
+            offset += written
+            rest = rest[written:]
+
+    def append(self, data: bytes) -> int:
+        """Written at the end; returns the offset. One writer per file."""
+        offset = self.size()
+        self.write_at(offset, data)
+        return offset
+
+    def sync(self) -> None:
+        """On the device, or OSError."""
+        os.fdatasync(self._descriptor)
+
+    def truncate(self, size: int) -> None:
+        """The file has `size` bytes; new ones are zero."""
+        os.ftruncate(self._descriptor, size)
+
+    def size(self) -> int:
+        """Bytes."""
+        return os.fstat(self._descriptor).st_size
+
+    def close(self) -> None:
+        """Closed; closing twice is allowed."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class RealDisk:
+    """`bus.port.Disk` below `root`, which is made if it is not there."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        root.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+
+    def _path(self, path: str) -> Path:
+        parts = path.split("/")
+        if path.startswith("/") or ".." in parts:
+            raise ValueError(f"not a path below the disk's root: {path!r}")
+        return self._root / path
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> RealFile:
+        """An open file; FileNotFoundError if it is not there and not to be made."""
+        flags = (os.O_RDWR if write else os.O_RDONLY) | os.O_CLOEXEC
+        return RealFile(os.open(self._path(path), flags | (os.O_CREAT if create else 0), _FILE_MODE))
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of this name."""
+        return self._path(path).exists()
+
+    def list(self, path: str = "") -> list[str]:
+        """Names in the directory, sorted; empty if it does not exist."""
+        try:
+            return sorted(os.listdir(self._path(path)))
+        except FileNotFoundError:
+            return []
+
+    def make_dir(self, path: str) -> None:
+        """The directory and those above it are there."""
+        made = self._root
+        for part in path.split("/"):
+            made = made / part
+            made.mkdir(mode=_DIRECTORY_MODE, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomic; a file at `target` is replaced."""
+        self._path(source).rename(self._path(target))
+
+    def remove(self, path: str) -> None:
+        """The file is gone; FileNotFoundError if it was not there."""
+        self._path(path).unlink()
+
+    def sync_dir(self, path: str = "") -> None:
+        """Names made, renamed and removed in this directory are on the device."""
+        descriptor = os.open(self._path(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self) -> int:
+        """What an ordinary user may still write."""
+        status = os.statvfs(self._root)
+        return status.f_bavail * status.f_frsize
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        """An exclusive lock until the returned function is called or the process dies; None if somebody has it."""
+        descriptor = os.open(self._path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        return lambda: os.close(descriptor)
+
+    def real_path(self, path: str) -> str:
+        """The file's path for SQLite."""
+        return str(self._path(path))

@@ -1,0 +1,357 @@
+"""What happens to a request that arrives: admit, run its handler, answer exactly once. Half of the shell
+(`bus/peer.py`).
+
+Source: spec page "The bus", sections "Delivery, stated" and Actors. In this order: policy, duplicate, deadline,
+mailbox bound, strict decoding, handler. The one broad `except Exception` of the project stands here: a programming
+error ends its handler, the requester gets Failure(internal), the log gets the traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import structlog
+
+from bus.catalog import Row, row_of
+from bus.codec import decode, encode
+from bus.deadlines import Deadlines
+from bus.dispatch import Call, Handler
+from bus.envelope import Header, Kind
+from bus.errors import BusError, MessageTooLarge, RuntimeFault
+from bus.lanes import role_of
+from bus.messages.base import Message
+from bus.messages.failure import Failure
+from bus.port import Clock
+from bus.settings import BusSettings
+from bus.window import DuplicateWindow, Recorded, RequestKey
+
+_log = structlog.get_logger("bus")
+
+CAUSE: ContextVar[Header | None] = ContextVar("cause", default=None)
+"""The request whose handler is running: what is sent from there names it as its cause."""
+
+
+class Route(Protocol):
+    """Where an answer goes: the broker, or a lane's connection of the requester."""
+
+    @property
+    def lane(self) -> str:
+        """The service whose lane it is; "" for the broker."""
+        ...
+
+    def answer(self, request: Header, kind: Kind, answer: Recorded) -> None:
+        """Sends one reply, failure or stream frame; an answer to nobody is dropped."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """One admitted request until it is answered."""
+
+    key: RequestKey
+    header: Header
+    row: Row
+    message: Message
+    handler: Handler
+    deadline: float | None
+    route: Route  # of the newest requester
+    task: asyncio.Task[None] | None = None  # None while it waits its turn behind another of its routing key
+    is_started: bool = False  # its task has had its first step
+    stopped: Literal["", "cancelled", "expired"] = ""
+
+
+@dataclass(slots=True)
+class InboxCounters:
+    """Since start; part of every beat."""
+
+    handled: int = 0
+    failed: int = 0
+    duplicates: int = 0
+    refused: int = 0
+    discarded: int = 0
+
+
+@dataclass(slots=True)
+class Inbox:
+    """The requests of one incarnation, from whichever link or lane they came."""
+
+    role: str
+    handlers: dict[str, tuple[type[Message], Handler]]
+    settings: BusSettings
+    clock: Clock
+    on_deadline_set: Callable[[float], None]
+    counters: InboxCounters = field(default_factory=InboxCounters)
+    deadlines: Deadlines[RequestKey] = field(default_factory=lambda: Deadlines[RequestKey]())
+    window: DuplicateWindow = field(init=False)
+    _running: dict[RequestKey, Running] = field(default_factory=dict[RequestKey, Running])
+    _behind: dict[str, deque[Running]] = field(default_factory=dict[str, "deque[Running]"])
+    _idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.window = DuplicateWindow(
+            ids_max=self.settings.dedupe_window, bytes_max=self.settings.dedupe_window_max_bytes
+        )
+        self._idle.set()
+
+    # --- arriving ---------------------------------------------------------------------------------------------------
+
+    def receive(self, header: Header, body: bytes, route: Route) -> None:
+        """Admits one request or post, or answers it at once."""
+        key = (role_of(header.sender), header.type, header.message_id)
+        try:
+            row, (cls, handler) = self._allowed(header, route)
+            if self._is_duplicate(key, header, route):
+                return
+            deadline = self._deadline(header)
+            if row.mode == "immediate" and len(self._running) >= self.settings.mailbox_max:
+                raise BusError("busy", f"{self.role} has {len(self._running)} requests at work (bus.mailbox_max)")
+            message = decode(cls, body, self.settings.body_max_bytes)
+        except RuntimeFault as fault:
+            self.counters.refused += 1
+            self._refuse(header, route, fault)
+            return
+        self._admit(Running(key, header, row, message, handler, deadline, route))
+
+    def _allowed(self, header: Header, route: Route) -> tuple[Row, tuple[type[Message], Handler]]:
+        """The policy once more at the receiving edge, from the same table as the broker's."""
+        row, handler = row_of(self.role, header.type), self.handlers.get(header.type)
+        if row is None or handler is None:
+            raise BusError("denied", f"{self.role} does not answer {header.type!r}")
+        if role_of(header.sender) not in row.senders:
+            raise BusError(
+                "denied", f"{header.sender} may not send {header.type} to {self.role} ({route.lane or 'broker'})"
+            )
+        return row, handler
+
+    def _is_duplicate(self, key: RequestKey, header: Header, route: Route) -> bool:
+        """Whether this id was answered (answer it again) or is at work (its newest requester gets the answer)."""
+        answer = self.window.recorded(key)
+        running = self._running.get(key)
+        if answer is None and running is None:
+            return False
+        self.counters.duplicates += 1
+        if answer is not None:
+            route.answer(header, Kind(answer.kind), answer)
+        elif running is not None:
+            self._attach(running, header, route)
+        return True
+
+    def _attach(self, running: Running, header: Header, route: Route) -> None:
+        """The newest requester gets the answer; its deadline counts if it is later."""
+        running.route, running.header = route, header
+        if running.deadline is None or header.deadline_ms <= 0 or running.stopped:
+            return
+        deadline = self.clock.monotonic() + header.deadline_ms / 1000
+        if deadline > running.deadline:
+            running.deadline = deadline
+            self.deadlines.set(running.key, deadline)
+
+    def _deadline(self, header: Header) -> float | None:
+        if header.kind == Kind.POST:
+            return None
+        if header.deadline_ms <= 0:
+            raise BusError("expired", f"{header.type} {header.message_id} arrived after its deadline")
+        return self.clock.monotonic() + header.deadline_ms / 1000
+
+    def _refuse(self, header: Header, route: Route, fault: RuntimeFault) -> None:
+        if header.kind == Kind.REQUEST:
+            route.answer(header, Kind.FAILURE, self._failure(fault))
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    def _admit(self, running: Running) -> None:
+        self._running[running.key] = running
+        self._idle.clear()
+        if running.deadline is not None:
+            self.deadlines.set(running.key, running.deadline)
+            self.on_deadline_set(running.deadline)
+        if running.row.mode == "ordered":
+            queue = self._behind.setdefault(running.header.key, deque())
+            queue.append(running)
+            if len(queue) > 1:
+                return
+        self._start(running)
+
+    def _start(self, running: Running) -> None:
+        running.task = asyncio.get_running_loop().create_task(self._run(running), name=running.header.message_id)
+
+    async def _run(self, running: Running) -> None:
+        """Runs the handler and answers; also after a cancel, when the handler has cleaned up."""
+        running.is_started = True
+        CAUSE.set(running.header)
+        try:
+            answer = await self._answer_of(running)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if running.stopped:
+                answer = self._stopped(running)
+            elif task is not None and task.cancelling():  # the process stops: what it holds is redelivered, not failed
+                self._finish(running)
+                raise
+            else:  # the handler waited for something that somebody else cancelled
+                answer = self._internal(running, error)
+        self._finish(running)
+        self._answer(running, answer)
+
+    async def _answer_of(self, running: Running) -> Recorded | RuntimeFault | None:
+        try:
+            reply = await running.handler(running.message, self._call(running))
+            return self._encoded(running, reply)
+        except RuntimeFault as fault:
+            return fault
+        except Exception as error:  # noqa: BLE001 - the one broad except: see the module docstring
+            return self._internal(running, error)
+
+    def _call(self, running: Running) -> Call:
+        header = running.header
+
+        def stream(message: Message) -> None:
+            body = encode(message, self.settings.body_max_bytes)
+            running.route.answer(
+                running.header, Kind.STREAM, Recorded(Kind.STREAM, message.TYPE, message.VERSION, body)
+            )
+
+        return Call(
+            sender=header.sender,
+            role=role_of(header.sender),
+            message_id=header.message_id,
+            attempt=header.attempt,
+            key=header.key,
+            trace=header.trace,
+            deadline=running.deadline,
+            lane=running.route.lane,
+            stream=stream,
+        )
+
+    def _encoded(self, running: Running, reply: Message | None) -> Recorded | None:
+        expected = running.row.reply
+        if expected is None:
+            return None
+        if not isinstance(reply, expected):
+            raise TypeError(f"a handler of {running.header.type} answered {type(reply).__name__}")
+        return Recorded(Kind.REPLY, reply.TYPE, reply.VERSION, encode(reply, self.settings.body_max_bytes))
+
+    def _internal(self, running: Running, error: BaseException) -> RuntimeFault:
+        """Failure(internal) with the error's class and place only: its text may hold a prompt or a secret."""
+        place = error.__traceback__
+        while place is not None and place.tb_next is not None:
+            place = place.tb_next
+        where = f"{place.tb_frame.f_code.co_qualname}:{place.tb_lineno}" if place is not None else "?"
+        _log.error(
+            "handler_failed",
+            type=running.header.type,
+            message_id=running.header.message_id,
+            error=type(error).__name__,
+            where=where,
+            trace="".join(traceback.format_tb(error.__traceback__)),  # without the error's text
+        )
+        return BusError("internal", f"{self.role} failed on {running.header.type}: {type(error).__name__} at {where}")
+
+    def _stopped(self, running: Running) -> RuntimeFault:
+        if running.stopped == "expired":
+            return BusError("expired", f"{running.header.type} {running.header.message_id} did not end by its deadline")
+        return BusError("cancelled", f"{running.header.type} {running.header.message_id} was cancelled")
+
+    # --- answering --------------------------------------------------------------------------------------------------
+
+    def _finish(self, running: Running) -> None:
+        """No longer at work; the next one of its routing key begins."""
+        self._running.pop(running.key, None)
+        self.deadlines.forget(running.key)
+        if running.row.mode == "ordered":
+            self._next_of(running)
+        if not self._running:
+            self._idle.set()
+
+    def _next_of(self, running: Running) -> None:
+        queue = self._behind.get(running.header.key)
+        if queue is None:
+            return
+        was_first = queue[0] is running
+        queue.remove(running)
+        if not queue:
+            del self._behind[running.header.key]
+        elif was_first:
+            self._start(queue[0])
+
+    def _answer(self, running: Running, outcome: Recorded | RuntimeFault | None) -> None:
+        """One answer; kept for duplicates unless a retry may bring another one."""
+        self.counters.handled += 1
+        if isinstance(outcome, RuntimeFault):
+            self.counters.failed += 1
+            answer, is_final = self._failure(outcome), not outcome.retryable and outcome.code != "cancelled"
+        elif outcome is None:
+            return
+        else:
+            answer, is_final = outcome, True
+        if running.header.kind != Kind.REQUEST:
+            return
+        if is_final:
+            self.window.record(running.key, answer)
+        running.route.answer(running.header, Kind(answer.kind), answer)
+
+    def _failure(self, fault: RuntimeFault) -> Recorded:
+        try:
+            body = encode(fault.as_failure(), self.settings.body_max_bytes)
+        except MessageTooLarge as too_large:  # facts may be anything
+            body = encode(too_large.as_failure(), self.settings.body_max_bytes)
+        return Recorded(Kind.FAILURE, Failure.TYPE, Failure.VERSION, body)
+
+    # --- stopping ---------------------------------------------------------------------------------------------------
+
+    def cancel(self, message_id: str, requester: str, lane: str) -> None:
+        """A cancel frame: the handler of this request is cancelled, or it leaves the queue of its routing key."""
+        for running in list(self._running.values()):
+            if message_id != running.header.message_id or running.route.lane != lane:
+                continue
+            if lane and running.header.sender != requester:
+                continue  # the broker has checked its own; on a lane the newest requester alone may
+            self._stop(running, "cancelled")
+
+    def expire(self, now: float) -> None:
+        """Handlers whose deadline is `now` or earlier are cancelled and answered `expired`."""
+        for key in self.deadlines.take_due(now):
+            running = self._running.get(key)
+            if running is not None:
+                self._stop(running, "expired")
+
+    def _stop(self, running: Running, reason: Literal["cancelled", "expired"]) -> None:
+        if running.stopped:
+            return
+        running.stopped = reason
+        if running.task is not None:
+            running.task.cancel()
+        if not running.is_started:  # then nothing of `_run` will ever run
+            self._finish(running)
+            self._answer(running, self._stopped(running))
+
+    def discard_unstarted(self) -> None:
+        """Forgets what waits its turn (after a standstill: somebody else may have it by now)."""
+        for running in list(self._running.values()):
+            if not running.is_started:
+                self.counters.discarded += 1
+                running.stopped = "cancelled"
+                if running.task is not None:
+                    running.task.cancel()
+                self._finish(running)
+
+    def at_work(self, lane: str = "") -> list[str]:
+        """Ids of the requests at work that came by this lane."""
+        return [running.header.message_id for running in self._running.values() if running.route.lane == lane]
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    async def idle(self) -> None:
+        """Returns when nothing is at work."""
+        await self._idle.wait()
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The handlers' tasks."""
+        return [running.task for running in self._running.values() if running.task is not None]

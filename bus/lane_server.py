@@ -1,0 +1,258 @@
+"""A service's own socket without the socket: who is connected, what they may send, beats. Source: spec page "The
+bus", Lanes.
+
+Same codec, tokens and policy as the broker. A lane carries requests, their answers and cancels; a service has no
+credit to give there, its mailbox bound is the limit. The transport (`bus/zeromq/lane.py`, `bus/sim/network.py`) calls
+`receive`; the service's shell takes the requests. Bytes that are no frame harm nobody but their sender: they are
+counted and dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from bus.broker.admission import refusal_of
+from bus.catalog import row_of
+from bus.codec import decode, encode, pack_header, unpack_header
+from bus.envelope import Header, Kind, header
+from bus.errors import BusError, RuntimeFault
+from bus.lanes import LANE_TYPES, epoch_of, role_of
+from bus.link import LaneTransport
+from bus.messages.base import Message
+from bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
+from bus.messages.failure import Failure
+from bus.port import Clock
+from bus.settings import BusSettings
+from bus.window import Recorded
+
+Authenticate = Callable[[Hello], Refused | None]
+OnFrame = Callable[[str, bytes, bytes], None]
+"""(verdict, header bytes, body bytes) of every frame of the lane: what a tap would see as `lane=direct`."""
+
+
+@dataclass(slots=True)
+class LaneCounters:
+    """Since start; part of the service's beats."""
+
+    welcomed: int = 0
+    refused: int = 0
+    malformed: int = 0
+    denied: int = 0
+    unreachable: int = 0
+
+
+@dataclass(slots=True)
+class _Client:
+    routing: bytes
+    instance: str
+    heard_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRoute:
+    """Answers go to whichever connection the requester has by then; to nobody if it has none (the window keeps them)."""
+
+    server: LaneServer
+    lane: str
+    instance: str
+
+    def answer(self, request: Header, kind: Kind, answer: Recorded) -> None:
+        """Sends one reply, failure or stream frame."""
+        self.server.answer(self.instance, request, kind, answer)
+
+
+@dataclass(slots=True)
+class LaneServer:
+    """The lane of one service incarnation."""
+
+    instance: str
+    settings: BusSettings
+    clock: Clock
+    authenticate: Authenticate
+    on_frame: OnFrame | None = None
+    counters: LaneCounters = field(default_factory=LaneCounters)
+    _transport: LaneTransport | None = None
+    _deliver: Callable[[Header, bytes, LaneRoute], None] | None = None
+    _by_routing: dict[bytes, _Client] = field(default_factory=dict[bytes, _Client])
+    _by_instance: dict[str, _Client] = field(default_factory=dict[str, _Client])
+    _count: int = 0
+
+    @property
+    def service(self) -> str:
+        """The service whose lane this is."""
+        return role_of(self.instance)
+
+    def bind(self, transport: LaneTransport) -> None:
+        """Frames leave by this transport."""
+        self._transport = transport
+
+    def attach(self, deliver: Callable[[Header, bytes, LaneRoute], None]) -> None:
+        """Requests and cancels, stamped and allowed, are handed to `deliver`."""
+        self._deliver = deliver
+
+    # --- arriving ---------------------------------------------------------------------------------------------------
+
+    def receive(self, routing: bytes, frames: Sequence[bytes]) -> None:
+        """Handles one multipart message of one connection."""
+        try:
+            if len(frames) != 2:  # noqa: PLR2004 - header and body
+                raise BusError("malformed", f"{len(frames)} frames instead of header and body")
+            head = unpack_header(frames[0])
+        except BusError:
+            self.counters.malformed += 1
+            self._tapped("malformed", frames)
+            return
+        if head.kind == Kind.HELLO:
+            self._hello(routing, frames[1])
+            return
+        client = self._by_routing.get(routing)
+        if client is None:
+            self._send(routing, Kind.WELCOME, Rehello())
+            return
+        client.heard_at = self.clock.monotonic()
+        self._from_client(client, head._replace(sender=client.instance), frames)
+
+    def _from_client(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:
+        if head.kind in (Kind.REQUEST, Kind.CANCEL):
+            self._request(client, head, frames)
+        elif head.kind == Kind.BEAT:
+            self._send(client.routing, Kind.BEAT, Beat())
+        elif head.kind == Kind.BYE:
+            self._unbind(client)
+        elif head.kind not in (Kind.READY, Kind.CREDIT):  # a lane has no use for those two
+            self.counters.malformed += 1
+            self._tapped("malformed", frames)
+
+    def _request(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:
+        fault = self._refusal(head, frames[1])
+        if fault is not None and head.kind == Kind.REQUEST:
+            self.counters.denied += 1
+            self._tapped("denied", frames)
+            body = encode(fault.as_failure(), self.settings.body_max_bytes)
+            self.answer(
+                client.instance, head, Kind.FAILURE, Recorded(Kind.FAILURE, Failure.TYPE, Failure.VERSION, body)
+            )
+            return
+        self._tapped("delivered", frames)
+        if self._deliver is not None:
+            self._deliver(head, frames[1], LaneRoute(self, self.service, client.instance))
+
+    def _refusal(self, head: Header, body: bytes) -> RuntimeFault | None:
+        limit = self.settings.body_max_bytes
+        if len(body) > limit:
+            return BusError("too_large", f"a body of {len(body)} bytes; the limit is {limit} (bus.body_max_bytes)")
+        row = row_of(self.service, head.type)
+        if row is None or head.type not in LANE_TYPES.get(self.service, frozenset()):
+            return BusError("denied", f"the {self.service} lane does not take {head.type!r}")
+        if role_of(head.sender) not in row.senders:
+            return BusError("denied", f"{head.sender} may not send {head.type} to {self.service}")
+        return None
+
+    # --- connections ------------------------------------------------------------------------------------------------
+
+    def _hello(self, routing: bytes, body: bytes) -> None:
+        refused = self._checked(routing, body)
+        if refused is None:
+            return
+        self.counters.refused += 1
+        self._send(routing, Kind.WELCOME, refused)
+
+    def _checked(self, routing: bytes, body: bytes) -> Refused | None:
+        try:
+            hello = decode(Hello, body, self.settings.body_max_bytes)
+        except RuntimeFault as fault:
+            return Refused(code="malformed", detail=fault.detail)
+        refused = refusal_of(hello) or self.authenticate(hello)
+        if refused is None:
+            self._welcome(routing, hello.instance)
+        return refused
+
+    def _welcome(self, routing: bytes, instance: str) -> None:
+        """The token proves who it is, so the newest connection of an instance is its only one."""
+        for earlier in (self._by_instance.get(instance), self._by_routing.get(routing)):
+            if earlier is not None:
+                self._unbind(earlier)
+        client = _Client(routing, instance, self.clock.monotonic())
+        self._by_routing[routing] = self._by_instance[instance] = client
+        self.counters.welcomed += 1
+        welcome = Welcome(
+            epoch=epoch_of(self.instance),
+            beat_interval_ms=self.settings.beat_interval_ms,
+            peer_timeout_ms=self.settings.peer_timeout_ms,
+        )
+        self._send(routing, Kind.WELCOME, welcome)
+
+    def _unbind(self, client: _Client) -> None:
+        if self._by_routing.get(client.routing) is client:
+            del self._by_routing[client.routing]
+        if self._by_instance.get(client.instance) is client:
+            del self._by_instance[client.instance]
+
+    def sweep(self, now: float) -> None:
+        """Forgets connections that were silent for longer than the peer time-out; they are asked for a hello if they speak."""
+        limit = self.settings.peer_timeout_ms / 1000
+        for client in list(self._by_routing.values()):
+            if now - client.heard_at > limit:
+                self._unbind(client)
+
+    def unbind_all(self) -> None:
+        """Everybody has to say hello again and to send again what is still wanted (after a standstill of this process)."""
+        self._by_routing.clear()
+        self._by_instance.clear()
+
+    def connected(self) -> list[str]:
+        """The instances that are bound, oldest connection first."""
+        return [client.instance for client in self._by_routing.values()]
+
+    def close(self) -> None:
+        """Closes the socket."""
+        if self._transport is not None:
+            self._transport.close()
+        self.unbind_all()
+
+    # --- leaving ----------------------------------------------------------------------------------------------------
+
+    def answer(self, instance: str, request: Header, kind: Kind, answer: Recorded) -> None:
+        """Sends an answer to the connection that `instance` has now; dropped and counted if it has none."""
+        client = self._by_instance.get(instance)
+        if client is None:
+            self.counters.unreachable += 1
+            return
+        row = row_of(self.service, request.type)
+        head = header(
+            kind,
+            self._next_id(),
+            correlation_id=request.message_id,
+            causation_id=request.message_id,
+            type=answer.type,
+            type_version=answer.type_version,
+            destination=instance,
+            sensitive=row is not None and row.sensitive,
+            trace=request.trace,
+            sender=self.instance,
+        )
+        data = pack_header(head)
+        if self._hand_over(client.routing, data, answer.body):
+            self._tapped("delivered", (data, answer.body))
+
+    def _send(self, routing: bytes, kind: Kind, message: Message) -> None:
+        head = header(kind, self._next_id(), type=message.TYPE, type_version=message.VERSION, sender=self.instance)
+        self._hand_over(routing, pack_header(head), encode(message, self.settings.body_max_bytes))
+
+    def _hand_over(self, routing: bytes, head: bytes, body: bytes) -> bool:
+        if self._transport is not None and self._transport.send(routing, head, body):
+            return True
+        self.counters.unreachable += 1
+        client = self._by_routing.get(routing)
+        if client is not None:
+            self._unbind(client)
+        return False
+
+    def _tapped(self, verdict: str, frames: Sequence[bytes]) -> None:
+        if self.on_frame is not None and len(frames) == 2:  # noqa: PLR2004 - header and body
+            self.on_frame(verdict, frames[0], frames[1])
+
+    def _next_id(self) -> str:
+        self._count += 1
+        return f"{self.instance}:{self.service}:{self._count}"

@@ -1,0 +1,27 @@
+"""Which messages go by a lane (a service's own socket) instead of the broker. Source: spec page "The bus", section Lanes."""
+
+from __future__ import annotations
+
+from bus.catalog import ROWS
+from bus.messages.gateway import DegradedPrompt
+
+LANE_TYPES: dict[str, frozenset[str]] = {
+    "ledger": frozenset(row.cls.TYPE for row in ROWS if row.service == "ledger"),
+    "gateway": frozenset({DegradedPrompt.TYPE}),
+}
+"""service -> types that its lane takes: everything of the ledger; of the gateway the session host's last resort alone."""
+
+
+def lane_for(service: str, type_name: str) -> str:
+    """The lane that a message to this service takes where the sender has a link to it; "" for the broker."""
+    return service if type_name in LANE_TYPES.get(service, frozenset()) else ""
+
+
+def role_of(instance: str) -> str:
+    """The role in `<role>/<n>@<epoch>`; a service name is its own role."""
+    return instance.partition("/")[0]
+
+
+def epoch_of(instance: str) -> str:
+    """The incarnation in `<role>/<n>@<epoch>`."""
+    return instance.rpartition("@")[2]

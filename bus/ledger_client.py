@@ -1,0 +1,209 @@
+"""How everybody writes to the record and reads from it. Source: spec page "The ledger", sections "Write rules" and
+Outages.
+
+Writes are pipelined: frames leave in the order of the calls, and a later write never takes effect before an earlier
+one that this client still has to deliver. When a delivery fails in a way that may pass (the ledger restarts, is busy,
+its answer is overdue), everything from the first such write on is submitted again, in order, under the same
+submission ids (go back N): what had committed is answered as known, what had been refused only because its
+predecessor was missing now stands. No ack means unknown, not failed. A refused or lost ack is an answer and is
+returned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bus.errors import LedgerError, RuntimeFault
+from bus.messages.ledger import (
+    Ack,
+    Body,
+    Entries,
+    Entry,
+    Found,
+    GetBody,
+    Lookup,
+    Query,
+    Read,
+    Write,
+    WriteEntry,
+    Written,
+)
+from bus.port import Bus
+
+LEDGER = "ledger"
+_PAUSE_SHARE = 0.01
+"""Pause before a resubmission, as a share of the request time-out: long enough not to spin, short beside any outage."""
+
+
+@dataclass(slots=True, eq=False)
+class _Submitted:
+    """One write until it is settled."""
+
+    write: Write
+    trace: str
+    future: asyncio.Future[list[Ack]]
+    task: asyncio.Task[None] | None = None
+    outcome: list[Ack] | RuntimeFault | None = None
+
+
+class LedgerClient:
+    """The ledger as one process sees it; bounded, in order, surviving the ledger's restarts."""
+
+    def __init__(self, bus: Bus, *, request_timeout_s: float, outage_wait_s: float, outstanding_max: int) -> None:
+        self._bus = bus
+        self._request_timeout_s = request_timeout_s
+        self._outage_wait_s = outage_wait_s
+        self._outstanding_max = outstanding_max
+        self._queue: deque[_Submitted] = deque()
+        self._outstanding = 0
+        self._goes_back = False
+        self._retry: asyncio.Task[None] | None = None
+
+    @property
+    def outstanding(self) -> int:
+        """Entries submitted and not yet acknowledged."""
+        return self._outstanding
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def submit(self, entries: Sequence[WriteEntry], *, trace: str = "") -> asyncio.Future[list[Ack]]:
+        """Pipelines a write; the future holds its acks once it is durable, one per entry.
+
+        The future fails with a RuntimeFault only if the ledger cannot take this write at all (too large, disk full,
+        denied). Raises LedgerError(busy) when `ledger.client_outstanding_max` entries are unacknowledged.
+        """
+        if self._outstanding + len(entries) > self._outstanding_max:
+            raise LedgerError(
+                "busy",
+                f"{self._outstanding} entries are unacknowledged; the limit is {self._outstanding_max} "
+                "(ledger.client_outstanding_max)",
+                retryable=True,
+            )
+        future: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
+        future.add_done_callback(_seen)
+        submitted = _Submitted(Write(entries=list(entries)), trace, future)
+        self._queue.append(submitted)
+        self._outstanding += len(entries)
+        if not self._goes_back:
+            self._send(submitted)
+        return future
+
+    async def write(self, entries: Sequence[WriteEntry], *, trace: str = "") -> list[Ack]:
+        """A barrier: the acks, when everything up to this write is durable.
+
+        Raises LedgerError(unavailable) after `ledger.outage_wait_ms`; the write stays submitted, its outcome is
+        unknown.
+        """
+        future = self.submit(entries, trace=trace)
+        try:
+            async with asyncio.timeout(self._outage_wait_s):
+                return await asyncio.shield(future)
+        except TimeoutError:
+            raise self._unavailable(f"the write of {entries[0].submission_id}") from None
+
+    async def flush(self) -> None:
+        """Everything submitted so far is acknowledged (or was refused for good). Raises LedgerError(unavailable)."""
+        if not self._queue:
+            return
+        try:
+            async with asyncio.timeout(self._outage_wait_s):
+                await asyncio.gather(asyncio.shield(self._queue[-1].future), return_exceptions=True)
+        except TimeoutError:
+            raise self._unavailable(f"{self._outstanding} submitted entries") from None
+
+    def _unavailable(self, what: str) -> LedgerError:
+        return LedgerError(
+            "unavailable", f"{what}: no acknowledgement within {self._outage_wait_s} s (ledger.outage_wait_ms)"
+        )
+
+    def _send(self, submitted: _Submitted) -> None:
+        submitted.outcome = None
+        submitted.task = asyncio.get_running_loop().create_task(self._deliver(submitted))
+
+    async def _deliver(self, submitted: _Submitted) -> None:
+        try:
+            written = await self._bus.request(
+                LEDGER, submitted.write, expect=Written, timeout_s=self._request_timeout_s, trace=submitted.trace
+            )
+            submitted.outcome = written.acks
+        except RuntimeFault as fault:
+            submitted.outcome = fault
+        submitted.task = None
+        self._settle()
+
+    def _settle(self) -> None:
+        """Hands out outcomes in order, up to the first write that has none yet or has to be delivered again."""
+        while self._queue and not self._goes_back:
+            head = self._queue[0]
+            if head.outcome is None:
+                return
+            if isinstance(head.outcome, RuntimeFault) and head.outcome.retryable:
+                self._goes_back = True
+                break
+            self._queue.popleft()
+            self._outstanding -= len(head.write.entries)
+            _resolve(head)
+        if self._goes_back and self._retry is None and all(submitted.task is None for submitted in self._queue):
+            self._retry = asyncio.get_running_loop().create_task(self._submit_again())
+
+    async def _submit_again(self) -> None:
+        """Once nothing is on its way any more: everything again, in order."""
+        await self._bus.sleep(self._request_timeout_s * _PAUSE_SHARE)
+        self._goes_back, self._retry = False, None
+        for submitted in self._queue:
+            self._send(submitted)
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    async def lookup(
+        self, submission_ids: Sequence[str] = (), once: Sequence[str] = (), *, with_bodies: bool = False
+    ) -> list[Entry | None]:
+        """The entries of these submission ids, then of these once keys; None where nothing is."""
+        question = Lookup(submission_ids=list(submission_ids), once=list(once), with_bodies=with_bodies)
+        return (await self._ask(question, Found)).entries
+
+    async def read(
+        self, stream: str, *, after: int = -1, limit: int, with_bodies: bool = False, newest_first: bool = False
+    ) -> Entries:
+        """A page of one stream, up to the last acknowledged entry."""
+        question = Read(stream=stream, after=after, limit=limit, with_bodies=with_bodies, newest_first=newest_first)
+        return await self._ask(question, Entries)
+
+    async def query(
+        self,
+        where: dict[str, Any],
+        *,
+        after: int = -1,
+        limit: int,
+        newest_first: bool = False,
+        with_bodies: bool = False,
+    ) -> Entries:
+        """A page of entries by provenance, event type, decision …, from the index."""
+        question = Query(where=where, after=after, limit=limit, newest_first=newest_first, with_bodies=with_bodies)
+        return await self._ask(question, Entries)
+
+    async def body(self, ref: str) -> bytes:
+        """The bytes behind a ref. Raises LedgerError(erased) or BusError(not_found)."""
+        return (await self._ask(GetBody(ref=ref), Body)).data
+
+    async def _ask(self, question: Any, expect: Any) -> Any:
+        return await self._bus.request(LEDGER, question, expect=expect, timeout_s=self._request_timeout_s)
+
+
+def _resolve(submitted: _Submitted) -> None:
+    if submitted.future.done():
+        return
+    if isinstance(submitted.outcome, RuntimeFault):
+        submitted.future.set_exception(submitted.outcome)
+    else:
+        submitted.future.set_result(submitted.outcome or [])
+
+
+def _seen(future: asyncio.Future[list[Ack]]) -> None:
+    """A pipelined write's fault may be of interest to nobody; asyncio need not complain."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,46 @@
+"""A link: one connection that takes frames and gives frames. Source: spec page "The bus", section Shape.
+
+`bus/zeromq/link.py` makes one from a drained DEALER, `bus/sim/network.py` from a queue in virtual time. Everything
+above a link is the same code in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+OnFrames = Callable[[bytes, bytes], None]
+"""Called with (header bytes, body bytes) of each frame pair, in order, from the event loop."""
+
+
+class Link(Protocol):
+    """One outgoing connection to the broker or to a lane's server."""
+
+    def attach(self, on_frames: OnFrames) -> None:
+        """From now on every incoming frame pair is handed to `on_frames`."""
+        ...
+
+    def send(self, header: bytes, body: bytes) -> None:
+        """Hands the frames over, in order, without blocking; they wait here while nobody is connected.
+
+        Raises BusError(busy) when as many frames wait as the link may keep.
+        """
+        ...
+
+    def discard(self) -> None:
+        """Forgets the frames that wait for a connection: what matters is sent again after the next welcome."""
+        ...
+
+    def close(self) -> None:
+        """Nothing is sent or received afterwards; what was not yet on its way is dropped."""
+        ...
+
+
+class LaneTransport(Protocol):
+    """The socket side of a lane's server: addresses are the transport's own routing ids."""
+
+    def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
+        """Whether the frames were handed over; False if nobody is connected under this routing id any more."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,266 @@
+"""What an actor sends: requests until their one outcome, posts, publishes. Half of the shell (`bus/peer.py`).
+
+A request waits in the table of `bus/correlation.py` from the call to its outcome. It leaves at once if its connection
+is bound, else with the next welcome; the deadline in its header is what remains at that moment. The server answers at
+the deadline; the guard here, one `bus.peer_timeout_ms` later, only speaks when the server cannot.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from bus.catalog import CLASSES, Row, row_of
+from bus.codec import decode, encode, pack_header
+from bus.connection import Connection
+from bus.correlation import Pending, PendingTable
+from bus.deadlines import Deadlines
+from bus.envelope import HEADER_VERSION, Header, Kind
+from bus.errors import BusError, RuntimeFault, fault_of
+from bus.inbox import CAUSE
+from bus.lanes import lane_for, role_of
+from bus.messages.base import Message
+from bus.messages.control import Cancelled
+from bus.messages.failure import Failure
+from bus.port import Clock, R
+from bus.settings import BusSettings
+
+Outcome = tuple[Header, bytes]
+Waiter = asyncio.Future[Outcome]
+
+
+@dataclass(slots=True)
+class OutboxCounters:
+    """Since start; part of every beat."""
+
+    requests: int = 0
+    replies: int = 0
+    failures: int = 0
+    late: int = 0
+    posts: int = 0
+    resent: int = 0
+    expired: int = 0
+
+
+@dataclass(slots=True)
+class Outbox:
+    """The outgoing side of one incarnation."""
+
+    instance: str
+    settings: BusSettings
+    clock: Clock
+    connections: dict[str, Connection]
+    on_deadline_set: Callable[[float], None]
+    counters: OutboxCounters = field(default_factory=OutboxCounters)
+    deadlines: Deadlines[str] = field(default_factory=lambda: Deadlines[str]())
+    is_closed: bool = False
+    _pending: PendingTable[Waiter] = field(default_factory=lambda: PendingTable[Waiter]())
+    _count: int = 0
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def next_id(self) -> str:
+        """A message id of this incarnation, by counting."""
+        self._count += 1
+        return f"{self.instance}:{self._count}"
+
+    # --- requests ---------------------------------------------------------------------------------------------------
+
+    async def request(  # noqa: PLR0913 - an envelope has these fields
+        self,
+        service: str,
+        message: Message,
+        *,
+        expect: type[R],
+        timeout_s: float,
+        key: str,
+        message_id: str | None,
+        attempt: int,
+        trace: str,
+        on_stream: Callable[[Message], None] | None,
+    ) -> R:
+        """The decoded reply, or the fault behind the failure."""
+        body = encode(message, self.settings.body_max_bytes)
+        if self.is_closed:
+            raise BusError("cancelled", f"{self.instance} has stopped; {message.TYPE} was not sent")
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        pending = self._pending.get(message_id) if message_id is not None else None
+        if pending is not None:
+            pending.waiters.append(waiter)  # the same id is on its way: one request, one outcome, both get it
+        else:
+            head = self._header(
+                Kind.REQUEST, service, message, key=key, message_id=message_id, attempt=attempt, trace=trace
+            )
+            pending = self._open(head, body, waiter, timeout_s, on_stream)
+        try:
+            head, body = await waiter
+        except asyncio.CancelledError:
+            self._abandon(pending, waiter)
+            raise
+        return self._decoded(head, body, expect)
+
+    def _open(
+        self, head: Header, body: bytes, waiter: Waiter, timeout_s: float, on_stream: Callable[[Message], None] | None
+    ) -> Pending[Waiter]:
+        name = lane_for(head.destination, head.type)
+        connection = self.connections.get(name) or self.connections[""]
+        deadline = self.clock.monotonic() + timeout_s
+        row = _row(head)
+        pending = Pending(head, body, connection.name, deadline, row is None or row.redeliver, [waiter], on_stream)
+        self._pending.add(pending)
+        self.counters.requests += 1
+        if connection.is_bound:
+            try:
+                self._send(connection, pending)
+            except BusError:
+                self._pending.drop(head.message_id)
+                raise
+        guard = deadline + self.settings.peer_timeout_ms / 1000 if pending.sent_epoch is not None else deadline
+        self.deadlines.set(head.message_id, guard)
+        self.on_deadline_set(guard)
+        return pending
+
+    def _send(self, connection: Connection, pending: Pending[Waiter]) -> None:
+        remaining_ms = int((pending.deadline - self.clock.monotonic()) * 1000)
+        head = pending.header._replace(deadline_ms=max(1, remaining_ms))
+        connection.link.send(pack_header(head), pending.body)
+        pending.sent_epoch = connection.epoch
+
+    def _decoded(self, head: Header, body: bytes, expect: type[R]) -> R:
+        if head.kind == Kind.FAILURE:
+            self.counters.failures += 1
+            raise fault_of(decode(Failure, body, self.settings.body_max_bytes))
+        self.counters.replies += 1
+        if head.type != expect.TYPE:
+            raise BusError("malformed", f"the reply to {head.correlation_id} is a {head.type}, not a {expect.TYPE}")
+        return decode(expect, body, self.settings.body_max_bytes)
+
+    def _abandon(self, pending: Pending[Waiter], waiter: Waiter) -> None:
+        """The awaiting task was cancelled: the request is, unless somebody else waits for it."""
+        if waiter in pending.waiters:
+            pending.waiters.remove(waiter)
+        message_id = pending.header.message_id
+        if pending.waiters or self._pending.get(message_id) is not pending:
+            return
+        self._pending.drop(message_id)
+        self.deadlines.forget(message_id)
+        connection = self.connections[pending.connection]
+        if connection.is_bound and pending.sent_epoch is not None:
+            self._control_of(connection, pending.header, Cancelled(reason="requester"))
+
+    def _control_of(self, connection: Connection, request: Header, message: Cancelled) -> None:
+        head = Header(
+            HEADER_VERSION, int(Kind.CANCEL), self.next_id(), request.message_id, request.message_id, message.TYPE,
+            message.VERSION, request.destination, request.key, 0, 1, False, request.trace, self.instance,  # noqa: FBT003
+        )  # fmt: skip
+        self.send_or_drop(connection, head, encode(message, self.settings.body_max_bytes))
+
+    # --- outcomes ---------------------------------------------------------------------------------------------------
+
+    def settle(self, connection: Connection, head: Header, body: bytes) -> None:
+        """A reply or failure arrived: the request it answers has its outcome; without one it is late, counted, dropped."""
+        pending = self._pending.settle(head.correlation_id, connection.name)
+        if pending is None:
+            self.counters.late += 1
+            return
+        self.deadlines.forget(head.correlation_id)
+        for waiter in pending.waiters:
+            if not waiter.done():
+                waiter.set_result((head, body))
+
+    def stream(self, connection: Connection, head: Header, body: bytes) -> None:
+        """A stream frame goes to the request's `on_stream`; nobody waits for a late one."""
+        pending = self._pending.get(head.correlation_id)
+        cls = CLASSES.get(head.type)
+        if pending is None or pending.connection != connection.name or pending.on_stream is None or cls is None:
+            self.counters.late += 1
+            return
+        try:
+            pending.on_stream(decode(cls, body, self.settings.body_max_bytes))
+        except RuntimeFault:
+            self.counters.late += 1
+
+    def welcomed(self, connection: Connection) -> None:
+        """Sends what waits for this connection, in the order of the calls; what the old server took with it is lost."""
+        after = self._pending.welcomed(connection.name, connection.epoch)
+        for pending in after.lost:
+            head = pending.header
+            self._fail(pending, BusError("peer_lost", f"{head.type} {head.message_id}: its server restarted"))
+        now = self.clock.monotonic()
+        for pending in after.send:
+            if pending.deadline <= now:
+                continue  # the guard speaks
+            self.counters.resent += pending.sent_epoch is not None
+            try:
+                self._send(connection, pending)
+            except BusError as fault:
+                self._pending.drop(pending.header.message_id)
+                self._fail(pending, fault)
+
+    def expire(self, now: float) -> None:
+        """The guard: requests whose server did not answer by the deadline, or that could never be sent."""
+        for message_id in self.deadlines.take_due(now):
+            pending = self._pending.get(message_id)
+            if pending is None:
+                continue
+            guard = pending.deadline + self.settings.peer_timeout_ms / 1000
+            if pending.sent_epoch is not None and now < guard:  # sent since: give its server the time to speak first
+                self.deadlines.set(message_id, guard)
+                continue
+            self._pending.drop(message_id)
+            self.counters.expired += 1
+            connection = self.connections[pending.connection]
+            why = "no answer came" if connection.is_bound else connection.why_down()
+            self._fail(pending, BusError("expired", f"{pending.header.type} {message_id}: {why} by the deadline"))
+
+    def _fail(self, pending: Pending[Waiter], fault: RuntimeFault) -> None:
+        self.deadlines.forget(pending.header.message_id)
+        for waiter in pending.waiters:
+            if not waiter.done():
+                waiter.set_exception(fault)
+
+    def close(self) -> None:
+        """Nothing is sent any more; whoever still waits is told."""
+        self.is_closed = True
+        for pending in self._pending.all():
+            self._pending.drop(pending.header.message_id)
+            self._fail(
+                pending, BusError("cancelled", f"{self.instance} stopped before {pending.header.type} was answered")
+            )
+
+    # --- without an answer ------------------------------------------------------------------------------------------
+
+    def post(self, kind: Kind, service: str, message: Message, *, key: str, trace: str) -> None:
+        """Hands a post or a publish to the broker."""
+        body = encode(message, self.settings.body_max_bytes)
+        connection = self.connections[""]
+        if self.is_closed or not connection.is_bound:
+            raise BusError("no_route", f"{message.TYPE} was not handed over: {connection.why_down()}")
+        head = self._header(kind, service, message, key=key, message_id=None, attempt=1, trace=trace)
+        connection.link.send(pack_header(head), body)
+        self.counters.posts += 1
+
+    def send_or_drop(self, connection: Connection, head: Header, body: bytes) -> bool:
+        """Sends what may be lost (answers are kept in the window, control is said again)."""
+        try:
+            connection.link.send(pack_header(head), body)
+        except BusError:
+            return False
+        return True
+
+    def _header(  # noqa: PLR0913 - an envelope has these fields
+        self, kind: Kind, service: str, message: Message, *, key: str, message_id: str | None, attempt: int, trace: str
+    ) -> Header:
+        cause = CAUSE.get()
+        row = row_of(role_of(service), message.TYPE)
+        return Header(
+            HEADER_VERSION, int(kind), message_id if message_id is not None else self.next_id(), "",
+            cause.message_id if cause is not None else "", message.TYPE, message.VERSION, service, key, 0, attempt,
+            row is not None and row.sensitive, trace or (cause.trace if cause is not None else ""), self.instance,
+        )  # fmt: skip
+
+
+def _row(head: Header) -> Row | None:
+    return row_of(role_of(head.destination), head.type)

@@ -1,0 +1,38 @@
+"""The simulation's clock port: virtual time, counted ids, seeded draws."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import uuid
+
+from bus.sim.loop import VirtualLoop
+
+
+class SimClock:
+    """`bus.port.Clock` of one process; `name` makes its draws its own, whatever other processes draw."""
+
+    def __init__(self, loop: VirtualLoop, *, seed: int, name: str, epoch_s: float) -> None:
+        self._loop = loop
+        self._epoch_s = epoch_s
+        digest = hashlib.sha256(f"{seed}\n{name}".encode()).digest()
+        self._random = random.Random(digest)  # noqa: S311, TID251 - reproducible on purpose
+        self._namespace = uuid.UUID(bytes=digest[:16])
+        self._ids = 0
+
+    def now(self) -> float:
+        """Wall-clock seconds: the epoch offset plus virtual time."""
+        return round(self._epoch_s + self._loop.time(), 6)
+
+    def monotonic(self) -> float:
+        """Virtual seconds, the loop's own."""
+        return self._loop.time()
+
+    def new_id(self) -> str:
+        """The next id of this process: same seed, same name, same ids."""
+        self._ids += 1
+        return str(uuid.uuid5(self._namespace, str(self._ids)))
+
+    def random(self) -> float:
+        """The next draw of this process."""
+        return self._random.random()

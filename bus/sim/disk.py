@@ -1,0 +1,215 @@
+"""The simulated disk: files in memory that know what was synced. Source: spec page "The bus", section Simulation.
+
+A killed process loses nothing that it wrote (the page cache outlives it); `crash` is the power cut: whatever was not
+synced is taken back, newest first, file content and directory entries alike.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+Undo = Callable[[], None]
+
+
+@dataclass(slots=True, eq=False)
+class _File:
+    """Content as the page cache holds it, and how to take back what the device does not have yet."""
+
+    content: bytearray = field(default_factory=bytearray)
+    undo: list[tuple[int, bytes, int]] = field(
+        default_factory=list[tuple[int, bytes, int]]
+    )  # offset, old bytes, old size
+
+    def write(self, offset: int, data: bytes) -> None:
+        size = len(self.content)
+        self.undo.append((offset, bytes(self.content[offset : offset + len(data)]), size))
+        if offset > size:
+            self.content.extend(bytes(offset - size))
+        self.content[offset : offset + len(data)] = data
+
+    def truncate(self, size: int) -> None:
+        before = len(self.content)
+        self.undo.append((size, bytes(self.content[size:]), before))
+        if size < before:
+            del self.content[size:]
+        else:
+            self.content.extend(bytes(size - before))
+
+    def take_back(self) -> None:
+        for offset, old, size in reversed(self.undo):
+            if len(self.content) < offset:
+                self.content.extend(bytes(offset - len(self.content)))
+            self.content[offset : offset + len(old)] = old
+            del self.content[size:]
+        self.undo.clear()
+
+
+@dataclass(slots=True)
+class SimMedium:
+    """What outlives processes: files and directories below one root."""
+
+    capacity_bytes: int
+    files: dict[str, _File] = field(default_factory=dict[str, _File])
+    folders: dict[str, None] = field(default_factory=lambda: {"": None})
+    locks: dict[str, SimDisk] = field(default_factory=dict[str, "SimDisk"])
+    unsynced_names: list[tuple[str, Undo]] = field(default_factory=list[tuple[str, Undo]])
+
+    def crash(self) -> None:
+        """Power is cut: unsynced names and bytes are gone, nobody holds a lock."""
+        for _, undo in reversed(self.unsynced_names):
+            undo()
+        self.unsynced_names.clear()
+        for name in sorted(self.files):
+            self.files[name].take_back()
+        self.locks.clear()
+
+    def used_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(len(file.content) for file in self.files.values())
+
+    def put(self, path: str, file: _File | None) -> None:
+        """Changes a directory entry; taken back by a crash before the directory is synced."""
+        before = self.files.pop(path, None)
+        if file is not None:
+            self.files[path] = file
+
+        def undo() -> None:
+            self.files.pop(path, None)
+            if before is not None:
+                self.files[path] = before
+
+        self.unsynced_names.append((_folder(path), undo))
+
+
+@dataclass(slots=True)
+class _Handle:
+    """`bus.port.FileHandle` of one process."""
+
+    disk: SimDisk
+    file: _File
+    is_writable: bool
+    is_closed: bool = False
+
+    def _check(self, *, write: bool = False) -> None:
+        self.disk.check()
+        if self.is_closed or (write and not self.is_writable):
+            raise OSError(errno.EBADF, "the file is closed or not open for writing")
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        self._check()
+        return bytes(self.file.content[offset : offset + size])
+
+    def write_at(self, offset: int, data: bytes) -> None:
+        self._check(write=True)
+        grown = offset + len(data) - len(self.file.content)
+        if grown > 0 and self.disk.free_bytes() < grown:
+            raise OSError(errno.ENOSPC, "no space left on the simulated device")
+        self.file.write(offset, bytes(data))
+
+    def append(self, data: bytes) -> int:
+        offset = len(self.file.content)
+        self.write_at(offset, data)
+        return offset
+
+    def sync(self) -> None:
+        self._check(write=True)
+        self.file.undo.clear()
+
+    def truncate(self, size: int) -> None:
+        self._check(write=True)
+        self.file.truncate(size)
+
+    def size(self) -> int:
+        self._check()
+        return len(self.file.content)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@dataclass(slots=True, eq=False)
+class SimDisk:
+    """`bus.port.Disk` of one incarnation on a medium; dead after the kill of its process."""
+
+    medium: SimMedium
+    is_dead: bool = False
+
+    def check(self) -> None:
+        """Raises OSError for a dead process's access."""
+        if self.is_dead:
+            raise OSError(errno.EIO, "the process of this disk was killed")
+
+    def kill(self) -> None:
+        """The incarnation is gone: its locks are free, its handles dead."""
+        self.is_dead = True
+        self.medium.locks = {path: disk for path, disk in self.medium.locks.items() if disk is not self}
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> _Handle:
+        self.check()
+        file = self.medium.files.get(path)
+        if file is None:
+            if not create:
+                raise FileNotFoundError(errno.ENOENT, "no such file", path)
+            if _folder(path) not in self.medium.folders:
+                raise FileNotFoundError(errno.ENOENT, "no such directory", _folder(path))
+            file = _File()
+            self.medium.put(path, file)
+        return _Handle(self, file, write)
+
+    def exists(self, path: str) -> bool:
+        self.check()
+        return path in self.medium.files or path in self.medium.folders
+
+    def list(self, path: str = "") -> list[str]:
+        self.check()
+        names = [name for name in [*self.medium.files, *self.medium.folders] if name and _folder(name) == path]
+        return sorted(name.rpartition("/")[2] for name in names)
+
+    def make_dir(self, path: str) -> None:
+        self.check()
+        parts = path.split("/")
+        for count in range(1, len(parts) + 1):
+            self.medium.folders.setdefault("/".join(parts[:count]))
+
+    def rename(self, source: str, target: str) -> None:
+        self.check()
+        file = self.medium.files.get(source)
+        if file is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", source)
+        self.medium.put(source, None)
+        self.medium.put(target, file)
+
+    def remove(self, path: str) -> None:
+        self.check()
+        if path not in self.medium.files:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        self.medium.put(path, None)
+
+    def sync_dir(self, path: str = "") -> None:
+        self.check()
+        self.medium.unsynced_names = [entry for entry in self.medium.unsynced_names if entry[0] != path]
+
+    def free_bytes(self) -> int:
+        self.check()
+        return self.medium.capacity_bytes - self.medium.used_bytes()
+
+    def lock(self, path: str) -> Callable[[], None] | None:
+        self.check()
+        if path in self.medium.locks:
+            return None
+        self.medium.locks[path] = self
+        return lambda: self._unlock(path)
+
+    def _unlock(self, path: str) -> None:
+        if self.medium.locks.get(path) is self:
+            del self.medium.locks[path]
+
+    def real_path(self, path: str) -> str | None:  # noqa: ARG002 - the port's signature
+        self.check()
+        return None
+
+
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]

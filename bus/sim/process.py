@@ -1,0 +1,53 @@
+"""A simulated process: the tasks and ports of one incarnation, which all end at once when it is killed.
+
+After a kill none of its callbacks runs and none of its tasks steps again: no `finally`, no `except`, as with SIGKILL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import weakref
+from typing import Any
+
+CURRENT: contextvars.ContextVar[SimProcess | None] = contextvars.ContextVar("simulated_process", default=None)
+"""Whose callback or task is running; inherited by everything that it starts."""
+
+_CLOSE_ATTEMPTS = 16
+"""A coroutine that awaits in its `finally` has to be closed once per such await."""
+
+
+class SimProcess:
+    """One incarnation. Whatever runs in `context` belongs to it."""
+
+    def __init__(self, instance: str) -> None:
+        self.instance = instance
+        self.is_alive = True
+        self.context = contextvars.copy_context()
+        self.context.run(CURRENT.set, self)
+        self._tasks: weakref.WeakValueDictionary[int, asyncio.Task[Any]] = weakref.WeakValueDictionary()
+        self._dead: list[asyncio.Task[Any]] = []
+
+    def adopt(self, number: int, task: asyncio.Task[Any]) -> None:
+        """This task ends with the process."""
+        self._tasks[number] = task
+
+    def kill(self) -> None:
+        """Nothing of it ever runs again. Its tasks are kept, since collecting one would run its `finally`."""
+        self.is_alive = False
+        self._dead = [task for _, task in sorted(self._tasks.items()) if not task.done()]
+
+    def bury(self) -> None:
+        """At the end of the world: lets go of the dead tasks without their words (their ports are dead as well)."""
+        for task in self._dead:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - asyncio's own switch
+            coroutine = task.get_coro()
+            for _ in range(_CLOSE_ATTEMPTS):
+                try:
+                    coroutine.close()
+                except RuntimeError:  # it awaited once more in a `finally`
+                    continue
+                except Exception:  # noqa: BLE001 - a dead process's `finally` failed: nobody hears it
+                    continue
+                break
+        self._dead = []

@@ -1,0 +1,211 @@
+"""A whole cluster in one process, in virtual time: the same actors, peers, lanes and broker core as in real processes.
+
+    world = World(settings)
+    world.start(Memory(), role="ho3", slots=1)
+    answer = world.run(world.client("ho2").request("ho3", ReadSignals(...), expect=Signals, timeout_s=1))
+
+Fault-free. A seed draws every id and every random value; same seed, same bytes (`trace_digest`), on any machine and
+hash seed. Source: spec page "The bus", section Simulation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from bus.dispatch import Actor
+from bus.lane_server import LaneServer
+from bus.lanes import LANE_TYPES
+from bus.messages.control import Hello, Refused
+from bus.peer import Peer
+from bus.settings import BusSettings
+from bus.sim.clock import SimClock
+from bus.sim.disk import SimDisk, SimMedium
+from bus.sim.loop import VirtualLoop
+from bus.sim.network import SimNetwork
+from bus.sim.process import SimProcess
+
+T = TypeVar("T")
+
+EPOCH_S = 1_767_225_600.0
+"""Wall-clock time at virtual 0: 2026-01-01T00:00:00Z."""
+VIRTUAL_LIMIT_S = 3600.0
+"""A simulated run that takes longer hangs."""
+DISK_BYTES = 1 << 30
+"""Room on a simulated medium unless a test says otherwise."""
+
+
+class SimulationFailed(AssertionError):
+    """A task or callback of the simulation failed, or it did not end in virtual time."""
+
+
+@dataclass(slots=True)
+class Started:
+    """One simulated process that runs a peer."""
+
+    process: SimProcess
+    peer: Peer
+    starting: asyncio.Task[None]
+    disk: SimDisk | None
+
+
+class World:
+    """Broker, network, media and processes; use as a context manager, or call `close`."""
+
+    def __init__(self, settings: BusSettings, *, seed: int = 0, config_digest: str = "") -> None:
+        self.settings = settings
+        self.seed = seed
+        self.loop = VirtualLoop()
+        self.loop.set_exception_handler(self._note_error)
+        self.errors: list[str] = []
+        self.media: dict[str, SimMedium] = {}
+        self.processes: dict[str, Started] = {}
+        self._config_digest = config_digest
+        self._counts: dict[str, int] = {}
+        self._buried: list[SimProcess] = []
+        self.network = SimNetwork(self.loop, settings, self._authenticate, epoch="sim1", epoch_s=EPOCH_S)
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _authenticate(self, hello: Hello) -> Refused | None:
+        """A simulated launcher's tokens: one per incarnation, valid while it lives."""
+        started = self.processes.get(hello.instance)
+        if started is None or not started.process.is_alive or hello.token != _token(hello.instance):
+            return Refused(code="bad_token", detail=f"{hello.instance} has no valid token")
+        return None
+
+    # --- processes --------------------------------------------------------------------------------------------------
+
+    def disk(self, name: str) -> SimDisk:
+        """The disk port of the next incarnation that uses the medium `name`; pass it to the actor and to `start`."""
+        return SimDisk(self.media.setdefault(name, SimMedium(DISK_BYTES)))
+
+    def instance_of(self, role: str) -> str:
+        """A fresh instance name: `<role>/<n>@<incarnation>`, counted."""
+        self._counts[role] = self._counts.get(role, 0) + 1
+        return f"{role}/{self._counts[role]}@s{self._counts[role]}"
+
+    def start(  # noqa: PLR0913 - what a launcher says of a process
+        self,
+        actor: Actor | None,
+        *,
+        role: str,
+        instance: str | None = None,
+        offers: Sequence[str] | None = None,
+        slots: int = 0,
+        lanes: Sequence[str] | None = None,
+        tools: Sequence[str] = (),
+        disk: SimDisk | None = None,
+        start_timeout_s: float = VIRTUAL_LIMIT_S,
+    ) -> Peer:
+        """A process that runs this actor; it connects once the loop runs.
+
+        `offers`: its role's service if it has an actor. `lanes`: services it has a lane to; the ledger (and for the
+        host the gateway) unless said otherwise. An actor that offers a service with a lane binds that lane as well.
+        """
+        instance = instance or self.instance_of(role)
+        offered = list(offers) if offers is not None else ([role] if actor is not None else [])
+        process = SimProcess(instance)
+        clock = SimClock(self.loop, seed=self.seed, name=instance, epoch_s=EPOCH_S)
+        links = {
+            name: self.network.connect(process, name) for name in ["", *(lanes if lanes is not None else _lanes(role))]
+        }
+        peer = Peer(
+            actor, instance=instance, role=role, offers=offered, slots=slots, token=_token(instance),
+            settings=self.settings, clock=clock, links=links, config_digest=self._config_digest, version="sim", tools=tools,
+        )  # fmt: skip
+        for service in offered:
+            if service in LANE_TYPES:
+                server = LaneServer(instance, self.settings, clock, self._authenticate)
+                peer.serve_lane(server)
+                self.network.bind_lane(process, server)
+        starting = self.loop.create_task(peer.start(timeout_s=start_timeout_s), context=process.context)
+        starting.add_done_callback(self._start_ended)
+        self.processes[instance] = Started(process, peer, starting, disk)
+        return peer
+
+    def client(self, role: str, *, lanes: Sequence[str] | None = None) -> Peer:
+        """The bus of a process without an actor (a door, an operator, or a stand-in of any role)."""
+        return self.start(None, role=role, lanes=lanes)
+
+    def _start_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.errors.append(f"a process did not start: {task.exception()!r}")
+
+    def kill(self, instance: str) -> None:
+        """SIGKILL: none of its tasks steps again, its connections and its disk are dead, the launcher's token is void."""
+        started = self.processes.pop(instance)
+        started.process.kill()
+        if started.disk is not None:
+            started.disk.kill()
+        self._buried.append(started.process)
+
+    async def stop(self, instance: str, drain_s: float) -> None:
+        """SIGTERM: the process drains and leaves."""
+        started = self.processes[instance]
+        await self.loop.create_task(started.peer.stop(drain_s), context=started.process.context)
+        self.kill(instance)
+
+    async def settled(self) -> None:
+        """Every process that was started is ready, degraded, or failed to start."""
+        while any(started.peer.state[0] == "starting" for started in self.processes.values()) and not self.errors:
+            await asyncio.sleep(self.settings.probe_interval_ms / 1000)
+
+    # --- running ----------------------------------------------------------------------------------------------------
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """The coroutine's result, all waiting done in virtual time; the processes' clocks go on from here at the next run."""
+        try:
+            result = self.loop.run_until_complete(self._bounded(coroutine))
+        except BaseException as error:
+            for note in self.errors:
+                error.add_note(note)
+            raise
+        if self.errors:
+            raise SimulationFailed("; ".join(self.errors))
+        return result
+
+    async def _bounded(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.current_task()
+        timer = self.loop.call_later(VIRTUAL_LIMIT_S, self._out_of_time, task)
+        try:
+            return await coroutine
+        finally:
+            timer.cancel()
+
+    def _out_of_time(self, task: asyncio.Task[Any] | None) -> None:
+        self.errors.append(f"not done after {VIRTUAL_LIMIT_S} virtual seconds")
+        if task is not None:
+            task.cancel()
+
+    def _note_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.errors.append(f"{context.get('message')}: {context.get('exception')!r}")
+
+    def trace_digest(self) -> str:
+        """SHA-256 over every frame delivered so far."""
+        return self.network.trace_digest()
+
+    def close(self) -> None:
+        """Everybody is killed, the loop closed."""
+        if self.loop.is_closed():
+            return
+        for instance in list(self.processes):
+            self.kill(instance)
+        for process in self._buried:
+            process.bury()
+        self.loop.close()
+
+
+def _token(instance: str) -> str:
+    return f"token of {instance}"
+
+
+def _lanes(role: str) -> list[str]:
+    lanes = ["ledger"] if role != "ledger" else []
+    return [*lanes, "gateway"] if role == "host" else lanes

@@ -1,0 +1,56 @@
+"""Replies kept for duplicates of the requests they answered, bounded in number and bytes. Plain rules.
+
+Source: spec page "The bus": receivers keep message ids in a bounded window and answer a duplicate with the recorded
+reply. A request is known by its sender's role, its type and its id: a successor of a dead requester (same role)
+joins, and nobody reads another role's reply by guessing an id.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+RequestKey = tuple[str, str, str]
+"""(role of the sender, type, message id)."""
+
+
+class Recorded(NamedTuple):
+    """A reply or a final failure as it can be sent again."""
+
+    kind: int
+    type: str
+    type_version: int
+    body: bytes
+
+
+class DuplicateWindow:
+    """The most recent answers; the oldest go first when either bound is reached."""
+
+    def __init__(self, *, ids_max: int, bytes_max: int) -> None:
+        self._ids_max = ids_max
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._answers: OrderedDict[RequestKey, Recorded] = OrderedDict()  # its front goes in constant time
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def record(self, key: RequestKey, answer: Recorded) -> None:
+        """A duplicate of this request gets `answer` while the window remembers it."""
+        earlier = self._answers.pop(key, None)
+        if earlier is not None:
+            self._bytes -= len(earlier.body)
+        self._answers[key] = answer
+        self._bytes += len(answer.body)
+        while len(self._answers) > self._ids_max or self._bytes > self._bytes_max:
+            _, oldest = self._answers.popitem(last=False)
+            self._bytes -= len(oldest.body)
+
+    def recorded(self, key: RequestKey) -> Recorded | None:
+        """The answer that was given to this request, if it is still remembered."""
+        return self._answers.get(key)
+
+    def recent_ids(self, count: int) -> list[str]:
+        """The message ids answered last, oldest of them first."""
+        keys = list(self._answers)[-count:]
+        return [message_id for _, _, message_id in keys]

@@ -1,0 +1,82 @@
+"""The one place that watches a ZeroMQ socket's descriptor from an asyncio loop.
+
+The descriptor is edge-triggered and says only that *something* may have changed: after each wake-up the socket is
+drained to EAGAIN, and its EVENTS are asked again after every drain and every send, since either may swallow the edge.
+A drain is bounded, so that timers run in between; the rest is taken by a callback at once. Traps: `../research` of
+the bus, libzmq#3641, pyzmq#199.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import zmq
+
+_DRAIN_MAX = 128
+"""Messages per turn of the event loop; a fairness bound between sockets and timers, not a limit of anything."""
+
+
+class DrainedSocket:
+    """Hands every multipart message to `on_message`, calls `on_writable` when sending may work again."""
+
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        on_message: Callable[[list[bytes]], None],
+        on_writable: Callable[[], None] | None = None,
+    ) -> None:
+        self._socket = socket
+        self._on_message = on_message
+        self._on_writable = on_writable
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = cast("int", socket.getsockopt(zmq.FD))
+        self._again: asyncio.Handle | None = None
+        self._loop.add_reader(self._descriptor, self._woken)
+        self._look_again()  # the edge may have come before we watched
+
+    def send(self, frames: Sequence[bytes]) -> bool:
+        """Whether the socket took the message; False at EAGAIN. Raises zmq.ZMQError for an unreachable ROUTER peer."""
+        try:
+            self._socket.send_multipart(frames, zmq.DONTWAIT, copy=True)
+        except zmq.Again:
+            return False
+        finally:
+            if self._again is None and self._events() & zmq.POLLIN:
+                self._look_again()
+        return True
+
+    def _events(self) -> int:
+        return cast("int", self._socket.getsockopt(zmq.EVENTS))
+
+    def _look_again(self) -> None:
+        if self._again is None:
+            self._again = self._loop.call_soon(self._woken)
+
+    def _woken(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        receive, on_message = self._socket.recv_multipart, self._on_message
+        for _ in range(_DRAIN_MAX):
+            try:
+                frames = receive(zmq.DONTWAIT)
+            except zmq.Again:
+                break
+            on_message(frames)
+            if self._socket.closed:
+                return
+        if self._events() & zmq.POLLOUT and self._on_writable is not None:
+            self._on_writable()
+        if not self._socket.closed and self._events() & zmq.POLLIN:
+            self._look_again()
+
+    def close(self, linger_ms: int = 0) -> None:
+        """No longer watched; the socket is closed."""
+        if self._socket.closed:
+            return
+        self._loop.remove_reader(self._descriptor)
+        if self._again is not None:
+            self._again.cancel()
+        self._socket.close(linger=linger_ms)

@@ -1,0 +1,42 @@
+"""A lane over ZeroMQ: the ROUTER that a service binds. The rules are `bus/lane_server.py`'s.
+
+Routing ids are ZeroMQ's own random ones; MANDATORY tells us when nobody is there; sends never block.
+"""
+
+from __future__ import annotations
+
+import zmq
+
+from bus.lane_server import LaneServer
+from bus.zeromq.context import ZeroMQ, private_ipc
+from bus.zeromq.drained import DrainedSocket
+
+
+class ZeroMQLane:
+    """`bus.link.LaneTransport`; made on a running event loop."""
+
+    def __init__(self, zeromq: ZeroMQ, server: LaneServer, endpoint: str) -> None:
+        socket = zeromq.socket(zmq.ROUTER)
+        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        socket.bind(endpoint)
+        self.endpoint: str = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        private_ipc(self.endpoint)
+        self._server = server
+        server.bind(self)
+        self._socket = DrainedSocket(socket, self._received)
+
+    def _received(self, frames: list[bytes]) -> None:
+        self._server.receive(frames[0], frames[1:])
+
+    def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
+        """Whether the connection took the frames: False if it is gone, or full (which credit and bounds keep from happening)."""
+        try:
+            return self._socket.send((routing, header, body))
+        except zmq.ZMQError as error:
+            if error.errno == zmq.EHOSTUNREACH:
+                return False
+            raise
+
+    def close(self) -> None:
+        """Answers already taken by ZeroMQ still leave within its linger of 0: the requester asks again elsewhere."""
+        self._socket.close()

@@ -1,0 +1,68 @@
+"""A link over ZeroMQ: one DEALER that connects out. Frames: [header, body].
+
+IMMEDIATE: with nobody connected a send is EAGAIN at once instead of queueing blindly; the frames then wait here,
+bounded, and leave when the socket is writable, or are forgotten (`discard`) when the peer says hello anew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import zmq
+
+from bus.errors import BusError
+from bus.link import OnFrames
+from bus.settings import BusSettings
+from bus.zeromq.context import ZeroMQ
+from bus.zeromq.drained import DrainedSocket
+
+_FRAMES = 2
+
+
+class ZeroMQLink:
+    """`bus.link.Link`; made and used on a running event loop."""
+
+    def __init__(self, zeromq: ZeroMQ, settings: BusSettings, endpoint: str) -> None:
+        self._settings = settings
+        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self._on_frames: OnFrames | None = None
+        self.garbage = 0
+        socket = zeromq.socket(zmq.DEALER)
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        socket.connect(endpoint)
+        self._socket = DrainedSocket(socket, self._received, self._flush)
+        self._is_open = True
+
+    def attach(self, on_frames: OnFrames) -> None:
+        """Incoming frame pairs go to `on_frames`."""
+        self._on_frames = on_frames
+
+    def send(self, header: bytes, body: bytes) -> None:
+        """Handed to ZeroMQ, or waiting in order for the connection; BusError(busy) beyond `bus.high_water_mark`."""
+        if not self._is_open:
+            return
+        if not self._waiting and self._socket.send((header, body)):
+            return
+        if len(self._waiting) >= self._settings.high_water_mark:
+            raise BusError("busy", f"{len(self._waiting)} frames wait for the connection (bus.high_water_mark)")
+        self._waiting.append((header, body))
+
+    def _flush(self) -> None:
+        while self._waiting and self._socket.send(self._waiting[0]):
+            self._waiting.popleft()
+
+    def _received(self, frames: list[bytes]) -> None:
+        if len(frames) == _FRAMES and self._on_frames is not None:
+            self._on_frames(frames[0], frames[1])
+        else:
+            self.garbage += 1
+
+    def discard(self) -> None:
+        """Frames that never left are forgotten."""
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """What ZeroMQ has taken (a goodbye) still has one heartbeat interval to leave; the rest is dropped."""
+        self._is_open = False
+        self._waiting.clear()
+        self._socket.close(linger_ms=self._settings.heartbeat_interval_ms)
