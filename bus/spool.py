@@ -1,0 +1,235 @@
+"""Unconditional records on a process's own disk while the ledger is away. Source: spec page "The ledger", Outages.
+
+Only records that carry no condition on other writers may stand here: the gateway's records of degraded calls and the
+ends of calls already sent, the host's DEGRADATION and TurnDegraded{delivered: true}. Frames are synced one batch at a
+time and hash-chained; a frame that a crash tore is cut off, and a file damaged anywhere else is set aside, never
+guessed at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+from pydantic import ValidationError
+
+from bus.errors import LedgerError
+from bus.messages.base import pack, unpack
+from bus.messages.ledger import Ack, WriteEntry
+from bus.port import Disk, FileHandle
+
+_log = structlog.get_logger("spool")
+
+_HEAD = struct.Struct(">4sII32s")  # magic, length of the payload, its CRC-32, chain value after it
+_MAGIC = b"HSP1"
+_START = b"\0" * 32
+
+
+class Writes(Protocol):
+    """The part of the ledger client that a keeper uses."""
+
+    def submit(self, entries: list[WriteEntry], *, trace: str = "") -> asyncio.Future[list[Ack]]:
+        """Pipelines a write; the future holds its acks."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolContent:
+    """What a file held: whole frames in order, where they end, and whether more than a torn tail follows."""
+
+    entries: tuple[WriteEntry, ...]
+    end: int
+    chain: bytes
+    is_damaged: bool
+
+
+def frame(entry: WriteEntry, chain: bytes) -> tuple[bytes, bytes]:
+    """The bytes of one frame and the chain value after it."""
+    payload = pack(entry.model_dump())
+    after = hashlib.sha256(chain + payload).digest()
+    return _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload), after) + payload, after
+
+
+def parse(data: bytes) -> SpoolContent:
+    """Every whole frame from the start. A bad last frame is a torn write; a bad frame with more behind it is damage."""
+    entries: list[WriteEntry] = []
+    offset, chain = 0, _START
+    while offset < len(data):
+        if offset + _HEAD.size > len(data):
+            return SpoolContent(tuple(entries), offset, chain, is_damaged=False)
+        magic, length, crc, after = _HEAD.unpack_from(data, offset)
+        start, end = offset + _HEAD.size, offset + _HEAD.size + length
+        payload = data[start:end]
+        whole = magic == _MAGIC and len(payload) == length and zlib.crc32(payload) == crc
+        if not whole or hashlib.sha256(chain + payload).digest() != after:
+            return SpoolContent(tuple(entries), offset, chain, is_damaged=end < len(data) or magic != _MAGIC)
+        try:
+            entries.append(WriteEntry.model_validate(unpack(payload)))
+        except (ValidationError, ValueError):
+            return SpoolContent(tuple(entries), offset, chain, is_damaged=True)
+        offset, chain = end, after
+    return SpoolContent(tuple(entries), offset, chain, is_damaged=False)
+
+
+class Spool:
+    """One file. Entries are on the device when `append` returns; it goes when all of them are in the ledger."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._chain = _START
+        self._handle: FileHandle | None = None
+        self._waiting: dict[str, WriteEntry] = {}
+
+    def open(self) -> list[WriteEntry]:
+        """What an earlier incarnation left, in order; a torn tail is cut off, a damaged file set aside."""
+        if not self._disk.exists(self._path):
+            return []
+        handle = self._disk.open(self._path)
+        content = parse(handle.read_at(0, handle.size()))
+        if content.is_damaged:
+            handle.close()
+            self._set_aside(content)
+        else:
+            handle.truncate(content.end)
+            handle.sync()
+            self._handle, self._chain = handle, content.chain
+            self._waiting = {entry.submission_id: entry for entry in content.entries}
+        return list(content.entries)
+
+    @property
+    def waiting(self) -> list[WriteEntry]:
+        """Entries that are not known to be in the ledger, in order."""
+        return list(self._waiting.values())
+
+    def append(self, entries: Sequence[WriteEntry]) -> None:
+        """Entries that stand here already are skipped. Raises OSError, and then nothing of them counts as kept."""
+        fresh = [entry for entry in entries if entry.submission_id not in self._waiting]
+        if not fresh:
+            return
+        data, chain = b"", self._chain
+        for entry in fresh:
+            framed, chain = frame(entry, chain)
+            data += framed
+        handle = self._opened()
+        offset = handle.size()
+        try:
+            handle.append(data)
+            handle.sync()
+        except OSError:
+            handle.truncate(offset)
+            raise
+        self._chain = chain
+        self._waiting.update((entry.submission_id, entry) for entry in fresh)
+
+    def forget(self, submission_id: str) -> None:
+        """This entry is in the ledger, or lost to another one; the last one removes the file."""
+        if self._waiting.pop(submission_id, None) is not None and not self._waiting:
+            self._clear()
+
+    def _opened(self) -> FileHandle:
+        if self._handle is None:
+            folder = self._path.rpartition("/")[0]
+            if folder:
+                self._disk.make_dir(folder)
+            self._handle = self._disk.open(self._path, create=True)
+            self._disk.sync_dir(folder)
+        return self._handle
+
+    def _clear(self) -> None:
+        if self._handle is not None:
+            self._handle.close()
+            self._handle = None
+        self._chain = _START
+        self._disk.remove(self._path)
+        self._disk.sync_dir(self._path.rpartition("/")[0])
+
+    def _set_aside(self, content: SpoolContent) -> None:
+        number = 1
+        while self._disk.exists(f"{self._path}.damaged-{number}"):
+            number += 1
+        aside = f"{self._path}.damaged-{number}"
+        self._disk.rename(self._path, aside)
+        self._disk.sync_dir(self._path.rpartition("/")[0])
+        _log.error("spool_damaged", file=aside, byte=content.end, entries_read=len(content.entries))
+        self.append(content.entries)
+
+
+class RecordKeeper:
+    """Hands unconditional records to the ledger and puts them on disk when it stays silent.
+
+    Records leave in the order of the calls; none is dropped while this process or its disk lives.
+    """
+
+    def __init__(self, ledger: Writes, spool: Spool, *, spool_after_s: float) -> None:
+        self._ledger = ledger
+        self._spool = spool
+        self._spool_after_s = spool_after_s
+        self._silent: dict[str, WriteEntry] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._resubmitting: set[str] = set()  # membership only
+
+    @property
+    def spooled(self) -> int:
+        """How many records wait on disk."""
+        return len(self._spool.waiting)
+
+    def submit(self, entry: WriteEntry, *, keep: bool) -> asyncio.Future[list[Ack]]:
+        """Pipelines one entry; with `keep` it is spooled when no ack has come within `spool_after_s`."""
+        try:
+            future = self._ledger.submit([entry])
+        except LedgerError as fault:
+            future = asyncio.get_running_loop().create_future()
+            future.set_exception(fault)
+        if keep:
+            self._silent[entry.submission_id] = entry
+            self._arm()
+        future.add_done_callback(lambda done: self._done(entry, done))
+        return future
+
+    def spool_now(self, entry: WriteEntry) -> None:
+        """Puts an entry that was submitted on disk at once. Raises OSError."""
+        self._silent.pop(entry.submission_id, None)
+        self._spool.append([entry])
+
+    def _arm(self) -> None:
+        if self._timer is None and self._silent:
+            self._timer = asyncio.get_running_loop().call_later(self._spool_after_s, self._spool_silent)
+
+    def _spool_silent(self) -> None:
+        self._timer = None
+        try:
+            self._spool.append(list(self._silent.values()))
+        except OSError as error:
+            # They stay in memory with the ledger client; the next silence tries the disk again.
+            _log.error("spool_failed", error=type(error).__name__, entries=len(self._silent))
+            self._arm()
+            return
+        self._silent.clear()
+
+    def _done(self, entry: WriteEntry, future: asyncio.Future[list[Ack]]) -> None:
+        self._resubmitting.discard(entry.submission_id)
+        if future.cancelled() or future.exception() is not None:
+            return
+        self._silent.pop(entry.submission_id, None)
+        if not self._silent and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        ack = future.result()[0]
+        if ack.outcome == "refused":
+            _log.warning("record_refused", submission_id=entry.submission_id, code=ack.code)
+        self._spool.forget(entry.submission_id)
+        self._resubmit()
+
+    def _resubmit(self) -> None:
+        """The ledger answers again: what the client no longer holds goes in from the disk."""
+        for entry in self._spool.waiting:
+            if entry.submission_id not in self._resubmitting:
+                self._resubmitting.add(entry.submission_id)
+                self.submit(entry, keep=False)

@@ -1,0 +1,103 @@
+"""Stage 6 and its end: every reservation is made, and settled or released, here. The rules are in `budget.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bus.errors import GatewayError
+from bus.messages.gateway import Budget
+from bus.port import Bus
+from bus.spool import RecordKeeper
+from config.schema import AdminConfig
+from gateway_service import budget, pricing, records
+from gateway_service.budget import Allocate, BudgetState, Crossed, Refused, Reservation, Reserve, Scope, Settle
+from gateway_service.pricing import NEVER_SENT, Settlement
+from gateway_service.records import Ask, Attempt
+
+
+@dataclass(slots=True)
+class Held:
+    """An attempt with its reservation; without a settlement at the end it was never sent, and is released."""
+
+    attempt: Attempt
+    settlement: Settlement | None = None
+    is_spooled: bool = False
+
+
+class Account:
+    """The gateway's budgets: only here are they debited."""
+
+    def __init__(self, bus: Bus, keeper: RecordKeeper, config: AdminConfig, state: BudgetState) -> None:
+        self._bus = bus
+        self._keeper = keeper
+        self._config = config
+        self._state = state
+
+    @contextmanager
+    def reserved(self, ask: Ask, number: int) -> Generator[Held]:
+        """Holds estimate + max_tokens in every scope at once, or raises GatewayError with the true reason."""
+        attempt = self._reserve(ask, number)
+        held = Held(attempt)
+        try:
+            yield held
+        finally:
+            budget.apply(self._state, Settle(attempt.name, held.settlement or NEVER_SENT))
+
+    def remaining_after(self, attempt: Attempt, settlement: Settlement) -> int | None:
+        """Tokens that the attempt's session will have left once it is settled so."""
+        scope = self._state.scopes[budget.session_scope(attempt.ask.prompt.session_id)]
+        return None if scope.remaining is None else scope.remaining + attempt.reservation.tokens - settlement.tokens
+
+    def report(self, session_id: str) -> Budget:
+        """One row per scope, sorted: all of them, or a session's own and the agents and providers that it draws on."""
+        scopes = self._state.scopes
+        if session_id:
+            own = budget.session_scope(session_id)
+            unused = Scope(self._config.budget.session_token_limit)
+            scopes = {name: scope for name, scope in scopes.items() if not name.startswith("session:")}
+            scopes[own] = self._state.scopes.get(own, unused)
+        return Budget(
+            mode=self._config.budget.budget_mode, scopes=[budget.row(name, scopes[name]) for name in sorted(scopes)]
+        )
+
+    def _reserve(self, ask: Ask, number: int) -> Attempt:
+        config, prompt = self._config, ask.prompt
+        limits = budget.scopes_of(prompt, ask.route, config.budget)
+        for scope, limit in limits:
+            self._allocate(scope, limit)
+        estimate = pricing.input_tokens(prompt, config.attention.chars_per_token)
+        reservation = Reservation(
+            reservation_id=records.attempt_name(prompt.idempotency_key, number),
+            tokens=estimate + prompt.max_tokens,
+            scopes=tuple(scope for scope, _limit in limits),
+        )
+        mode = budget.mode_of(config.budget.budget_mode, prompt.budget_mode)
+        attempt = Attempt(ask, number, reservation, estimate, mode)
+        for effect in budget.apply(self._state, Reserve(reservation, mode)):
+            match effect:
+                case Refused():
+                    raise _refusal(effect, reservation)
+                case Crossed():
+                    self._keeper.submit(records.crossed(effect, attempt, at_us=self._at_us()), keep=False)
+        return attempt
+
+    def _allocate(self, scope: str, limit: int) -> None:
+        """Every configured limit is enforced from a scope's first use; a changed one from its next use."""
+        known = self._state.scopes.get(scope)
+        if known is None or known.limit != limit:
+            budget.apply(self._state, Allocate(scope, limit))
+            self._keeper.submit(records.allocated(scope, limit, at_us=self._at_us()), keep=False)
+
+    def _at_us(self) -> int:
+        return round(self._bus.now() * 1_000_000)
+
+
+def _refusal(effect: Refused, reservation: Reservation) -> GatewayError:
+    limit = "no limit is configured" if effect.limit is None else f"{effect.remaining} of {effect.limit} are left"
+    return GatewayError(
+        effect.code,
+        f"{reservation.tokens} tokens asked in scope {effect.scope}; {limit} (section budget)",
+        facts={"scope": effect.scope, "asked": reservation.tokens, "remaining": effect.remaining},
+    )

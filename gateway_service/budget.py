@@ -1,0 +1,226 @@
+"""The one source of truth for spending: reserve, then settle, over a tree of scopes. No clock, no I/O.
+
+A call draws on its session, its agent and its provider at once. `apply(state, event)` is the only change of a state;
+the same events give the same state, which is how a restart rebuilds it from the record (PROMPT_SENT holds the
+reservation, the attempt's end its settlement). Source: spec page "Gateway", Budgets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from bus.messages.gateway import Prompt, ScopeBudget
+from config.schema import BudgetConfig, Route
+from gateway_service.pricing import Settlement
+
+Mode = Literal["enforce", "warn", "off"]
+_STRICTNESS: dict[Mode, int] = {"off": 0, "warn": 1, "enforce": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One node: `used` and `reserved` are tokens; `cost_usd` is None once a part of it is unknown."""
+
+    limit: int | None
+    used: int = 0
+    reserved: int = 0
+    calls: int = 0
+    cost_usd: float | None = 0.0
+    unknown_calls: int = 0
+    is_over: bool = False
+
+    @property
+    def remaining(self) -> int | None:
+        """Tokens that a new reservation may take; negative where warn or off let it pass."""
+        return None if self.limit is None else self.limit - self.used - self.reserved
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Tokens held for one attempt in all of its scopes, the narrowest first."""
+
+    reservation_id: str
+    tokens: int
+    scopes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class BudgetState:
+    """Scopes by name and open reservations by id.
+
+    Changed by `apply` alone, in place: a copy of every session's row per call would cost more than the call.
+    """
+
+    scopes: dict[str, Scope] = field(default_factory=dict[str, Scope])
+    open: dict[str, Reservation] = field(default_factory=dict[str, Reservation])
+
+
+# --- events and effects -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """A scope has this limit from now on."""
+
+    scope: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Hold tokens, if the mode and all scopes allow it."""
+
+    reservation: Reservation
+    mode: Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """A reservation stands in the record: it was admitted then and is not judged again."""
+
+    reservation: Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """An attempt ended; a settlement that was never sent releases and counts no call."""
+
+    reservation_id: str
+    settlement: Settlement
+
+
+Event = Allocate | Reserve | Restore | Settle
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was reserved; `code` is the true reason."""
+
+    code: Literal["BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED"]
+    scope: str
+    limit: int | None
+    remaining: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Crossed:
+    """In mode warn: this reservation does not fit the scope, and the one before it did."""
+
+    scope: str
+    limit: int
+    used: int
+    reserved: int
+
+
+Effect = Refused | Crossed
+
+
+def apply(state: BudgetState, event: Event) -> list[Effect]:
+    """The state after the event, and what follows from it. An event that does not apply changes nothing."""
+    match event:
+        case Allocate(scope, limit):
+            state.scopes[scope] = replace(state.scopes.get(scope, Scope(limit)), limit=limit)
+            return []
+        case Reserve(reservation, mode):
+            return _reserve(state, reservation, mode)
+        case Restore(reservation):
+            if reservation.reservation_id not in state.open:
+                _hold(state, reservation)
+            return []
+        case Settle(reservation_id, settlement):
+            _settle(state, reservation_id, settlement)
+            return []
+
+
+def _reserve(state: BudgetState, reservation: Reservation, mode: Mode) -> list[Effect]:
+    if mode == "enforce" and (refusal := _refusal(state, reservation)):
+        return [refusal]
+    before = {name: state.scopes.get(name, Scope(None)) for name in reservation.scopes}
+    _hold(state, reservation)
+    if mode != "warn":
+        return []
+    crossed: list[Effect] = []
+    for name in reservation.scopes:
+        scope = state.scopes[name]
+        if scope.limit is not None and scope.is_over and not before[name].is_over:
+            crossed.append(Crossed(name, scope.limit, scope.used, scope.reserved))
+    return crossed
+
+
+def _refusal(state: BudgetState, reservation: Reservation) -> Refused | None:
+    for position, name in enumerate(reservation.scopes):
+        scope = state.scopes.get(name)
+        if scope is None:
+            return Refused("NOT_ALLOCATED", name, None, None)
+        if scope.remaining is not None and reservation.tokens > scope.remaining:
+            code = "BUDGET_EXHAUSTED" if position == 0 else "HIERARCHY_EXCEEDED"
+            return Refused(code, name, scope.limit, scope.remaining)
+    return None
+
+
+def _hold(state: BudgetState, reservation: Reservation) -> None:
+    state.open[reservation.reservation_id] = reservation
+    for name in reservation.scopes:
+        scope = state.scopes.get(name, Scope(None))
+        state.scopes[name] = _judged(replace(scope, reserved=scope.reserved + reservation.tokens))
+
+
+def _settle(state: BudgetState, reservation_id: str, settlement: Settlement) -> None:
+    reservation = state.open.pop(reservation_id, None)
+    if reservation is None:
+        return
+    for name in reservation.scopes:
+        scope = state.scopes[name]
+        cost = None if scope.cost_usd is None or settlement.cost_usd is None else scope.cost_usd + settlement.cost_usd
+        state.scopes[name] = _judged(
+            replace(
+                scope,
+                reserved=scope.reserved - reservation.tokens,
+                used=scope.used + settlement.tokens,
+                calls=scope.calls + settlement.was_sent,
+                cost_usd=cost,
+                unknown_calls=scope.unknown_calls + settlement.is_unknown,
+            )
+        )
+
+
+def _judged(scope: Scope) -> Scope:
+    is_over = scope.limit is not None and scope.used + scope.reserved > scope.limit
+    return scope if is_over == scope.is_over else replace(scope, is_over=is_over)
+
+
+# --- what a prompt draws on ---------------------------------------------------------------------------------------
+
+
+def scopes_of(prompt: Prompt, route: Route, config: BudgetConfig) -> list[tuple[str, int]]:
+    """Scope names with their configured limits, the narrowest first."""
+    return [
+        (session_scope(prompt.session_id), config.session_token_limit),
+        (f"agent:{prompt.agent_id}", config.agent_token_limit),
+        (f"provider:{route.provider_id}", config.provider_token_limit),
+    ]
+
+
+def session_scope(session_id: str) -> str:
+    """The scope of a session."""
+    return f"session:{session_id}"
+
+
+def mode_of(configured: Mode, asked: Mode | None) -> Mode:
+    """The stricter of the configured mode and an order's own: an order may tighten what is set, never loosen it."""
+    return configured if asked is None or _STRICTNESS[asked] < _STRICTNESS[configured] else asked
+
+
+def row(name: str, scope: Scope) -> ScopeBudget:
+    """A scope as readers get it."""
+    return ScopeBudget(
+        scope=name,
+        limit=scope.limit,
+        used=scope.used,
+        reserved=scope.reserved,
+        remaining=scope.remaining,
+        calls=scope.calls,
+        cost_usd=scope.cost_usd,
+        unknown_calls=scope.unknown_calls,
+    )

@@ -1,0 +1,127 @@
+"""Calls by idempotency key: a completed one answers again, one in flight is joined. Source: spec "Gateway", stage 4.
+
+What stands here is a window over the record, never its replacement: a key that has left it is found in the ledger by
+its once keys. A call runs in a task of its own, kept here, so that one waiter's end does not end the others'.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from bus.errors import GatewayError
+from bus.messages.gateway import PromptResponse
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    """One running call. `deadline` (monotonic) is the latest of all who wait for it."""
+
+    key: str
+    digest: str
+    deadline: float
+    task: asyncio.Task[PromptResponse] | None = None
+    waiters: int = 0
+
+
+@dataclass(slots=True)
+class _Recent:
+    digest: str
+    attempts: int = 0
+    response: PromptResponse | None = None
+
+
+class Calls:
+    """Running calls, and the most recent ones with their attempt numbers and answers."""
+
+    def __init__(self, recent_max: int) -> None:
+        self._recent_max = recent_max
+        self._running: dict[str, InFlight] = {}
+        self._recent: OrderedDict[str, _Recent] = OrderedDict()
+
+    @property
+    def running_count(self) -> int:
+        """Calls in flight."""
+        return len(self._running)
+
+    async def answer(
+        self, key: str, digest: str, deadline: float, run: Callable[[InFlight], Awaitable[PromptResponse]]
+    ) -> PromptResponse:
+        """The remembered answer of this key, or that of its running call, or that of a new one made by `run`.
+
+        Raises GatewayError(INVALID_INPUT) when the key stands for another request. Cancelling the last waiter cancels
+        the call.
+        """
+        recent = self._recent.get(key)
+        if recent is not None and recent.digest != digest:
+            raise key_conflict(key)
+        if recent is not None and recent.response is not None:
+            self._recent.move_to_end(key)
+            return recent.response
+        call = self._running.get(key)
+        if call is None:
+            call = self._start(key, digest, deadline, run)
+        call.deadline = max(call.deadline, deadline)
+        return await self._wait(call)
+
+    def next_attempt(self, key: str) -> int:
+        """The number of the next attempt of a running call; no number is given twice while the key is in the window."""
+        recent = self._recent[key]
+        recent.attempts += 1
+        return recent.attempts
+
+    def remember(self, key: str, response: PromptResponse) -> None:
+        """From now on this is the answer of the key."""
+        if (recent := self._recent.get(key)) is not None:
+            recent.response = response
+
+    def forget(self, key: str) -> None:
+        """The record decided otherwise than this process: the next request of the key reads it there."""
+        if key not in self._running:
+            self._recent.pop(key, None)
+
+    async def drain(self) -> None:
+        """Every running call has ended."""
+        for call in list(self._running.values()):
+            if call.task is not None:
+                await asyncio.wait_for(asyncio.shield(call.task), None)
+
+    def _start(
+        self, key: str, digest: str, deadline: float, run: Callable[[InFlight], Awaitable[PromptResponse]]
+    ) -> InFlight:
+        call = self._running[key] = InFlight(key, digest, deadline)
+        self._recent.setdefault(key, _Recent(digest))
+        self._recent.move_to_end(key)
+        self._evict()
+        call.task = asyncio.ensure_future(run(call))
+        call.task.add_done_callback(lambda _task: self._ended(call))
+        return call
+
+    async def _wait(self, call: InFlight) -> PromptResponse:
+        assert call.task is not None  # noqa: S101 - set where the call was made
+        call.waiters += 1
+        try:
+            return await asyncio.shield(call.task)
+        finally:
+            call.waiters -= 1
+            if not call.waiters and not call.task.done():
+                self._ended(call)
+                call.task.cancel()
+
+    def _ended(self, call: InFlight) -> None:
+        if self._running.get(call.key) is call:
+            del self._running[call.key]
+
+    def _evict(self) -> None:
+        for key in list(self._recent):
+            if len(self._recent) <= self._recent_max:
+                return
+            if key not in self._running:
+                del self._recent[key]
+
+
+def key_conflict(key: str) -> GatewayError:
+    """The refusal of a key that stands for another request."""
+    return GatewayError("INVALID_INPUT", f"idempotency key {key[:120]} stands for a different request; use a new key")

@@ -1,0 +1,90 @@
+"""Tokens and money of a call: estimates before it, settlement after it. Pure.
+
+Source: spec page "Gateway", Budgets. An unknown price gives an unknown cost (None), never zero; an unknown usage is
+settled at its reservation, never passed for free.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from bus.errors import GatewayError
+from bus.messages.gateway import Prompt, PromptResponse
+from config.schema import ModelConfig
+
+_PER_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What a reservation became. `is_unknown`: nobody could say what was used, so all that was reserved counts."""
+
+    tokens: int
+    cost_usd: float | None
+    is_unknown: bool
+    was_sent: bool
+
+
+NEVER_SENT = Settlement(tokens=0, cost_usd=0.0, is_unknown=False, was_sent=False)
+
+
+def text_tokens(length: int, chars_per_token: int) -> int:
+    """Tokens of a text of this many characters, by the configured ratio (`attention.chars_per_token`)."""
+    return length // chars_per_token
+
+
+def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
+    """Estimate of what a provider counts as input, at least 1: texts, tool calls in the transcript, offered tools."""
+    length = 0
+    for message in prompt.messages:
+        length += sum(len(segment.text) for segment in message.segments)
+        length += sum(len(call.tool_id) + len(json.dumps(call.arguments)) for call in message.tool_calls)
+    for tool in prompt.tools:
+        length += len(tool.tool_id) + len(tool.description) + len(json.dumps(tool.parameters))
+    return max(1, text_tokens(length, chars_per_token))
+
+
+def cost_usd(model: ModelConfig | None, response: PromptResponse) -> float | None:
+    """Money for the reported usage; cached tokens are a part of the input tokens and have a price of their own."""
+    if model is None:
+        return None
+    fresh = max(0, response.input_tokens - response.cached_tokens)
+    total = 0.0
+    for tokens, price in (
+        (fresh, model.input_usd_per_million),
+        (response.cached_tokens, model.cached_usd_per_million),
+        (response.output_tokens, model.output_usd_per_million),
+    ):
+        if tokens and price is None:
+            return None
+        total += tokens * (price or 0.0) / _PER_MILLION
+    return total
+
+
+def settle_response(response: PromptResponse, model: ModelConfig | None) -> Settlement:
+    """What an answered call used, as the provider reports it."""
+    return Settlement(
+        tokens=response.input_tokens + response.output_tokens,
+        cost_usd=cost_usd(model, response),
+        is_unknown=False,
+        was_sent=True,
+    )
+
+
+def settle_fault(fault: GatewayError, reserved_tokens: int, model: ModelConfig | None) -> Settlement:
+    """What a failed call used.
+
+    A provider's fault may carry the facts `input_tokens` and `output_tokens` (billed) or `unbilled: True` (refused
+    before any work); without them the outcome is unknown and the whole reservation counts.
+    """
+    if fault.facts.get("unbilled") is True:
+        return Settlement(tokens=0, cost_usd=0.0, is_unknown=False, was_sent=True)
+    if "input_tokens" in fault.facts or "output_tokens" in fault.facts:
+        usage = PromptResponse(
+            outcome="ERROR",
+            input_tokens=int(fault.facts.get("input_tokens", 0)),
+            output_tokens=int(fault.facts.get("output_tokens", 0)),
+        )
+        return settle_response(usage, model)
+    return Settlement(tokens=reserved_tokens, cost_usd=None, is_unknown=True, was_sent=True)

@@ -1,0 +1,64 @@
+"""What the gateway reads back from its own records. Pure; the other half of `records.py`."""
+
+from __future__ import annotations
+
+from bus.errors import GatewayError
+from bus.messages.base import unpack
+from bus.messages.gateway import PromptResponse
+from bus.messages.ledger import Entry
+from bus.messages.work_order import ToolCall
+from gateway_service.budget import Reservation
+from gateway_service.pricing import NEVER_SENT, Settlement
+from gateway_service.records import record_id
+
+
+def reservation_in(entry: Entry) -> Reservation | None:
+    """The reservation of a PROMPT_SENT; None where its payload was erased."""
+    if not entry.bodies or entry.bodies[0] is None:
+        return None
+    held = unpack(entry.bodies[0])["reservation"]
+    name = entry.submission_id.removeprefix("PROMPT_SENT:")
+    return Reservation(reservation_id=name, tokens=held["tokens"], scopes=tuple(held["scopes"]))
+
+
+def settlement_in(entry: Entry) -> Settlement:
+    """The settlement of an attempt's end; an erased payload settles nothing more than its reservation's release."""
+    if not entry.bodies or entry.bodies[0] is None:
+        return NEVER_SENT
+    return Settlement(**unpack(entry.bodies[0])["settlement"])
+
+
+def digest_in(entry: Entry) -> str | None:
+    """The SHA-256 of what a PROMPT_SENT sent; None where the request was erased."""
+    if len(entry.bodies) < 2 or entry.bodies[1] is None:  # noqa: PLR2004 - payload and request
+        return None
+    digest: str = unpack(entry.bodies[1])["sha256"]
+    return digest
+
+
+def response_in(entry: Entry, digest: str) -> PromptResponse:
+    """The recorded answer behind a PROMPT_RECEIVED. Raises GatewayError(UNAVAILABLE) where its content was erased."""
+    name = entry.submission_id.removeprefix("PROMPT_RECEIVED:")
+    if any(body is None for body in entry.bodies):
+        raise GatewayError("UNAVAILABLE", f"the recorded answer {entry.submission_id} was erased; ask under a new key")
+    payload = unpack(entry.bodies[0] or b"")
+    calls = unpack(entry.bodies[2] or b"") if payload["tool_calls"] else []
+    return PromptResponse(
+        outcome="SUCCESS",
+        content=(entry.bodies[1] or b"").decode(),
+        content_ref=payload["content_ref"],
+        tool_calls=[ToolCall.model_validate(call) for call in calls],
+        finish_reason=payload["finish_reason"],
+        input_tokens=payload["input_tokens"],
+        output_tokens=payload["output_tokens"],
+        cached_tokens=payload["cached_tokens"],
+        provider_id=payload["provider_id"],
+        model_id=payload["model_id"],
+        latency_ms=payload["latency_ms"],
+        cost_usd=payload["cost_usd"],
+        budget_remaining=payload["budget_remaining"],
+        context_hash=digest,
+        sent_record_id=record_id("PROMPT_SENT", name),
+        received_record_id=entry.submission_id,
+        attempts=payload["attempt"],
+    )

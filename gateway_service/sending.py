@@ -1,0 +1,249 @@
+"""Stages 9 to 11 of one attempt: recorded before it leaves, sent once, ended by exactly one record.
+
+Whatever ends an attempt (an answer, a fault, a cancel, a dead ledger, another instance that was first) passes through
+here and gives its reservation a settlement. Source: spec page "Gateway", stages 9 to 11, Ledger outage, Unknown
+outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from bus.errors import GatewayError, RuntimeFault
+from bus.ledger_client import LedgerClient
+from bus.messages.gateway import PromptResponse
+from bus.messages.ledger import Ack, Entry, WriteEntry
+from bus.port import Bus, Provider
+from bus.spool import RecordKeeper
+from config.schema import AdminConfig
+from gateway_service import pricing, recorded, records, routing
+from gateway_service.account import Account, Held
+from gateway_service.calls import key_conflict
+from gateway_service.pricing import NEVER_SENT, Settlement
+from gateway_service.records import Ask, once_got, once_sent, record_id
+
+_log = structlog.get_logger("gateway")
+
+
+class EarlierAttempt(GatewayError):
+    """Another instance made this attempt and it brought no answer: the next number is this instance's to try."""
+
+
+class Sender:
+    """What one attempt does between its reservation and its settlement."""
+
+    def __init__(  # noqa: PLR0913 - the parts of the gateway that an attempt touches
+        self,
+        bus: Bus,
+        *,
+        ledger: LedgerClient,
+        keeper: RecordKeeper,
+        account: Account,
+        providers: Mapping[str, Provider],
+        config: AdminConfig,
+        on_lost: Callable[[str], None],
+    ) -> None:
+        self._bus = bus
+        self._ledger = ledger
+        self._keeper = keeper
+        self._account = account
+        self._providers = providers
+        self._config = config
+        self._on_lost = on_lost
+        self.sent_count = 0
+        self.failed_count = 0
+
+    # --- stage 9 ----------------------------------------------------------------------------------------------------
+
+    async def record_sent(self, held: Held, deadline: float) -> PromptResponse | None:
+        """PROMPT_SENT is durable and first: None, send it. Otherwise the answer that an earlier instance recorded.
+
+        Raises EarlierAttempt when that one failed or is unknown, GatewayError(UNAVAILABLE) when the ledger is away.
+        """
+        entry = records.sent(held.attempt, at_us=self._at_us())
+        future = self._keeper.submit(entry, keep=False)
+        wait_s = min(self._ledger_wait_s(held.attempt.ask), self._left(deadline))
+        try:
+            async with asyncio.timeout(wait_s):
+                ack = (await asyncio.shield(future))[0]
+        except TimeoutError:
+            return self._without_ledger(held, entry, future, wait_s)
+        except asyncio.CancelledError:
+            self._close_unsent(held, future, GatewayError("CANCELLED", "cancelled before it was sent"))
+            raise
+        if ack.outcome == "committed":
+            return None
+        return await self._earlier(held, ack)
+
+    def _ledger_wait_s(self, ask: Ask) -> float:
+        """An order's prompt waits for a restart of the ledger; the last resort may not."""
+        config = self._config
+        return (config.gateway.spool_after_ms if ask.is_degraded else config.ledger.outage_wait_ms) / 1000
+
+    def _without_ledger(
+        self, held: Held, entry: WriteEntry, future: asyncio.Future[list[Ack]], waited_s: float
+    ) -> PromptResponse | None:
+        """Only a degraded call goes on, its record synced to this process's own disk first."""
+        if held.attempt.ask.is_degraded and self._config.gateway.on_ledger_outage == "spool":
+            try:
+                self._keeper.spool_now(entry)
+            except OSError as error:
+                _log.error("spool_failed", error=type(error).__name__, submission_id=entry.submission_id)
+            else:
+                held.is_spooled = True
+                return None
+        fault = GatewayError(
+            "UNAVAILABLE",
+            f"the ledger did not acknowledge {entry.submission_id} within {waited_s:.3f} s; no call leaves unrecorded",
+            retryable=True,
+        )
+        self._close_unsent(held, future, fault)
+        raise fault
+
+    def _close_unsent(self, held: Held, future: asyncio.Future[list[Ack]], fault: GatewayError) -> None:
+        """Should this PROMPT_SENT still commit, it gets its end: nothing was sent and nothing used."""
+
+        def close(done: asyncio.Future[list[Ack]]) -> None:
+            if done.cancelled() or done.exception() is not None:
+                return
+            ack = done.result()[0]
+            if ack.is_first and ack.origin == self._bus.instance:
+                self._end(records.failed(held.attempt, fault, NEVER_SENT, at_us=self._at_us()), held)
+
+        future.add_done_callback(close)
+
+    async def _earlier(self, held: Held, ack: Ack) -> PromptResponse | None:
+        """Another write stands under this attempt: answer its end, or make sure that it has one."""
+        attempt = held.attempt
+        if ack.outcome == "refused" and ack.code != "conflict":
+            raise GatewayError("UNAVAILABLE", f"the ledger refused PROMPT_SENT:{attempt.name}: {ack.code}")
+        sent, end = await self._find(attempt.name)
+        if sent is None:
+            raise GatewayError("UNAVAILABLE", f"PROMPT_SENT:{attempt.name} was {ack.outcome} and cannot be found")
+        if recorded.digest_in(sent) not in (None, attempt.ask.digest):
+            raise key_conflict(attempt.ask.prompt.idempotency_key)
+        if end is None and sent.origin == self._bus.instance:
+            return None  # the ack of this very write was lost on its way
+        if end is None:
+            end = await self._close_earlier(held, sent)
+        if end.event_type == "PROMPT_RECEIVED":
+            return recorded.response_in(end, attempt.ask.digest)
+        raise EarlierAttempt(
+            end.reason or "UNKNOWN_OUTCOME", f"{sent.submission_id} of {sent.origin} brought no answer"
+        )
+
+    async def _close_earlier(self, held: Held, sent: Entry) -> Entry:
+        """The attempt of an instance that is gone is closed as unknown, at its reservation, unless its end is first."""
+        reservation = recorded.reservation_in(sent) or held.attempt.reservation
+        await self._ledger.write([records.closed_as_unknown(sent, reservation, at_us=self._at_us())])
+        _sent, end = await self._find(held.attempt.name)
+        if end is None:
+            raise GatewayError("UNAVAILABLE", f"the end of {sent.submission_id} cannot be found")
+        held.settlement = recorded.settlement_in(end)
+        return end
+
+    async def recorded(self, ask: Ask) -> PromptResponse | None:
+        """The answer that stands in the record under this call key, whatever attempt brought it."""
+        number = 1
+        while True:
+            sent, end = await self._find(records.attempt_name(ask.prompt.idempotency_key, number))
+            if sent is None or recorded.digest_in(sent) not in (None, ask.digest):
+                return None
+            if end is not None and end.event_type == "PROMPT_RECEIVED":
+                return recorded.response_in(end, ask.digest)
+            number += 1
+
+    async def _find(self, name: str) -> tuple[Entry | None, Entry | None]:
+        sent, end = await self._ledger.lookup(once=[once_sent(name), once_got(name)], with_bodies=True)
+        return sent, end
+
+    # --- stages 10 and 11 -------------------------------------------------------------------------------------------
+
+    async def send(self, held: Held, deadline: float) -> PromptResponse:
+        """One call of the provider, its end recorded, its reservation settled; raises the GatewayError of its end."""
+        ask, left = held.attempt.ask, self._left(deadline)
+        if left <= 0:
+            raise self._failed(held, _too_late(ask), NEVER_SENT)
+        self.sent_count += 1
+        started = self._bus.clock.monotonic()
+        try:
+            async with asyncio.timeout(left):
+                provider = self._providers[ask.route.provider_id]
+                response = await provider.complete(ask.prompt, model_id=ask.route.model_id, timeout_s=left)
+        except asyncio.CancelledError:
+            self._failed(held, GatewayError("CANCELLED", "cancelled while the provider worked"))
+            raise
+        except TimeoutError:
+            raise self._failed(held, _too_late(ask)) from None
+        except GatewayError as fault:
+            raise self._failed(held, fault) from None
+        except Exception as error:  # whatever a provider does, its PROMPT_SENT must get an end
+            detail = f"provider {ask.route.provider_id} raised {type(error).__name__}"
+            raise self._failed(held, GatewayError("PROVIDER_ERROR", detail)) from error
+        if response.outcome != "SUCCESS":
+            detail = f"provider {ask.route.provider_id} answered {response.outcome}"
+            raise self._failed(held, GatewayError(response.error_code or "PROVIDER_ERROR", detail))
+        return self._received(held, response, round((self._bus.clock.monotonic() - started) * 1000))
+
+    def _received(self, held: Held, answer: PromptResponse, latency_ms: int) -> PromptResponse:
+        attempt, route = held.attempt, held.attempt.ask.route
+        settlement = pricing.settle_response(answer, routing.model_of(route, self._config.gateway))
+        received_id = record_id("PROMPT_RECEIVED", attempt.name)
+        response = answer.model_copy(
+            update={
+                "content_ref": f"{received_id}/1",
+                "provider_id": route.provider_id,
+                "model_id": answer.model_id or route.model_id,
+                "latency_ms": latency_ms,
+                "cost_usd": settlement.cost_usd,
+                "budget_remaining": self._account.remaining_after(attempt, settlement),
+                "context_hash": attempt.ask.digest,
+                "sent_record_id": record_id("PROMPT_SENT", attempt.name),
+                "received_record_id": received_id,
+                "attempts": attempt.number,
+            }
+        )
+        held.settlement = settlement
+        self._end(records.received(attempt, response, settlement, at_us=self._at_us()), held)
+        return response
+
+    def _failed(self, held: Held, fault: GatewayError, settlement: Settlement | None = None) -> GatewayError:
+        """Records the end of this attempt and returns the fault, for raising."""
+        model = routing.model_of(held.attempt.ask.route, self._config.gateway)
+        held.settlement = settlement or pricing.settle_fault(fault, held.attempt.reservation.tokens, model)
+        self.failed_count += 1
+        self._end(records.failed(held.attempt, fault, held.settlement, at_us=self._at_us()), held)
+        return fault
+
+    def _end(self, entry: WriteEntry, held: Held) -> None:
+        """Pipelined: what the record already holds under this attempt wins, and this process then forgets its own."""
+
+        def decided(done: asyncio.Future[list[Ack]]) -> None:
+            if not done.cancelled() and done.exception() is None and not done.result()[0].is_first:
+                _log.warning("end_was_not_first", submission_id=entry.submission_id)
+                self._on_lost(held.attempt.ask.prompt.idempotency_key)
+
+        self._keeper.submit(entry, keep=True).add_done_callback(decided)
+        if held.is_spooled:
+            try:
+                self._keeper.spool_now(entry)
+            except OSError as error:
+                _log.error("spool_failed", error=type(error).__name__, submission_id=entry.submission_id)
+
+    def _left(self, deadline: float) -> float:
+        return deadline - self._bus.clock.monotonic()
+
+    def _at_us(self) -> int:
+        return round(self._bus.now() * 1_000_000)
+
+
+def _too_late(ask: Ask) -> GatewayError:
+    return GatewayError("DEADLINE_EXCEEDED", f"the deadline of {ask.prompt.work_order_id} passed before an answer came")
+
+
+def unavailable(fault: RuntimeFault) -> GatewayError:
+    """A fault of the ledger as the gateway's own."""
+    return GatewayError("UNAVAILABLE", f"ledger: {fault.code}: {fault.detail}", retryable=True)

@@ -1,0 +1,250 @@
+"""The gateway: where prompts arrive, and the pipeline that each of them runs through, in order.
+
+Theory of operation. `_answer` holds stages 1 to 4 of the spec page "Gateway". A call that is new runs in a task of
+its own (`calls.py`): `_complete` is stages 5 to 12, `_attempt` stages 6 to 11, once per send. Every exit after stage
+6 leaves through `account.reserved`, the one place that settles or releases. Rules are plain functions beside this
+file; what the record says wins over what this process remembers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+import structlog
+
+from bus.dispatch import Actor, Call
+from bus.errors import GatewayError, RuntimeFault
+from bus.ledger_client import LedgerClient
+from bus.messages.gateway import (
+    Breakers,
+    Budget,
+    DegradedPrompt,
+    Outcome,
+    Prompt,
+    PromptResponse,
+    ReadBreakers,
+    ReadBudget,
+)
+from bus.port import Bus, Disk, Provider
+from bus.spool import RecordKeeper, Spool
+from config.snapshot import Snapshot
+from gateway_service import access, records, retry, routing, validation
+from gateway_service.access import Caller
+from gateway_service.account import Account
+from gateway_service.calls import Calls, InFlight
+from gateway_service.records import Ask
+from gateway_service.recovery import Recovery
+from gateway_service.sending import EarlierAttempt, Sender, unavailable
+
+_log = structlog.get_logger("gateway")
+
+SPOOL_FILE = "prompts.spool"
+_BUDGET_CODES = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED"})
+_OUTCOMES: dict[str, Outcome] = {
+    **dict.fromkeys(("INVALID_INPUT", "AUTH_ERROR", "FORBIDDEN", "PROVIDER_NOT_FOUND", "TURN_LIMIT"), "REJECTED"),
+    **dict.fromkeys(_BUDGET_CODES | {"RATE_LIMITED", "CIRCUIT_OPEN"}, "REJECTED"),
+    **dict.fromkeys(("PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED"), "TIMEOUT"),
+}
+"""Code -> outcome; every other code is ERROR."""
+
+
+class Gate(Protocol):
+    """A check between reservation and record: rate limits (stage 7) and the circuit breaker (stage 8)."""
+
+    async def enter(self, ask: Ask, deadline: float) -> None:
+        """Lets the attempt pass, or raises GatewayError."""
+        ...
+
+
+class GatewayService(Actor):
+    """The only door to a model."""
+
+    service = "gateway"
+
+    def __init__(self, *, snapshot: Snapshot, providers: Mapping[str, Provider], spool: Disk) -> None:
+        self._snapshot = snapshot
+        self._config = snapshot.config
+        self._providers = providers
+        self._spool = Spool(spool, SPOOL_FILE)
+        self._gates: tuple[Gate, ...] = ()
+        self._calls = Calls(self._config.gateway.recent_calls_max)
+        self._outputs = validation.OutputChecks(self._config.gateway.recent_calls_max)
+        self._open = asyncio.Event()
+        self._rejections = 0
+
+    # --- life -------------------------------------------------------------------------------------------------------
+
+    async def start(self, bus: Bus) -> None:
+        """Reads the spool; everything else waits for the ledger, in `ready`."""
+        config = self._config
+        self._bus = bus
+        self._ledger = LedgerClient(
+            bus,
+            request_timeout_s=config.ledger.request_timeout_ms / 1000,
+            outage_wait_s=config.ledger.outage_wait_ms / 1000,
+            outstanding_max=config.ledger.client_outstanding_max,
+        )
+        self._spool.open()
+        self._keeper = RecordKeeper(self._ledger, self._spool, spool_after_s=config.gateway.spool_after_ms / 1000)
+        self._recovery = Recovery(bus, self._ledger, self._spool, page=config.gateway.rebuild_page)
+
+    async def ready(self) -> str:
+        """Ready once budgets stand as the record has them and no PROMPT_SENT is without an end."""
+        if self._open.is_set():
+            return ""
+        try:
+            state = await self._recovery.run()
+        except RuntimeFault as fault:
+            return f"ledger: {fault.code}"
+        self._account = Account(self._bus, self._keeper, self._config, state)
+        self._sender = Sender(
+            self._bus,
+            ledger=self._ledger,
+            keeper=self._keeper,
+            account=self._account,
+            providers=self._providers,
+            config=self._config,
+            on_lost=self._calls.forget,
+        )
+        self._open.set()
+        return ""
+
+    async def drain(self) -> None:
+        """Calls in flight have ended and their records are in the ledger, or on disk."""
+        await self._calls.drain()
+        await self._ledger.flush()
+
+    def counters(self) -> dict[str, int]:
+        """For the heartbeat."""
+        counts = {"calls": self._calls.running_count, "rejected": self._rejections, "spooled": self._keeper.spooled}
+        if self._open.is_set():
+            counts |= {"sent": self._sender.sent_count, "failed": self._sender.failed_count}
+        return counts
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    async def on_prompt(self, message: Prompt, call: Call) -> PromptResponse:
+        """One LLM call of an order."""
+        return await self._answer(message, call, is_degraded=False)
+
+    async def on_degraded_prompt(self, message: DegradedPrompt, call: Call) -> PromptResponse:
+        """The session host's last resort."""
+        return await self._answer(message.prompt, call, is_degraded=True)
+
+    async def on_read_budget(self, message: ReadBudget, call: Call) -> Budget:
+        """What was allowed and used."""
+        await self._until_open(self._deadline(call), is_degraded=False)
+        return self._account.report(message.session_id)
+
+    async def on_read_breakers(self, message: ReadBreakers, call: Call) -> Breakers:  # noqa: ARG002 - a handler's shape
+        """No breaker exists while no gate is configured."""
+        return Breakers(breakers=[])
+
+    # --- the pipeline -----------------------------------------------------------------------------------------------
+
+    async def _answer(self, prompt: Prompt, call: Call, *, is_degraded: bool) -> PromptResponse:
+        """Stages 1 to 4; the rest runs once per call key, whoever and however many wait for it."""
+        deadline = self._deadline(call)
+        try:
+            await self._until_open(deadline, is_degraded=is_degraded)
+            validation.check_prompt(prompt)  # 1 validate
+            caller = Caller(call.sender, call.role)
+            access.authenticate(caller)  # 2 authenticate
+            route = routing.choose_route(prompt, self._config.gateway)
+            access.authorise(prompt, caller, route, self._snapshot.agents, is_degraded=is_degraded)  # 3 authorise
+            ask = Ask(prompt, route, records.digest_of(prompt, route), call.trace, is_degraded)
+            return await self._calls.answer(  # 4 idempotency
+                prompt.idempotency_key, ask.digest, deadline, lambda running: self._run(ask, running)
+            )
+        except GatewayError as refusal:
+            return self._refused(prompt, refusal, trace=call.trace, is_degraded=is_degraded)
+
+    async def _run(self, ask: Ask, running: InFlight) -> PromptResponse:
+        """One call from its route to its answer; every fault becomes the response that says so."""
+        try:
+            response = await self._complete(ask, running)
+        except GatewayError as fault:
+            return self._refused(ask.prompt, fault, trace=ask.trace, is_degraded=ask.is_degraded)
+        except RuntimeFault as fault:
+            return self._refused(ask.prompt, unavailable(fault), trace=ask.trace, is_degraded=ask.is_degraded)
+        self._calls.remember(running.key, response)
+        return response
+
+    async def _complete(self, ask: Ask, running: InFlight) -> PromptResponse:
+        """Stages 5 to 12, with bounded retries inside the deadline."""
+        config = self._config.gateway
+        routing.check_route(ask.route, config, self._providers)  # 5 route
+        sends = 0
+        while True:
+            try:
+                response = await self._attempt(ask, running)  # 6 to 11
+                break
+            except EarlierAttempt as earlier:
+                if earlier.code == "UNKNOWN_OUTCOME" and config.on_unknown_outcome == "fail":
+                    raise
+            except GatewayError as fault:
+                sends += 1
+                pause_s = retry.pause_s(fault, sends, config, self._bus.clock.random())
+                if not retry.may_try_again(fault, sends, config) or self._left(running) <= pause_s:
+                    raise
+                await self._bus.sleep(pause_s)
+        return self._outputs.checked(ask.prompt, response)  # 12 validate output
+
+    async def _attempt(self, ask: Ask, running: InFlight) -> PromptResponse:
+        """Stages 6 to 11: one reservation, at most one send, exactly one end."""
+        if self._config.budget.budget_mode != "off":
+            validation.check_round(ask.prompt, self._config.budget.turn_limit)
+        number = self._calls.next_attempt(running.key)
+        try:
+            with self._account.reserved(ask, number) as held:  # 6 reserve, and the settlement of every exit
+                for gate in self._gates:  # 7 rate limits, 8 circuit breaker
+                    await gate.enter(ask, running.deadline)
+                earlier = await self._sender.record_sent(held, running.deadline)  # 9 record PROMPT_SENT
+                return earlier or await self._sender.send(held, running.deadline)  # 10 send, 11 record and settle
+        except GatewayError as refusal:
+            if refusal.code in _BUDGET_CODES and (recorded := await self._sender.recorded(ask)) is not None:
+                return recorded  # answered before a restart: what was paid for is not refused
+            raise
+
+    def _refused(self, prompt: Prompt, fault: GatewayError, *, trace: str, is_degraded: bool) -> PromptResponse:
+        """The response to a fault; a rejection is recorded, and the provider was not called."""
+        outcome = _OUTCOMES.get(fault.code, "ERROR")
+        if outcome == "REJECTED":
+            self._rejections += 1
+            number = f"{self._bus.instance}.{self._rejections}"
+            entry = records.rejected(
+                prompt, fault, number, trace=trace, is_degraded=is_degraded, at_us=round(self._bus.now() * 1_000_000)
+            )
+            self._keeper.submit(entry, keep=False)
+        retry_after = fault.facts.get("retry_after_ms")
+        return PromptResponse(
+            outcome=outcome,
+            error_code=fault.code,
+            error_message=fault.detail,
+            retry_after_ms=retry_after if isinstance(retry_after, int) else None,
+        )
+
+    async def _until_open(self, deadline: float, *, is_degraded: bool) -> None:
+        """Raises GatewayError(UNAVAILABLE) when the budgets cannot be rebuilt in time."""
+        if self._open.is_set():
+            return
+        config = self._config
+        wait_ms = config.gateway.spool_after_ms if is_degraded else config.ledger.outage_wait_ms
+        try:
+            async with asyncio.timeout(min(wait_ms / 1000, deadline - self._bus.clock.monotonic())):
+                await self._open.wait()
+        except TimeoutError:
+            raise GatewayError(
+                "UNAVAILABLE", "the gateway has not rebuilt its budgets from the ledger yet; ask again", retryable=True
+            ) from None
+
+    def _deadline(self, call: Call) -> float:
+        """The caller's deadline less what recording and answering take, at most gateway.request_timeout_ms away."""
+        now, config = self._bus.clock.monotonic(), self._config.gateway
+        left = call.remaining_s(now, reserve_s=config.reply_reserve_ms / 1000)
+        return now + min(left, config.request_timeout_ms / 1000)
+
+    def _left(self, running: InFlight) -> float:
+        return running.deadline - self._bus.clock.monotonic()

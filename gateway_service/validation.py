@@ -1,0 +1,90 @@
+"""What a prompt must be before its call, and an answer after it. Source: spec page "Gateway", stages 1 and 12."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from bus.errors import GatewayError
+from bus.messages.gateway import Prompt, PromptResponse
+
+KEY_MAX_CHARS = 300
+"""A ledger submission id has 400 characters; the key stands in it with an event name and an attempt."""
+
+_ERRORS_MAX = 5
+_ROUND = re.compile(r"^WO-[0-9a-f-]{36}-\d+\.(\d+)\.\d+")
+
+
+def check_prompt(prompt: Prompt) -> None:
+    """Raises GatewayError(INVALID_INPUT) naming every fault at once, and never the prompt's text."""
+    faults: list[str] = []
+    if not any(message.text.strip() for message in prompt.messages):
+        faults.append("messages: no text in any message")
+    if not prompt.contract_id.strip():
+        faults.append("contract_id: blank")
+    if not prompt.session_id.strip():
+        faults.append("session_id: blank")
+    if prompt.max_tokens <= 0:
+        faults.append(f"max_tokens: {prompt.max_tokens}, must be positive")
+    if not prompt.idempotency_key.strip():
+        faults.append("idempotency_key: blank")
+    elif len(prompt.idempotency_key) > KEY_MAX_CHARS:
+        faults.append(f"idempotency_key: {len(prompt.idempotency_key)} characters, at most {KEY_MAX_CHARS}")
+    if faults:
+        raise GatewayError("INVALID_INPUT", "; ".join(faults))
+
+
+def check_round(prompt: Prompt, turn_limit: int) -> None:
+    """The second fence behind HO2's own: raises GatewayError(TURN_LIMIT) for a round beyond `budget.turn_limit`.
+
+    The round stands in the order's derived id; degraded calls and consolidations belong to no round.
+    """
+    found = _ROUND.match(prompt.work_order_id)
+    if found and int(found.group(1)) > turn_limit:
+        raise GatewayError(
+            "TURN_LIMIT", f"{prompt.work_order_id} is round {found.group(1)}; at most {turn_limit} (budget.turn_limit)"
+        )
+
+
+class OutputChecks:
+    """Validators of output schemas, made once per schema and kept for the most recently used ones."""
+
+    def __init__(self, kept_max: int) -> None:
+        self._kept_max = kept_max
+        self._validators: OrderedDict[str, Draft202012Validator] = OrderedDict()
+
+    def checked(self, prompt: Prompt, response: PromptResponse) -> PromptResponse:
+        """The response with output_valid and errors; one that asks for tools, or has no schema, is left unjudged."""
+        if prompt.output_schema is None or response.tool_calls:
+            return response
+        errors = self._errors(prompt.output_schema, response.content, wants_json=prompt.structured_output)
+        return response.model_copy(update={"output_valid": not errors, "output_errors": errors})
+
+    def _errors(self, schema: dict[str, Any], content: str, *, wants_json: bool) -> list[str]:
+        value: Any = content
+        if wants_json or schema.get("type") == "object":
+            try:
+                value = json.loads(content)
+            except (ValueError, RecursionError):
+                return ["$: not JSON"]
+        try:
+            faults = sorted(self._validator(schema).iter_errors(value), key=lambda fault: fault.json_path)
+        except SchemaError as error:
+            return [f"output_schema is no JSON Schema at {error.json_path}"]
+        return [f"{fault.json_path}: {fault.validator}" for fault in faults[:_ERRORS_MAX]]
+
+    def _validator(self, schema: dict[str, Any]) -> Draft202012Validator:
+        name = json.dumps(schema, sort_keys=True)
+        validator = self._validators.get(name)
+        if validator is None:
+            Draft202012Validator.check_schema(schema)
+            validator = self._validators[name] = Draft202012Validator(schema)
+            if len(self._validators) > self._kept_max:
+                self._validators.popitem(last=False)
+        self._validators.move_to_end(name)
+        return validator
