@@ -12,7 +12,8 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Mapping
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import Any, cast
 
 from actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, failed, not_done, written
@@ -70,7 +71,7 @@ class ChildHost:
         """What the verifier named by the worker's wiring says about the ledger's directory."""
         if not self.verifier:
             raise ToolFault("this worker has no ledger at hand")
-        return plain(resolve(self.verifier)(self.ledger_dir))
+        return plain(resolve(self.verifier)(Path(self.ledger_dir)))
 
 
 def resolve(path: str) -> Any:
@@ -79,13 +80,13 @@ def resolve(path: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
-def plain(report: Any) -> Mapping[str, Any]:
-    """A report as a mapping, whichever kind of record the verifier gives."""
-    if isinstance(report, Mapping):
-        return cast("Mapping[str, Any]", report)
-    if is_dataclass(report) and not isinstance(report, type):
-        return asdict(report)
-    return cast("Any", report).model_dump(mode="json")
+def plain(report: Any) -> Any:
+    """A report as JSON-like values: its records (dataclasses, named tuples) become mappings by field name."""
+    if is_dataclass(report):
+        return {field.name: plain(getattr(report, field.name)) for field in fields(report)}
+    if isinstance(report, tuple) and hasattr(report, "_asdict"):
+        return {name: plain(value) for name, value in cast("Any", report)._asdict().items()}
+    return report
 
 
 def drive(steps: Coroutine[Any, Any, Any]) -> Any:

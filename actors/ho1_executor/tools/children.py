@@ -63,10 +63,11 @@ class ChildToolRunner:
         for child in self._children:
             child.start()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """No process is left."""
         for child in self._children:
             child.close()
+        await asyncio.sleep(0)  # their sockets close in the loop's next step
 
     def pids(self) -> list[int]:
         """Of the processes that run."""

@@ -1,0 +1,170 @@
+"""HO1, the executor: one order in, one receipt out. Stateless; what it holds are caches and the orders at work.
+
+An order is one model call under a contract or one tool call; the tool loop is HO2's. An order that was delivered before
+is answered from the record; what a tool did once is never done again unless doing it again is harmless. Every way that
+an order can go wrong is a receipt with a closed code; only a record that cannot be reached is a fault of the request.
+Source: spec page "Work orders", section "HO1: one order in, one receipt out".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from jsonschema import Draft202012Validator
+
+from actors.ho1_executor.ends import Ends
+from actors.ho1_executor.job import Job, job_of
+from actors.ho1_executor.model_step import ModelStep
+from actors.ho1_executor.receipts import completed, end_id, failed
+from actors.ho1_executor.snapshots import Snapshots
+from actors.ho1_executor.tool_step import StartUnsettled, ToolStep
+from actors.ho1_executor.tools.definition import ToolDefinition
+from bus.dispatch import Actor, Call
+from bus.errors import GatewayError, RuntimeFault, WorkOrderFault
+from bus.ledger_client import LedgerClient
+from bus.messages.gateway import Breakers, ReadBreakers
+from bus.messages.work_order import ExecuteWorkOrder, OutputResult, Receipt
+from bus.port import Bus, ToolRunner
+from config.snapshot import Snapshot
+
+
+class Executor(Actor):
+    """Answers `ExecuteWorkOrder`."""
+
+    service = "ho1"
+
+    def __init__(self, snapshot: Snapshot, tools: ToolRunner, tool_specs: Mapping[str, ToolDefinition]) -> None:
+        self._snapshot = snapshot
+        self._config = snapshot.config
+        self._tools = tools
+        self._specs = tool_specs
+        self._at_work: dict[str, asyncio.Future[None]] = {}
+        self._begun: set[str] = set()
+        self._is_stopping = False
+        self._counters = {"completed": 0, "failed": 0, "replayed": 0}
+
+    async def start(self, bus: Bus) -> None:
+        """Connects the worker to its ports."""
+        self._bus = bus
+        self._ledger = LedgerClient(
+            bus,
+            request_timeout_s=self._config.ledger.request_timeout_ms / 1000,
+            outage_wait_s=self._config.ledger.outage_wait_ms / 1000,
+            outstanding_max=self._config.ledger.client_outstanding_max,
+        )
+        self._ends = Ends(self._ledger)
+        self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=self._config.ho1.snapshots_kept)
+        self._model_step = ModelStep(bus=bus, specs=self._specs, config=self._config, checked={})
+        self._tool_step = ToolStep(
+            bus=bus,
+            ledger=self._ledger,
+            ends=self._ends,
+            runner=self._tools,
+            specs=self._specs,
+            validators={tool_id: Draft202012Validator(tool.parameters) for tool_id, tool in self._specs.items()},
+            config=self._config,
+            begun=self._begun,
+        )
+
+    async def ready(self) -> str:
+        """Degraded without the gateway; tool calls are still taken."""
+        timeout_s = self._config.bus.peer_timeout_ms / 1000
+        try:
+            await self._bus.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=timeout_s)
+        except RuntimeFault as fault:
+            return f"gateway: {fault.code}"
+        return ""
+
+    async def drain(self) -> None:
+        """Every order is answered and every end in the record; what does not end in time is given back."""
+        self._is_stopping = True
+        while self._at_work:
+            await asyncio.shield(next(iter(self._at_work.values())))
+        await self._ledger.flush()
+
+    def counters(self) -> dict[str, int]:
+        """Orders since start, by how they ended, and those at work."""
+        return {**self._counters, "at_work": len(self._at_work)}
+
+    async def execute(self, message: ExecuteWorkOrder, call: Call) -> Receipt:
+        """The one receipt of an order, however often it is delivered.
+
+        Raises WorkOrderFault(rejected) for an order that was not dispatched, LedgerError(unavailable, retryable) when
+        the record cannot be reached: no receipt exists that the record does not hold.
+        """
+        order = message.order
+        if order.state != "dispatched":
+            raise WorkOrderFault("rejected", f"{order.wo_id} is {order.state}; only a dispatched order is executed")
+        is_repeat = max(message.attempt, call.attempt) > 1
+        while (other := self._at_work.get(order.wo_id)) is not None:
+            await asyncio.shield(other)
+            is_repeat = True
+        at_work = asyncio.get_running_loop().create_future()
+        self._at_work[order.wo_id] = at_work
+        try:
+            reserve_s = self._config.ho1.end_reserve_ms / 1000
+            return await self._answer(job_of(self._bus, order, call, is_repeat=is_repeat, reserve_s=reserve_s))
+        finally:
+            del self._at_work[order.wo_id]
+            at_work.set_result(None)
+
+    async def _answer(self, job: Job) -> Receipt:
+        if job.is_repeat and (recorded := await self._ends.find(job.order)) is not None:
+            self._counters["replayed"] += 1
+            return recorded
+        limit = asyncio.timeout(job.remaining_s)
+        try:
+            async with limit:
+                outcome = await self._carry_out(job)
+        except asyncio.CancelledError:
+            if not self._is_stopping:  # else the order is given back, and its next worker goes by the record
+                self._submit_failed(job, "cancelled", "the request was cancelled")
+            raise
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            receipt = self._failed(job, "deadline_exceeded", "the order was not done by its deadline")
+        except (WorkOrderFault, GatewayError) as fault:
+            receipt = self._failed(job, fault.code, fault.detail)
+        except StartUnsettled as fault:
+            # Nothing was run, but a start may stand: whoever is asked next must find an end, not a start alone.
+            self._submit_failed(job, "execution_error", f"the record did not answer: {fault.code}")
+            raise
+        else:
+            if isinstance(outcome, Receipt):
+                self._counters["replayed"] += 1
+                return outcome
+            receipt = completed(job.order, outcome, job.tally, job.moment())
+        receipt = await self._ends.record(job.order, receipt, job.moment(), parents=_parents(job))
+        self._begun.discard(job.order.wo_id)
+        self._counters[receipt.state] += 1
+        return receipt
+
+    async def _carry_out(self, job: Job) -> OutputResult | Receipt:
+        snapshot = await self._snapshots.get(job.order.config_digest)
+        if job.order.wo_type == "tool_call":
+            return await self._tool_step.run(job, snapshot)
+        return await self._model_step.run(job, snapshot)
+
+    def _failed(self, job: Job, code: str, message: str) -> Receipt:
+        return failed(job.order, code, message, job.tally, job.moment())
+
+    def _submit_failed(self, job: Job, code: str, message: str) -> None:
+        self._counters["failed"] += 1
+        self._ends.submit(
+            job.order,
+            self._failed(job, code, message),
+            job.moment(),
+            parents=_parents(job),
+            on_durable=lambda: self._begun.discard(job.order.wo_id),
+        )
+
+
+def _parents(job: Job) -> list[str]:
+    """What an end rests on: the answers it was made from, the start of its tool, or the dispatch alone."""
+    if job.tally.received_ids:
+        return list(job.tally.received_ids)
+    if job.tally.tool_ids:
+        return [end_id("TOOL_STARTED", job.order.wo_id, job.bus.instance)]
+    return [f"WO_DISPATCHED:{job.order.wo_id}"]

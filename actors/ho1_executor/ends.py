@@ -1,0 +1,88 @@
+"""The end of an order in the record: find the one that stands, write ours, answer the one that won."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from actors.ho1_executor.receipts import (
+    Moment,
+    Tally,
+    end_entry,
+    end_once,
+    failed,
+    late_entry,
+    receipt_of,
+    text_ref,
+)
+from bus.errors import LedgerError, RuntimeFault
+from bus.ledger_client import LedgerClient
+from bus.messages.ledger import Ack
+from bus.messages.work_order import Receipt, WorkOrder
+
+
+class Ends:
+    """Ends of orders, over one ledger client."""
+
+    def __init__(self, ledger: LedgerClient) -> None:
+        self._ledger = ledger
+
+    async def find(self, order: WorkOrder) -> Receipt | None:
+        """The recorded receipt of this order, whoever wrote it; None while it has no end."""
+        entry = (await self._ledger.lookup(once=[end_once(order.wo_id)], with_bodies=True))[0]
+        if entry is None:
+            return None
+        ref = text_ref(entry)
+        return receipt_of(entry, order, None if ref is None else await self._ledger.body(ref))
+
+    async def record(self, order: WorkOrder, receipt: Receipt, moment: Moment, *, parents: list[str]) -> Receipt:
+        """The receipt that won, once it is durable; ours if nobody ended this order before.
+
+        The answer waits for the ack: only the record knows whether a worker that took over after a lost connection, or
+        the supervisor that gave the order up, was first. It is one append, and it shares its sync with others.
+        Raises LedgerError(unavailable): the end stays submitted, whoever is asked next finds it.
+        """
+        ack = (await self._ledger.write([end_entry(order, receipt, moment, parents=parents)], trace=moment.trace))[0]
+        if ack.is_first:
+            return receipt
+        self._keep_late(ack, order, receipt, moment)
+        winner = await self.find(order)
+        if winner is not None:
+            return winner
+        if receipt.state == "completed":
+            # The record cannot take this end at all (too large): the order still gets one, and says so.
+            message = f"the ledger refused the end of this order: {ack.code}"
+            fault = failed(order, "execution_error", message, Tally(started=moment.monotonic), moment)
+            return await self.record(order, fault.model_copy(update={"cost": receipt.cost}), moment, parents=parents)
+        raise LedgerError("rejected", f"the ledger refused WO_FAILED of {order.wo_id}: {ack.code}")
+
+    def submit(
+        self,
+        order: WorkOrder,
+        receipt: Receipt,
+        moment: Moment,
+        *,
+        parents: list[str],
+        on_durable: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Hands an end over without waiting: for a handler that is being stopped. A lost one is kept as WO_LATE."""
+        try:
+            future = self._ledger.submit([end_entry(order, receipt, moment, parents=parents)], trace=moment.trace)
+        except RuntimeFault:
+            return  # over ledger.client_outstanding_max: the supervisor ends an order that has no end
+
+        def acknowledged(done: asyncio.Future[list[Ack]]) -> None:
+            if done.cancelled() or done.exception() is not None:
+                return
+            on_durable()
+            self._keep_late(done.result()[0], order, receipt, moment)
+
+        future.add_done_callback(acknowledged)
+
+    def _keep_late(self, ack: Ack, order: WorkOrder, receipt: Receipt, moment: Moment) -> None:
+        if ack.outcome != "lost":
+            return
+        try:
+            self._ledger.submit([late_entry(order, receipt, moment, winner_id=ack.submission_id)], trace=moment.trace)
+        except RuntimeFault:
+            return  # the same bound as above; the winner stands, which is what matters

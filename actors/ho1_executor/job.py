@@ -1,0 +1,47 @@
+"""One delivery of an order at this worker: what every step of it needs to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actors.ho1_executor.receipts import Moment, Tally
+from bus.dispatch import Call
+from bus.messages.work_order import WorkOrder
+from bus.port import Bus
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`deadline` is on bus.clock.monotonic(), and leaves room for the end record."""
+
+    bus: Bus
+    order: WorkOrder
+    tally: Tally
+    is_repeat: bool  # it was, or may have been, delivered before
+    deadline: float
+    trace: str
+
+    @property
+    def remaining_s(self) -> float:
+        """Seconds that are left to work."""
+        return max(0.0, self.deadline - self.bus.clock.monotonic())
+
+    def moment(self) -> Moment:
+        """Now, here."""
+        return Moment(
+            instance=self.bus.instance, now=self.bus.now(), monotonic=self.bus.clock.monotonic(), trace=self.trace
+        )
+
+
+def job_of(bus: Bus, order: WorkOrder, call: Call, *, is_repeat: bool, reserve_s: float) -> Job:
+    """The job of a delivery: until its envelope's deadline less a reserve, and no longer than the order allows."""
+    started = bus.clock.monotonic()
+    limit_s = min(call.remaining_s(started, reserve_s=reserve_s), order.constraints.timeout_seconds)
+    return Job(
+        bus=bus,
+        order=order,
+        tally=Tally(started=started),
+        is_repeat=is_repeat,
+        deadline=started + limit_s,
+        trace=call.trace,
+    )

@@ -1,0 +1,172 @@
+"""An LLM order: one model call under a contract, and at most the configured number of repairs.
+
+Source: spec page "Work orders", section HO1, step 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from actors.ho1_executor.contracts import (
+    CheckedContract,
+    check_contract,
+    gather_inputs,
+    label_inputs,
+    select_contract,
+)
+from actors.ho1_executor.job import Job
+from actors.ho1_executor.output import judge_output, repair_messages
+from actors.ho1_executor.prompt_render import load_pack, render
+from actors.ho1_executor.tools.definition import ToolDefinition
+from actors.ho1_executor.tools.view import permitted_tools
+from bus.errors import GatewayError, RuntimeFault, WorkOrderFault
+from bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
+from bus.messages.ids import call_key
+from bus.messages.work_order import OutputResult, Segment, WorkOrder
+from bus.port import Bus
+from config.assets import Agent
+from config.schema import AdminConfig
+from config.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStep:
+    """Runs LLM orders of this worker."""
+
+    bus: Bus
+    specs: Mapping[str, ToolDefinition]
+    config: AdminConfig  # of this worker: its limits
+    checked: dict[tuple[str, str], CheckedContract]  # (snapshot digest, contract id) -> contract, checked once
+
+    async def run(self, job: Job, snapshot: Snapshot) -> OutputResult:
+        """The answer that the contract wants, or the tools that the model asks for.
+
+        Raises WorkOrderFault with a closed code or GatewayError with the gateway's own; what was used stands in the
+        job's tally.
+        """
+        order, tally = job.order, job.tally
+        checked = self._contract(order, snapshot)
+        agent = snapshot.agents.get(order.agent_id)
+        standing = label_inputs(snapshot.config.classify_labels)
+        if agent is not None:
+            standing["system"] = [Segment(name="system", text=agent.system_prompt)]
+        inputs = gather_inputs(checked, order.input_context, standing)
+        pack = load_pack(snapshot.prompt_packs, checked.contract.prompt_pack_id)
+        messages = render(pack, inputs, order.exchanges)
+        tools = offered_tools(order, agent, self.specs)
+        number = 0
+        while True:
+            number += 1
+            prompt = prompt_of(order, checked, messages, tools, number=number, used_tokens=tally.total_tokens)
+            response = await self._ask(job, prompt)
+            tally.add_response(response)
+            # The outcome before the content: whatever a refusal or an error carries as text is no answer.
+            if response.outcome != "SUCCESS":
+                raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
+            if response.tool_calls and tools:
+                return result_of(response)
+            verdict = judge_output(checked, response.content)
+            if not verdict.faults:
+                return result_of(response).model_copy(update={"parsed": verdict.parsed, "tool_calls": []})
+            is_last = number > self.config.ho1.repair_calls_max
+            if is_last or tally.total_tokens >= order.constraints.token_budget:
+                raise WorkOrderFault(
+                    "output_schema_invalid", f"{checked.contract.contract_id}: {'; '.join(verdict.faults)}"
+                )
+            messages = [*messages, *repair_messages(response, verdict.faults, wants_json=checked.wants_json)]
+
+    def _contract(self, order: WorkOrder, snapshot: Snapshot) -> CheckedContract:
+        key = (snapshot.digest, order.constraints.prompt_contract_id)
+        found = self.checked.get(key)
+        if found is None:
+            found = check_contract(select_contract(snapshot.contracts.values(), key[1]))
+            self.checked[key] = found
+        return found
+
+    async def _ask(self, job: Job, prompt: Prompt) -> PromptResponse:
+        """The gateway's response; asked again under the same key while that may help and time is left."""
+        attempt, pause_s = 1, self.config.ho1.retry_interval_ms / 1000
+        while True:
+            try:
+                return await self.bus.request(
+                    "gateway",
+                    prompt,
+                    expect=PromptResponse,
+                    timeout_s=job.remaining_s,
+                    message_id=prompt.idempotency_key,
+                    attempt=attempt,
+                    trace=job.trace,
+                )
+            except RuntimeFault as fault:
+                if not fault.retryable:
+                    raise WorkOrderFault("execution_error", f"the gateway did not answer: {fault.code}") from None
+                if job.remaining_s <= pause_s:
+                    raise WorkOrderFault(
+                        "deadline_exceeded", f"the gateway did not answer in time; last fault: {fault.code}"
+                    ) from None
+            await self.bus.sleep(pause_s)
+            attempt += 1
+
+
+def offered_tools(order: WorkOrder, agent: Agent | None, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
+    """What the model is told about: tools that this order allows and its agent may use, in the order's order."""
+    permitted = permitted_tools(agent) if agent is not None else []
+    return [
+        ToolSpec(tool_id=tool_id, description=specs[tool_id].description, parameters=specs[tool_id].parameters)
+        for tool_id in order.constraints.tools_allowed
+        if tool_id in permitted and tool_id in specs
+    ]
+
+
+def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between calls
+    order: WorkOrder,
+    checked: CheckedContract,
+    messages: Sequence[PromptMessage],
+    tools: Sequence[ToolSpec],
+    *,
+    number: int,
+    used_tokens: int,
+) -> Prompt:
+    """The complete call number `number` of an order: limits from its contract and from what is left of its budget."""
+    contract, limits = checked.contract, order.constraints
+    caps = [contract.boundary.max_tokens, limits.token_budget - used_tokens]
+    if limits.max_tokens is not None:
+        caps.append(limits.max_tokens)
+    if min(caps) <= 0:
+        raise WorkOrderFault(
+            "budget_exhausted", f"{used_tokens} of {limits.token_budget} tokens of {order.wo_id} are used"
+        )
+    return Prompt(
+        messages=list(messages),
+        prompt_pack_id=contract.prompt_pack_id,
+        contract_id=contract.contract_id,
+        agent_id=order.agent_id,
+        agent_class=order.agent_class,
+        framework_id=order.framework_id,
+        work_order_id=order.wo_id,
+        session_id=order.session_id,
+        run_seq=order.fence.run_id.run_seq,
+        tier=contract.tier or order.tier_target,
+        provider_id=limits.provider_id or contract.boundary.provider_id,
+        model_id=limits.model_id,
+        domain_tags=limits.domain_tags,
+        max_tokens=min(caps),
+        temperature=contract.boundary.temperature,
+        tools=list(tools),
+        output_schema=contract.output_schema if checked.wants_json else None,
+        structured_output=contract.boundary.structured_output,
+        idempotency_key=call_key(order.wo_id, number),
+        budget_mode=limits.budget_mode,
+        config_digest=order.config_digest,
+    )
+
+
+def result_of(response: PromptResponse) -> OutputResult:
+    """An answer with its provenance: its text stays where the gateway recorded it."""
+    ref = response.content_ref if response.content else None
+    return OutputResult(
+        text=Segment(name="answer", ref=ref, text=response.content),
+        tool_calls=response.tool_calls,
+        finish_reason=response.finish_reason,
+    )

@@ -1,0 +1,61 @@
+"""TOOL_STARTED: who may run a tool call, decided by the record. Pure.
+
+A call that must not run twice has one key, `start:<wo_id>`, for ever; an idempotent one has a key per try,
+`start:<wo_id>/<k>`, k = 1 + starts by workers that are gone, else it could never run again.
+Source: spec pages "The ledger" (once keys) and "Work orders" (HO1, Tools).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from actors.ho1_executor.receipts import STREAM, Moment, end_id, provenance_of
+from bus.messages.base import pack
+from bus.messages.ledger import Ack, Entry, WriteEntry
+from bus.messages.work_order import ToolCall, WorkOrder
+
+Step = Literal["begin", "ours", "ask"]
+
+
+def start_once(wo_id: str, number: int, *, idempotent: bool) -> str:
+    """The key for which starts compete; `number` counts tries from 1."""
+    return f"start:{wo_id}/{number}" if idempotent else f"start:{wo_id}"
+
+
+def start_keys(wo_id: str, after: int, count: int, *, idempotent: bool) -> list[str]:
+    """Keys of the tries after `after`, a page of them; a call that must not run twice has only one."""
+    if not idempotent:
+        return [] if after else [start_once(wo_id, 1, idempotent=False)]
+    return [start_once(wo_id, after + offset, idempotent=True) for offset in range(1, count + 1)]
+
+
+def start_entry(order: WorkOrder, call: ToolCall, moment: Moment, *, number: int, idempotent: bool) -> WriteEntry:
+    """TOOL_STARTED of one try; the call's arguments stand in the order already."""
+    return WriteEntry(
+        submission_id=end_id("TOOL_STARTED", order.wo_id, moment.instance),
+        stream=STREAM,
+        event_type="TOOL_STARTED",
+        provenance=provenance_of(order),
+        parents=[f"WO_DISPATCHED:{order.wo_id}"],
+        trace=moment.trace,
+        at_us=round(moment.now * 1_000_000),
+        bodies=[pack({"tool_id": call.tool_id, "call_id": call.call_id, "idempotent": idempotent, "number": number})],
+        once=start_once(order.wo_id, number, idempotent=idempotent),
+    )
+
+
+def step_after(starts: Sequence[Entry], instance: str) -> Step:
+    """What the starts so far mean to this worker, the last one deciding.
+
+    begin: nobody started; ours: this very incarnation did; ask: somebody else did, and the broker knows whether it
+    lives.
+    """
+    if not starts:
+        return "begin"
+    return "ours" if starts[-1].origin == instance else "ask"
+
+
+def is_claimed(ack: Ack, instance: str) -> bool:
+    """Whether this write, or an earlier one of this very incarnation (a lost ack), holds the start."""
+    return ack.is_first or (ack.outcome == "lost" and ack.origin == instance)

@@ -1,0 +1,171 @@
+"""A `tool_call` order: one tool call, run at most once if once is all it may run. No model.
+
+Source: spec page "Work orders", sections HO1 (steps 1 and 2) and Tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from jsonschema import Draft202012Validator
+
+from actors.ho1_executor.contracts import schema_faults
+from actors.ho1_executor.ends import Ends
+from actors.ho1_executor.job import Job
+from actors.ho1_executor.starts import is_claimed, start_entry, start_keys, step_after
+from actors.ho1_executor.tools.definition import ToolDefinition
+from actors.ho1_executor.tools.outside import requests_over
+from actors.ho1_executor.tools.view import permitted_tools
+from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
+from bus.ledger_client import LedgerClient
+from bus.messages.control import PeerRow, ReadPeer
+from bus.messages.ledger import Entry
+from bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, WorkOrder
+from bus.port import Bus, ToolRunner
+from config.schema import AdminConfig
+from config.snapshot import Snapshot
+
+
+class StartUnsettled(LedgerError):
+    """A start was submitted and nobody said whether it stands; nothing was run."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStep:
+    """Runs tool calls of this worker."""
+
+    bus: Bus
+    ledger: LedgerClient
+    ends: Ends
+    runner: ToolRunner
+    specs: Mapping[str, ToolDefinition]
+    validators: Mapping[str, Draft202012Validator]
+    config: AdminConfig  # of this worker: its limits
+    begun: set[str]  # orders whose tool this incarnation began to run and whose end is not durable yet
+
+    async def run(self, job: Job, snapshot: Snapshot) -> OutputResult | Receipt:
+        """The tool's output, or the receipt of the worker that ran it.
+
+        Raises WorkOrderFault with a closed code; StartUnsettled when the record did not answer.
+        """
+        order = job.order
+        call, tool = self._checked(order, snapshot)
+        recorded = await self._claim(job, call, tool)
+        if recorded is not None:
+            return recorded
+        self.begun.add(order.wo_id)
+        job.tally.tool_ids.append(tool.tool_id)
+        timeout_s = min(self.config.tools.timeout_ms / 1000, job.remaining_s)
+        output = await self.runner.run(
+            call,
+            context={
+                "session_id": order.session_id,
+                "agent_id": order.agent_id,
+                "wo_id": order.wo_id,
+                "idempotency_key": order.wo_id,
+                "request": requests_over(self.bus, timeout_s=timeout_s),
+            },
+            timeout_s=timeout_s,
+        )
+        if output.ok:
+            return OutputResult(text=Segment(name=call.call_id, text=output.text), truncated=output.truncated)
+        # Nothing is unknown about a call that may simply be made again.
+        code = "tool_failed" if tool.idempotent and output.code == "unknown_outcome" else output.code
+        raise WorkOrderFault(code, output.text)
+
+    def _checked(self, order: WorkOrder, snapshot: Snapshot) -> tuple[ToolCall, ToolDefinition]:
+        call = order.tool_call
+        if call is None:
+            raise WorkOrderFault("tool_invalid_args", f"{order.wo_id} is a tool_call order without a call")
+        tool = self.specs.get(call.tool_id)
+        if tool is None or call.tool_id not in self.runner.available():
+            raise WorkOrderFault("tool_not_found", f"no tool {call.tool_id[:64]!r} at {self.bus.instance}")
+        agent = snapshot.agents.get(order.agent_id)
+        if call.tool_id not in order.constraints.tools_allowed:
+            raise WorkOrderFault("tool_not_permitted", f"{call.tool_id} is not in this order's tools_allowed")
+        if agent is None or call.tool_id not in permitted_tools(agent):
+            raise WorkOrderFault("tool_not_permitted", f"agent {order.agent_id} may not use {call.tool_id}")
+        if faults := schema_faults(self.validators[call.tool_id], call.arguments):
+            raise WorkOrderFault("tool_invalid_args", f"{call.tool_id}: {'; '.join(faults)}")
+        return call, tool
+
+    async def _claim(self, job: Job, call: ToolCall, tool: ToolDefinition) -> Receipt | None:
+        """Nothing once this worker holds the durable start, or the receipt of the one that ended the order."""
+        order = job.order
+        starts = await self._starts_of(order.wo_id, tool) if job.is_repeat else []
+        while True:
+            step = step_after(starts, self.bus.instance)
+            if step == "ours":
+                return await self._resume_ours(order, tool)
+            if step == "ask" and (receipt := await self._end_of_other(order, tool, starts[-1])) is not None:
+                return receipt
+            if await self._write_start(job, call, tool, number=len(starts) + 1):
+                return None
+            starts = await self._starts_of(order.wo_id, tool)
+
+    async def _write_start(self, job: Job, call: ToolCall, tool: ToolDefinition, *, number: int) -> bool:
+        """Whether this try is ours, durably; a barrier."""
+        entry = start_entry(job.order, call, job.moment(), number=number, idempotent=tool.idempotent)
+        try:
+            ack = (await self.ledger.write([entry], trace=job.trace))[0]
+        except LedgerError as fault:
+            raise StartUnsettled(fault.code, fault.detail, retryable=fault.retryable) from None
+        if ack.outcome == "refused":
+            raise StartUnsettled("rejected", f"the ledger refused TOOL_STARTED of {job.order.wo_id}: {ack.code}")
+        return is_claimed(ack, self.bus.instance)
+
+    async def _end_of_other(self, order: WorkOrder, tool: ToolDefinition, start: Entry) -> Receipt | None:
+        """The receipt of the worker that started, waited for while it lives.
+
+        None: it is gone without an end, and the tool may run again. Raises WorkOrderFault(unknown_outcome) if it may
+        not.
+        """
+        while True:
+            is_held = await self._is_held(start.origin)
+            # Looked up after the broker was asked: an end that stood before its worker went is never overlooked.
+            if (receipt := await self.ends.find(order)) is not None:
+                return receipt
+            if not is_held:
+                break
+            await self.bus.sleep(self.config.bus.beat_interval_ms / 1000)
+        if not tool.idempotent:
+            raise WorkOrderFault(
+                "unknown_outcome",
+                f"{tool.tool_id} was started by {start.origin}, which is gone without an end; it must not run twice",
+            )
+        return None
+
+    async def _resume_ours(self, order: WorkOrder, tool: ToolDefinition) -> Receipt | None:
+        """A start of this incarnation without an end, and not at work: it was interrupted around its record."""
+        await self.ledger.flush()  # its end may have been submitted and not acknowledged
+        if (receipt := await self.ends.find(order)) is not None:
+            return receipt
+        if order.wo_id in self.begun and not tool.idempotent:
+            raise WorkOrderFault("unknown_outcome", f"{tool.tool_id} was interrupted here; it must not run twice")
+        return None
+
+    async def _starts_of(self, wo_id: str, tool: ToolDefinition) -> list[Entry]:
+        """Starts so far, in order of their tries."""
+        starts: list[Entry] = []
+        page = self.config.bus.attempts_max
+        while keys := start_keys(wo_id, len(starts), page, idempotent=tool.idempotent):
+            found = await self.ledger.lookup(once=keys)
+            for entry in found:
+                if entry is None:
+                    return starts
+                starts.append(entry)
+        return starts
+
+    async def _is_held(self, instance: str) -> bool:
+        """Whether the broker holds this instance; while the broker itself is away, it is taken to live."""
+        timeout_s = self.config.bus.peer_timeout_ms / 1000
+        try:
+            row = await self.bus.request("broker", ReadPeer(instance=instance), expect=PeerRow, timeout_s=timeout_s)
+        except RuntimeFault as fault:
+            if fault.code == "not_found":
+                return False
+            if fault.retryable:
+                return True
+            raise
+        return row.state != "lost"
