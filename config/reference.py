@@ -20,7 +20,7 @@ PAGE = SHIPPED_ROOT.parent / "docs" / "configuration.md"
 _HEAD = """# Configuration
 
 Every threshold, time-out, retry count, window, limit and budget of every process is a setting in
-`config/admin_config.json`. None has a default in code: without its setting nothing starts, and the error names the path, the
+`config/admin_config.json`. None has a default in code: without its setting nothing starts, and the error names path,
 mend and the value as shipped.
 
 - A file in `<home>/config/` replaces the shipped file of the same path (`<home>/config/admin_config.json`,

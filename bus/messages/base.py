@@ -12,7 +12,9 @@ type_of_json = Any
 
 NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Count = Annotated[int, Field(ge=0)]
-Timestamp = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")]
+Timestamp = Annotated[
+    str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$", description="ISO 8601, UTC, microseconds")
+]
 """ISO 8601, UTC, microseconds: `2026-11-21T22:00:00.123456Z` (made by `bus.messages.ids.iso`)."""
 
 
@@ -31,7 +33,7 @@ class Message(Record):
 
 def pack(value: Any) -> bytes:
     """MessagePack bytes of a JSON-like value (bytes allowed); dicts keep their insertion order."""
-    packed: bytes = msgpack.packb(value, use_bin_type=True)
+    packed: Any = msgpack.packb(value, use_bin_type=True)  # msgpack ships no types; this one is bytes
     return packed
 
 

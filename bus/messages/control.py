@@ -1,4 +1,4 @@
-"""What peers and the broker (or a lane's server) say to each other about the connection itself, and what the broker answers.
+"""What peers and the broker (or a lane's server) say about the connection itself, and what the broker answers.
 
 Control frames are the only bodies that a broker decodes.
 """
@@ -19,12 +19,12 @@ class Hello(Message):
 
     instance: str = Field(description="`<role>/<n>@<epoch>`; bound to the token")
     token: str = Field(description="secret made for this incarnation; empty where CURVE identifies the peer")
-    role: str
+    role: str = Field(description="text of the instance before its first `/`")
     offers: list[str] = Field(default_factory=list[str], description="services it answers for")
     slots: Count = Field(description="how many credit-bound requests it takes at once")
     version: str = Field(description="of the software")
-    protocol: int
-    config_digest: str = ""
+    protocol: int = Field(description="version of bus/PROTOCOL.md that the peer speaks")
+    config_digest: str = Field(default="", description="snapshot that it runs under; empty: none yet")
     tools: list[str] = Field(default_factory=list[str], description="tools a ho1 worker can run")
     keys: list[str] = Field(default_factory=list[str], description="sticky routing keys it holds (re-announced)")
     in_progress: list[str] = Field(default_factory=list[str], description="request ids it works on (re-announced)")
@@ -37,8 +37,8 @@ class Welcome(Message):
     TYPE: ClassVar[str] = "bus.welcome"
 
     epoch: str = Field(description="of the broker or lane server; a new one means it restarted")
-    beat_interval_ms: Count
-    peer_timeout_ms: Count
+    beat_interval_ms: Count = Field(description="how often the peer beats")
+    peer_timeout_ms: Count = Field(description="silence after which the peer is lost")
 
 
 class Refused(Message):
@@ -46,8 +46,8 @@ class Refused(Message):
 
     TYPE: ClassVar[str] = "bus.refused"
 
-    code: Literal["bad_token", "name_taken", "bad_protocol", "role_mismatch", "malformed"]
-    detail: str
+    code: Literal["bad_token", "name_taken", "bad_protocol", "role_mismatch", "malformed"] = Field(description="why")
+    detail: str = Field(description="what was refused, in words")
 
 
 class Rehello(Message):
@@ -61,8 +61,8 @@ class Ready(Message):
 
     TYPE: ClassVar[str] = "bus.ready"
 
-    state: Literal["starting", "ready", "degraded", "draining"]
-    reason: str = ""
+    state: Literal["starting", "ready", "degraded", "draining"] = Field(description="the peer's own view")
+    reason: str = Field(default="", description="why it is not ready; empty when it is")
 
 
 class Beat(Message):
@@ -70,7 +70,7 @@ class Beat(Message):
 
     TYPE: ClassVar[str] = "bus.beat"
 
-    counters: dict[str, int] = Field(default_factory=dict)
+    counters: dict[str, int] = Field(default_factory=dict, description="small integers of this incarnation, by name")
 
 
 class Credit(Message):
@@ -78,7 +78,7 @@ class Credit(Message):
 
     TYPE: ClassVar[str] = "bus.credit"
 
-    slots: Count
+    slots: Count = Field(description="credit-bound requests at once")
 
 
 class Bye(Message):
@@ -92,7 +92,9 @@ class Cancelled(Message):
 
     TYPE: ClassVar[str] = "bus.cancel"
 
-    reason: Literal["requester", "deadline"] = "requester"
+    reason: Literal["requester", "deadline"] = Field(
+        default="requester", description="a short reason code or words; empty: none"
+    )
 
 
 class InstanceLost(Message):
@@ -100,7 +102,7 @@ class InstanceLost(Message):
 
     TYPE: ClassVar[str] = "broker.instance_lost"
 
-    instance: str
+    instance: str = Field(description="`<role>/<n>@<epoch>`")
     exit: str = Field(description="e.g. `signal 9`, `exit 1`")
 
 
@@ -109,18 +111,22 @@ class ServiceGivenUp(Message):
 
     TYPE: ClassVar[str] = "broker.service_given_up"
 
-    service: str
-    given_up: bool
+    service: str = Field(description="name of a service")
+    given_up: bool = Field(description="false: somebody may offer it again")
 
 
 class ReadPeers(Message):
+    """Ask who is connected."""
+
     TYPE: ClassVar[str] = "broker.read_peers"
 
 
 class ReadPeer(Message):
+    """Ask about one peer."""
+
     TYPE: ClassVar[str] = "broker.read_peer"
 
-    instance: str
+    instance: str = Field(description="`<role>/<n>@<epoch>`")
 
 
 class PeerRow(Message):
@@ -128,42 +134,52 @@ class PeerRow(Message):
 
     TYPE: ClassVar[str] = "broker.peer"
 
-    instance: str
-    role: str
-    offers: list[str]
-    state: Literal["starting", "ready", "degraded", "draining", "lost"]
-    reason: str = ""
-    slots: Count
-    in_flight: Count
-    keys: Count
+    instance: str = Field(description="`<role>/<n>@<epoch>`")
+    role: str = Field(description="text of the instance before its first `/`")
+    offers: list[str] = Field(description="services it answers for")
+    state: Literal["starting", "ready", "degraded", "draining", "lost"] = Field(description="its own view, or lost")
+    reason: str = Field(default="", description="why it is not ready; empty when it is")
+    slots: Count = Field(description="credit-bound requests at once")
+    in_flight: Count = Field(description="requests delivered and not answered")
+    keys: Count = Field(description="sticky routing keys it holds")
     last_beat_ms: Count = Field(description="since the last frame of this peer")
-    connected_ms: Count
-    tools: list[str] = Field(default_factory=list[str])
-    config_digest: str = ""
-    version: str = ""
-    counters: dict[str, int] = Field(default_factory=dict)
+    connected_ms: Count = Field(description="since its hello")
+    tools: list[str] = Field(default_factory=list[str], description="tools it can run")
+    config_digest: str = Field(
+        default="", description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet"
+    )
+    version: str = Field(default="", description="of the software")
+    counters: dict[str, int] = Field(default_factory=dict, description="small integers of this incarnation, by name")
 
 
 class Peers(Message):
+    """Answer to ReadPeers, sorted by instance."""
+
     TYPE: ClassVar[str] = "broker.peers"
 
-    epoch: str
+    epoch: str = Field(description="of the broker; a new one means it restarted")
     peers: list[PeerRow]
 
 
 class ReadQueues(Message):
+    """Ask how many requests wait and run."""
+
     TYPE: ClassVar[str] = "broker.read_queues"
 
 
 class QueueRow(Record):
-    service: str
-    queued: Count
-    in_flight: Count
-    delivered: Count
+    """One service."""
+
+    service: str = Field(description="name of a service")
+    queued: Count = Field(description="requests that wait for a worker")
+    in_flight: Count = Field(description="requests delivered and not answered")
+    delivered: Count = Field(description="requests delivered since start")
     failed: dict[str, int] = Field(default_factory=dict, description="failures by code since start")
 
 
 class Queues(Message):
+    """Answer to ReadQueues."""
+
     TYPE: ClassVar[str] = "broker.queues"
 
     queues: list[QueueRow]
@@ -174,7 +190,7 @@ class Drain(Message):
 
     TYPE: ClassVar[str] = "broker.drain"
 
-    instance: str
+    instance: str = Field(description="`<role>/<n>@<epoch>`")
 
 
 class Done(Message):
@@ -190,8 +206,10 @@ class Probe(Message):
 
 
 class Probed(Message):
+    """Answer to Probe."""
+
     TYPE: ClassVar[str] = "bus.probed"
 
-    instance: str
-    state: Literal["starting", "ready", "degraded", "draining"]
-    reason: str = ""
+    instance: str = Field(description="`<role>/<n>@<epoch>`")
+    state: Literal["starting", "ready", "degraded", "draining"] = Field(description="the peer's own view")
+    reason: str = Field(default="", description="why it is not ready; empty when it is")

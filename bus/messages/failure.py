@@ -13,7 +13,7 @@ FAILURE_CODES = (
     "no_route", "busy", "denied", "expired", "peer_lost", "malformed", "internal", "cancelled",
     # anything that is asked for and not there, or not allowed in this state
     "not_found", "rejected", "too_large", "unavailable", "erased",
-    # sessions (verdicts)
+    # verdicts on an input or a session
     "input_conflict", "run_active", "session_closed", "invalid_input",
     # the ledger
     "fenced", "disk_full", "damaged",

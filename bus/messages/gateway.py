@@ -21,15 +21,15 @@ ERROR_CODES = (
 class ToolSpec(Record):
     """A tool as a model is told about it."""
 
-    tool_id: str
-    description: str
+    tool_id: str = Field(description="name of the tool")
+    description: str = Field(description="what the tool does, for the model")
     parameters: dict[str, Any] = Field(description="JSON Schema of the arguments")
 
 
 class PromptMessage(Record):
     """One message of a chat transcript; its text is the concatenation of its segments."""
 
-    role: Literal["system", "user", "assistant", "tool"]
+    role: Literal["system", "user", "assistant", "tool"] = Field(description="who speaks")
     segments: list[Segment] = Field(default_factory=list[Segment])
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall], description="assistant only")
     tool_call_id: str = Field(default="", description="tool only: the call this answers")
@@ -46,29 +46,35 @@ class Prompt(Message):
     TYPE: ClassVar[str] = "gateway.prompt"
 
     messages: list[PromptMessage]
-    prompt_pack_id: str
-    contract_id: str
-    agent_id: str
-    agent_class: str = ""
-    framework_id: str = ""
-    package_id: str = ""
-    work_order_id: str
-    session_id: str
-    run_seq: Count = 0
-    tier: str = ""
-    provider_id: str | None = None
-    model_id: str | None = None
-    domain_tags: list[str] = Field(default_factory=list[str])
-    max_tokens: int
-    temperature: float
-    reasoning_effort: Literal["Low", "Medium", "High"] | None = None
+    prompt_pack_id: str = Field(description="`PRM-<NAME>-<nnn>`")
+    contract_id: str = Field(description="`PRC-<NAME>-<nnn>`")
+    agent_id: str = Field(description="a configured agent")
+    agent_class: str = Field(default="", description="class of the agent; empty: none")
+    framework_id: str = Field(default="", description="`FMWK-<nnn>` of the agent; empty: none")
+    package_id: str = Field(default="", description="package that owns the agent; empty: none")
+    work_order_id: str = Field(description="the order that this is about; empty: none")
+    session_id: str = Field(description="full id")
+    run_seq: Count = Field(default=0, description="number of the run in its session, from 1; 0: none")
+    tier: str = Field(default="", description="hot, ho2 or ho1; empty: none")
+    provider_id: str | None = Field(default=None, description="None: routed by tag or default")
+    model_id: str | None = Field(default=None, description="None: routed by tag or default")
+    domain_tags: list[str] = Field(
+        default_factory=list[str], description="the first one with a configured route decides"
+    )
+    max_tokens: int = Field(description="cap of the answer, tokens")
+    temperature: float = Field(description="0 to 2")
+    reasoning_effort: Literal["Low", "Medium", "High"] | None = Field(
+        default=None, description="how hard the model shall think, if it can"
+    )
     tools: list[ToolSpec] = Field(default_factory=list[ToolSpec])
-    output_schema: dict[str, Any] | None = None
-    structured_output: bool = False
-    stream: bool = False
-    idempotency_key: str
+    output_schema: dict[str, Any] | None = Field(default=None, description="JSON Schema of the answer; None: free text")
+    structured_output: bool = Field(default=False, description="ask the provider itself to keep the schema")
+    stream: bool = Field(default=False, description="send deltas before the answer")
+    idempotency_key: str = Field(description="`<wo_id>#<n>`: one recorded answer per key")
     budget_mode: Literal["enforce", "warn", "off"] | None = Field(default=None, description="None: the configured mode")
-    config_digest: str = ""
+    config_digest: str = Field(
+        default="", description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet"
+    )
 
 
 class DegradedPrompt(Message):
@@ -84,28 +90,28 @@ class PromptResponse(Message):
 
     TYPE: ClassVar[str] = "gateway.response"
 
-    outcome: Outcome
-    content: str = ""
+    outcome: Outcome = Field(description="asked before the content: anything but SUCCESS is a failure")
+    content: str = Field(default="", description="text of the answer; empty unless SUCCESS")
     content_ref: str | None = Field(default=None, description="ref of the recorded content")
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
-    finish_reason: str = ""
-    input_tokens: Count = 0
-    output_tokens: Count = 0
-    cached_tokens: Count = 0
-    provider_id: str = ""
-    model_id: str = ""
-    latency_ms: Count = 0
-    cost_usd: float | None = None
-    budget_remaining: int | None = None
-    output_valid: bool | None = None
-    output_errors: list[str] = Field(default_factory=list[str])
-    context_hash: str = ""
-    sent_record_id: str = ""
-    received_record_id: str = ""
-    error_code: str = ""
-    error_message: str = ""
-    retry_after_ms: int | None = None
-    attempts: Count = 0
+    finish_reason: str = Field(default="", description="why the model stopped, in the words of its provider")
+    input_tokens: Count = Field(default=0, description="tokens of the prompts")
+    output_tokens: Count = Field(default=0, description="tokens of the answers")
+    cached_tokens: Count = Field(default=0, description="part of the prompt that the provider had cached")
+    provider_id: str = Field(default="", description="a configured provider instance")
+    model_id: str = Field(default="", description="a model of that provider")
+    latency_ms: Count = Field(default=0, description="from sending to the whole answer")
+    cost_usd: float | None = Field(default=None, description="money; None: a price is unknown")
+    budget_remaining: int | None = Field(default=None, description="tokens left in the narrowest scope; None: no limit")
+    output_valid: bool | None = Field(default=None, description="against output_schema; None: not asked for")
+    output_errors: list[str] = Field(default_factory=list[str], description="why the answer breaks its schema")
+    context_hash: str = Field(default="", description="SHA-256 of the prompt as sent, hex")
+    sent_record_id: str = Field(default="", description="submission id of PROMPT_SENT; empty: never sent")
+    received_record_id: str = Field(default="", description="submission id of PROMPT_RECEIVED; empty: no answer")
+    error_code: str = Field(default="", description="one of ERROR_CODES; empty: none")
+    error_message: str = Field(default="", description="facts, no prompt text")
+    retry_after_ms: int | None = Field(default=None, description="when another try may be allowed; None: unknown")
+    attempts: Count = Field(default=0, description="sends to the provider")
 
 
 class ReadBudget(Message):
@@ -113,19 +119,19 @@ class ReadBudget(Message):
 
     TYPE: ClassVar[str] = "gateway.read_budget"
 
-    session_id: str = ""
+    session_id: str = Field(default="", description="full id; empty: everything")
 
 
 class ScopeBudget(Record):
     """One scope's tokens and money; remaining is None where no limit is set."""
 
-    scope: str
-    limit: int | None
-    used: Count
-    reserved: Count
-    remaining: int | None
-    calls: Count
-    cost_usd: float | None
+    scope: str = Field(description="`session/<id>`, `agent/<id>`, `provider/<id>` …")
+    limit: int | None = Field(description="tokens; None: no limit")
+    used: Count = Field(description="tokens settled")
+    reserved: Count = Field(description="tokens of calls in flight")
+    remaining: int | None = Field(description="limit less used and reserved; None: no limit")
+    calls: Count = Field(description="calls settled")
+    cost_usd: float | None = Field(description="money; None: a price is unknown")
     unknown_calls: Count = Field(description="calls whose outcome is unknown, settled at their reservation")
 
 
@@ -134,7 +140,7 @@ class Budget(Message):
 
     TYPE: ClassVar[str] = "gateway.budget"
 
-    mode: Literal["enforce", "warn", "off"]
+    mode: Literal["enforce", "warn", "off"] = Field(description="what happens when a limit is reached")
     scopes: list[ScopeBudget]
 
 
@@ -147,10 +153,12 @@ class ReadBreakers(Message):
 class Breaker(Record):
     """One breaker."""
 
-    provider_id: str
-    model_id: str
-    state: Literal["closed", "open", "half_open"]
-    failures: Count
+    provider_id: str = Field(description="a configured provider instance")
+    model_id: str = Field(description="a model of that provider")
+    state: Literal["closed", "open", "half_open"] = Field(
+        description="open: calls are refused; half_open: one probe is let through"
+    )
+    failures: Count = Field(description="failures of the provider in a row")
 
 
 class Breakers(Message):

@@ -17,11 +17,23 @@ from bus.messages.base import Record
 _SESSION_NAMESPACE = UUID("6a3f0f5c-3c3b-5e0e-9a59-7b0e4d1c6f21")
 
 SessionId = Annotated[
-    str, Field(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
+    str,
+    Field(
+        pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
+        description="full UUID of the session",
+    ),
 ]
 """A UUID in lower-case canonical text; the full value in every key, id and record."""
 
-InputId = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z0-9._:@-]+$")]
+InputId = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=128,
+        pattern=r"^[A-Za-z0-9._:@-]+$",
+        description="idempotency key of a turn, made by the client",
+    ),
+]
 """The idempotency key of a turn, made at the client's edge."""
 
 Sequence = Annotated[int, Field(ge=1)]
@@ -31,7 +43,7 @@ class RunId(Record):
     """One execution attempt inside a session; `run_seq` counts from 1 and never resets."""
 
     session_id: SessionId
-    run_seq: Sequence
+    run_seq: Sequence = Field(description="number of the run in its session, from 1; 0: none")
 
     def __str__(self) -> str:
         return f"{self.session_id}-{self.run_seq}"
@@ -41,7 +53,7 @@ class TurnId(Record):
     """One LLM request and response (a round); `turn_seq` counts from 1 in each run."""
 
     run_id: RunId
-    turn_seq: Sequence
+    turn_seq: Sequence = Field(description="counts from 1 in its run")
 
     def __str__(self) -> str:
         return f"{self.run_id}.{self.turn_seq}"
@@ -51,7 +63,7 @@ class StepId(Record):
     """One action boundary; `step_seq` counts from 1 in each round."""
 
     turn_id: TurnId
-    step_seq: Sequence
+    step_seq: Sequence = Field(description="counts from 1 in its round")
 
     def __str__(self) -> str:
         return f"{self.turn_id}.{self.step_seq}"
@@ -61,7 +73,7 @@ class ToolBatchId(Record):
     """One parallel fan-out of tool calls; `batch_seq` counts from 1 in each step."""
 
     step_id: StepId
-    batch_seq: Sequence
+    batch_seq: Sequence = Field(description="counts from 1 in its step")
 
     def __str__(self) -> str:
         return f"{self.step_id}/{self.batch_seq}"
@@ -112,9 +124,7 @@ def split_body_ref(ref: str) -> tuple[str, int]:
 
 def iso(now_s: float) -> str:
     """A wall-clock time (seconds since 1970, UTC) as `Timestamp`."""
-    return datetime.fromtimestamp(round(now_s * 1_000_000) / 1_000_000, UTC).strftime(
-        "%Y-%m-%dT%H:%M:%S.%fZ"
-    )
+    return datetime.fromtimestamp(round(now_s * 1_000_000) / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_iso(text: str) -> float:

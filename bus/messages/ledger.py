@@ -33,15 +33,15 @@ def session_stream(session_id: str) -> str:
 class Provenance(Record):
     """Who and what an entry is about; empty string where it does not apply."""
 
-    agent_id: str = ""
-    agent_class: str = ""
-    framework_id: str = ""
-    package_id: str = ""
-    session_id: str = ""
-    run_seq: Count = 0
-    round_seq: Count = 0
-    work_order_id: str = ""
-    tier: str = ""
+    agent_id: str = Field(default="", description="a configured agent")
+    agent_class: str = Field(default="", description="class of the agent; empty: none")
+    framework_id: str = Field(default="", description="`FMWK-<nnn>` of the agent; empty: none")
+    package_id: str = Field(default="", description="package that owns the agent; empty: none")
+    session_id: str = Field(default="", description="full id; empty: none")
+    run_seq: Count = Field(default=0, description="number of the run in its session, from 1; 0: none")
+    round_seq: Count = Field(default=0, description="number of the round in its run, from 1; 0: none")
+    work_order_id: str = Field(default="", description="the order that this is about; empty: none")
+    tier: str = Field(default="", description="hot, ho2 or ho1; empty: none")
 
 
 class WriteEntry(Record):
@@ -49,15 +49,17 @@ class WriteEntry(Record):
 
     submission_id: str = Field(min_length=1, max_length=400, description="the write's idempotency key")
     stream: str = Field(min_length=1, max_length=80, description="one of STREAMS or session/<uuid>")
-    event_type: str = Field(min_length=1, max_length=64)
+    event_type: str = Field(min_length=1, max_length=64, description="what happened, e.g. PROMPT_SENT")
     decision: str = Field(default="", max_length=32, description="e.g. DEGRADED, ACCEPTED, REJECTED")
     reason: str = Field(default="", max_length=64, description="a reason code, never free text")
     provenance: Provenance = Provenance()
     parents: list[str] = Field(default_factory=list[str], description="submission ids that caused this entry")
-    trace: str = Field(default="", max_length=200)
+    trace: str = Field(default="", max_length=200, description="id that ties the entries of one turn together")
     at_us: Count = Field(description="the writer's time, microseconds since 1970 UTC")
     bodies: list[bytes] = Field(default_factory=list[bytes], description="body 0 is the payload")
-    prev: str | None = Field(default=None, description="session streams: submission id of the stream's head, '' if empty")
+    prev: str | None = Field(
+        default=None, description="session streams: submission id of the stream's head, '' if empty"
+    )
     tenure: Count | None = Field(default=None, description="session streams: n of the writer's TookOver")
     once: str | None = Field(default=None, max_length=400, description="only the first entry of a key commits")
 
@@ -102,23 +104,23 @@ class Written(Message):
 class Entry(Record):
     """One committed entry as readers get it."""
 
-    sequence: Count
-    submission_id: str
-    origin: str
-    stream: str
-    event_type: str
-    decision: str
-    reason: str
+    sequence: Count = Field(description="position in the ledger, from 0")
+    submission_id: str = Field(description="the key under which its writer submitted it")
+    origin: str = Field(description="stamped instance that wrote it")
+    stream: str = Field(description="named stream or `session/<id>`")
+    event_type: str = Field(description="what happened, e.g. PROMPT_SENT")
+    decision: str = Field(description="e.g. DEGRADED; empty: none")
+    reason: str = Field(description="a reason code; empty: none")
     provenance: Provenance
-    parents: list[str]
-    trace: str
-    at_us: Count
-    ledger_at_us: Count
+    parents: list[str] = Field(description="submission ids that caused this entry")
+    trace: str = Field(description="id that ties the entries of one turn together")
+    at_us: Count = Field(description="the writer's time, microseconds since 1970 UTC")
+    ledger_at_us: Count = Field(description="the ledger's time, microseconds since 1970 UTC")
     body_hashes: list[bytes] = Field(description="SHA-256 of salt + body, one per body")
-    body_lengths: list[int]
-    prev: str | None
-    tenure: Count | None
-    once: str | None
+    body_lengths: list[int] = Field(description="bytes of each body")
+    prev: str | None = Field(description="session streams: submission id of the stream's head before it")
+    tenure: Count | None = Field(description="session streams: tenure of the writer; None elsewhere")
+    once: str | None = Field(description="key of which only the first entry commits")
     chain: bytes = Field(description="SHA-256 chain value after this entry")
     bodies: list[bytes | None] = Field(
         default_factory=list[bytes | None], description="empty unless asked for; None where erased"
@@ -130,9 +132,9 @@ class Lookup(Message):
 
     TYPE: ClassVar[str] = "ledger.lookup"
 
-    submission_ids: list[str] = Field(default_factory=list[str])
-    once: list[str] = Field(default_factory=list[str])
-    with_bodies: bool = False
+    submission_ids: list[str] = Field(default_factory=list[str], description="ids to find")
+    once: list[str] = Field(default_factory=list[str], description="once keys to find")
+    with_bodies: bool = Field(default=False, description="give the bodies too")
 
 
 class Found(Message):
@@ -148,11 +150,11 @@ class Read(Message):
 
     TYPE: ClassVar[str] = "ledger.read"
 
-    stream: str
+    stream: str = Field(description="named stream or `session/<id>`")
     after: int = Field(default=-1, description="only entries with a greater sequence")
-    limit: int = Field(ge=1, le=10_000)
-    with_bodies: bool = False
-    newest_first: bool = False
+    limit: int = Field(ge=1, le=10_000, description="entries of one page")
+    with_bodies: bool = Field(default=False, description="give the bodies too")
+    newest_first: bool = Field(default=False, description="from the head backwards")
 
 
 class Entries(Message):
@@ -161,7 +163,7 @@ class Entries(Message):
     TYPE: ClassVar[str] = "ledger.entries"
 
     entries: list[Entry]
-    more: bool
+    more: bool = Field(description="true: a further page exists")
     head: int = Field(description="sequence of the last acknowledged entry of the ledger, -1 if empty")
 
 
@@ -172,12 +174,13 @@ class Query(Message):
 
     where: dict[str, Any] = Field(
         default_factory=dict,
-        description="equality on stream, event_type, origin, session_id, run_seq, work_order_id, agent_id, decision, reason",
+        description="equality on stream, event_type, origin, session_id, run_seq, work_order_id, agent_id, decision, "
+        "reason",
     )
-    after: int = -1
-    limit: int = Field(ge=1, le=10_000)
-    newest_first: bool = False
-    with_bodies: bool = False
+    after: int = Field(default=-1, description="only entries with a greater sequence")
+    limit: int = Field(ge=1, le=10_000, description="entries of one page")
+    newest_first: bool = Field(default=False, description="from the head backwards")
+    with_bodies: bool = Field(default=False, description="give the bodies too")
 
 
 class Tail(Message):
@@ -185,11 +188,11 @@ class Tail(Message):
 
     TYPE: ClassVar[str] = "ledger.tail"
 
-    after: int
-    limit: int = Field(ge=1, le=10_000)
-    wait_ms: Count = 0
-    stream: str | None = None
-    with_bodies: bool = False
+    after: int = Field(description="only entries with a greater sequence")
+    limit: int = Field(ge=1, le=10_000, description="entries of one page")
+    wait_ms: Count = Field(default=0, description="longest wait for a first entry; 0: none")
+    stream: str | None = Field(default=None, description="only this stream; None: all")
+    with_bodies: bool = Field(default=False, description="give the bodies too")
 
 
 class GetBody(Message):
@@ -197,7 +200,7 @@ class GetBody(Message):
 
     TYPE: ClassVar[str] = "ledger.get_body"
 
-    ref: str
+    ref: str = Field(description="`<submission id>/<n>`")
 
 
 class Body(Message):
@@ -205,8 +208,8 @@ class Body(Message):
 
     TYPE: ClassVar[str] = "ledger.body"
 
-    ref: str
-    data: bytes
+    ref: str = Field(description="`<submission id>/<n>`")
+    data: bytes = Field(description="the bytes, exactly as written")
 
 
 class ReadLedgerStats(Message):
@@ -220,10 +223,10 @@ class LedgerStats(Message):
 
     TYPE: ClassVar[str] = "ledger.stats"
 
-    head: int
-    chain: bytes
-    entries: Count
-    commits: Count
-    syncs: Count
-    bytes_written: Count
+    head: int = Field(description="sequence of the last acknowledged entry, -1 if empty")
+    chain: bytes = Field(description="SHA-256 chain value of the head")
+    entries: Count = Field(description="entries in the ledger")
+    commits: Count = Field(description="batches since start")
+    syncs: Count = Field(description="device syncs since start")
+    bytes_written: Count = Field(description="since start")
     index_behind: Count = Field(description="entries acknowledged and not yet in the index")

@@ -1,7 +1,8 @@
 """Sessions: identities, configuration, commands, events, turns. Source: spec page "Session contracts" (seed 004).
 
 Exported schema names carry the prefix `aos.agent/`. The state and the reducer that folds these events are HO2's
-(`actors/ho2_supervisor/session/`); the event types stand here because the host writes one of them and readers decode all.
+(`actors/ho2_supervisor/session/`); the event types stand here because the host writes one of them and readers
+decode all.
 """
 
 from __future__ import annotations
@@ -12,72 +13,90 @@ from pydantic import Field
 
 from bus.messages.base import Count, Message, NonBlank, Record, Timestamp
 from bus.messages.ids import InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
-from bus.messages.work_order import Cost, Receipt
+from bus.messages.work_order import Cost
 
-Lifecycle = Literal[
-    "Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"
-]
+Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]
 ReasoningEffort = Literal["Low", "Medium", "High"]
 
 
 class SessionConfig(Record):
     """Mutable defaults for future runs (`aos.agent/SessionConfig@1`)."""
 
-    provider_profile_id: str | None = None
-    provider: str | None = None
-    model: str | None = None
-    reasoning_effort: ReasoningEffort | None = None
-    max_tokens: Count | None = None
+    provider_profile_id: str | None = Field(default=None, description="named settings of a provider; None: the default")
+    provider: str | None = Field(default=None, description="None: routed by tag or default")
+    model: str | None = Field(default=None, description="None: routed by tag or default")
+    reasoning_effort: ReasoningEffort | None = Field(
+        default=None, description="how hard the model shall think, if it can"
+    )
+    max_tokens: Count | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
 
 
 class RunConfig(Record):
     """Resolved, immutable snapshot for one run (`aos.agent/RunConfig@1`)."""
 
-    provider_profile_id: str | None = None
-    provider: NonBlank
-    model: NonBlank
-    reasoning_effort: ReasoningEffort | None = None
-    max_tokens: Count | None = None
+    provider_profile_id: str | None = Field(default=None, description="named settings of a provider; None: the default")
+    provider: NonBlank = Field(description="provider id")
+    model: NonBlank = Field(description="model id")
+    reasoning_effort: ReasoningEffort | None = Field(
+        default=None, description="how hard the model shall think, if it can"
+    )
+    max_tokens: Count | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
 
 
 class Steer(Record):
+    """A word to the run at its next step boundary."""
+
     kind: Literal["Steer"] = "Steer"
-    text: str
+    text: str = Field(description="what is said, as it was said")
 
 
 class FollowUp(Record):
+    """A message that waits for the end of the run."""
+
     kind: Literal["FollowUp"] = "FollowUp"
-    text: str
+    text: str = Field(description="what is said, as it was said")
 
 
 class Pause(Record):
+    """Stop at the next step boundary."""
+
     kind: Literal["Pause"] = "Pause"
 
 
 class Resume(Record):
+    """Go on after a pause."""
+
     kind: Literal["Resume"] = "Resume"
 
 
 class Cancel(Record):
+    """End the run; open calls are closed."""
+
     kind: Literal["Cancel"] = "Cancel"
-    reason: str | None = None
+    reason: str | None = Field(default=None, description="words of who cancelled; None: none")
 
 
 class LeaseHeartbeat(Record):
+    """The holder of a lease is alive."""
+
     kind: Literal["LeaseHeartbeat"] = "LeaseHeartbeat"
-    lease_id: str
+    lease_id: str = Field(description="counted within the session")
     heartbeat_at: Timestamp
 
 
 class Approve(Record):
+    """Let a held call run."""
+
     kind: Literal["Approve"] = "Approve"
-    call_id: str
+    call_id: str = Field(description="zero-padded position of the call in its answer")
 
 
 class Deny(Record):
+    """Refuse a held call."""
+
     kind: Literal["Deny"] = "Deny"
-    call_id: str
-    reason: str | None = None
+    call_id: str = Field(description="zero-padded position of the call in its answer")
+    reason: str | None = Field(default=None, description="words of who denied; None: none")
 
 
 Command = Annotated[
@@ -88,11 +107,13 @@ Command = Annotated[
 class HostCommand(Record):
     """A control action on a session (`aos.agent/HostCommand@1`). Handled by a later stage; its shape is final."""
 
-    command_id: str
+    command_id: str = Field(description="idempotency key of the command")
     target_run_id: RunId | None = None
-    expected_session_epoch: Count | None = None
+    expected_session_epoch: Count | None = Field(
+        default=None, description="the command applies only to this epoch; None: to any"
+    )
     issued_at: Timestamp
-    command: Command
+    command: Command = Field(description="what to do")
 
 
 # --- what happened to a session (the journal) ---------------------------------------------------------------------
@@ -102,9 +123,9 @@ class SessionStarted(Record):
     """First fact of a session (entry SESSION_START)."""
 
     kind: Literal["SessionStarted"] = "SessionStarted"
-    agent_id: str
+    agent_id: str = Field(description="the agent of the session")
     session_config: SessionConfig
-    max_in_flight_effects: Annotated[int, Field(ge=1)]
+    max_in_flight_effects: Annotated[int, Field(ge=1)] = Field(description="orders of the session in flight at once")
     at: Timestamp
 
 
@@ -112,23 +133,27 @@ class TookOver(Record):
     """A new owner fences the old one; raises no epoch."""
 
     kind: Literal["TookOver"] = "TookOver"
-    tenure: Annotated[int, Field(ge=1)]
-    instance: str
+    tenure: Annotated[int, Field(ge=1)] = Field(description="counts from 1 in its session")
+    instance: str = Field(description="the new owner")
     at: Timestamp
 
 
 class RunRequested(Record):
+    """An input was admitted; from here on it is answered exactly once."""
+
     kind: Literal["RunRequested"] = "RunRequested"
-    input_ref: str
+    input_ref: str = Field(description="where the text of the user is")
     input_id: InputId
     input_digest: str = Field(description="salted: SHA-256 of input_id and text; tells a retry from a conflict")
     run_overrides: SessionConfig | None = None
-    deadline_at: Timestamp
-    config_digest: str
+    deadline_at: Timestamp = Field(description="when the answer is due")
+    config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
     at: Timestamp
 
 
 class RunStarted(Record):
+    """The run began under its resolved configuration."""
+
     kind: Literal["RunStarted"] = "RunStarted"
     at: Timestamp
 
@@ -137,32 +162,40 @@ class RunAttached(Record):
     """Another request for the active input joined; the deadline moves, never backwards."""
 
     kind: Literal["RunAttached"] = "RunAttached"
-    deadline_at: Timestamp
+    deadline_at: Timestamp = Field(description="the later of both deadlines")
     at: Timestamp
 
 
 class HostCommandReceived(Record):
+    """A command arrived."""
+
     kind: Literal["HostCommandReceived"] = "HostCommandReceived"
     command: HostCommand
     at: Timestamp
 
 
 class HostCommandApplied(Record):
+    """A command took effect."""
+
     kind: Literal["HostCommandApplied"] = "HostCommandApplied"
-    command_id: str
+    command_id: str = Field(description="idempotency key of the command")
     at: Timestamp
 
 
 class HostCommandRejected(Record):
+    """A command was refused."""
+
     kind: Literal["HostCommandRejected"] = "HostCommandRejected"
-    command_id: str
-    reason: str
+    command_id: str = Field(description="idempotency key of the command")
+    reason: str = Field(description="reason code")
     at: Timestamp
 
 
 class LifecycleChanged(Record):
+    """The run moved to another state."""
+
     kind: Literal["LifecycleChanged"] = "LifecycleChanged"
-    lifecycle: Lifecycle
+    lifecycle: Lifecycle = Field(description="where the current run stands")
     at: Timestamp
 
 
@@ -171,7 +204,7 @@ class StepStarted(Record):
 
     kind: Literal["StepStarted"] = "StepStarted"
     step_id: StepId
-    new_round: bool
+    new_round: bool = Field(description="true: first step of a new round")
     at: Timestamp
 
 
@@ -179,8 +212,8 @@ class OrderDispatched(Record):
     """Entry WO_DISPATCHED: the order with its texts replaced by refs; durable before the order is sent."""
 
     kind: Literal["OrderDispatched"] = "OrderDispatched"
-    wo_id: str
-    wo_type: str
+    wo_id: str = Field(description="id of the order, its idempotency key everywhere")
+    wo_type: str = Field(description="what kind of work")
     step_id: StepId
     order: dict[str, Any] = Field(description="WorkOrder with every referenced text blank")
     at: Timestamp
@@ -190,15 +223,17 @@ class OrderEnded(Record):
     """The receipt that HO2 took for an order; texts that the ledger holds elsewhere are refs."""
 
     kind: Literal["OrderEnded"] = "OrderEnded"
-    wo_id: str
+    wo_id: str = Field(description="id of the order, its idempotency key everywhere")
     receipt: dict[str, Any] = Field(description="Receipt with every referenced text blank")
     at: Timestamp
 
 
 class ToolBatchIssued(Record):
+    """Parallel calls of one step were sent."""
+
     kind: Literal["ToolBatchIssued"] = "ToolBatchIssued"
     tool_batch_id: ToolBatchId
-    call_ids: list[str]
+    call_ids: list[str] = Field(description="calls of the batch, in order")
     at: Timestamp
 
 
@@ -207,31 +242,37 @@ class ToolReceipt(Record):
 
     kind: Literal["ToolReceipt"] = "ToolReceipt"
     tool_batch_id: ToolBatchId
-    call_id: str
-    status: Literal["Succeeded", "Failed", "Cancelled"]
-    code: str = ""
-    session_epoch: Count
-    step_epoch: Count
+    call_id: str = Field(description="zero-padded position of the call in its answer")
+    status: Literal["Succeeded", "Failed", "Cancelled"] = Field(description="how the call ended")
+    code: str = Field(default="", description="closed code; empty: none")
+    session_epoch: Count = Field(description="rises with every decision that makes earlier work stale")
+    step_epoch: Count = Field(description="the same within a step")
     at: Timestamp
 
 
 class BatchSettled(Record):
+    """Every call of the batch is terminal."""
+
     kind: Literal["BatchSettled"] = "BatchSettled"
     tool_batch_id: ToolBatchId
-    results_ref: str | None = None
+    results_ref: str | None = Field(default=None, description="where the results are; None: nowhere else")
     at: Timestamp
 
 
 class LeaseIssued(Record):
+    """Somebody may act on the session until it expires."""
+
     kind: Literal["LeaseIssued"] = "LeaseIssued"
-    lease_id: str
+    lease_id: str = Field(description="counted within the session")
     issued_at: Timestamp
     expires_at: Timestamp
-    heartbeat_timeout_secs: Count
+    heartbeat_timeout_secs: Count = Field(description="silence after which the lease is over, s")
     at: Timestamp
 
 
 class TimePassed(Record):
+    """The clock as the reducer sees it."""
+
     kind: Literal["TimePassed"] = "TimePassed"
     at: Timestamp
 
@@ -241,23 +282,27 @@ class RunCompleted(Record):
 
     kind: Literal["RunCompleted"] = "RunCompleted"
     input_id: InputId
-    result_ref: str
-    reply_ref: str
+    result_ref: str = Field(description="where the TurnResult is")
+    reply_ref: str = Field(description="where the text of the reply is")
     at: Timestamp
 
 
 class RunFailed(Record):
+    """The run ended without an answer."""
+
     kind: Literal["RunFailed"] = "RunFailed"
     input_id: InputId
-    code: str
-    detail_ref: str | None = None
+    code: str = Field(description="why")
+    detail_ref: str | None = Field(default=None, description="where the explanation is; None: nowhere")
     at: Timestamp
 
 
 class RunCancelled(Record):
+    """The run was ended on purpose."""
+
     kind: Literal["RunCancelled"] = "RunCancelled"
     input_id: InputId
-    reason: str | None = None
+    reason: str | None = Field(default=None, description="words of who cancelled; None: none")
     at: Timestamp
 
 
@@ -266,16 +311,18 @@ class TurnDegraded(Record):
 
     kind: Literal["TurnDegraded"] = "TurnDegraded"
     input_id: InputId
-    input_ref: str
-    reply_ref: str
-    delivered: bool
+    input_ref: str = Field(description="where the text of the user is")
+    reply_ref: str = Field(description="where the text of the reply is")
+    delivered: bool = Field(description="true: the client has it already, so it is unconditional")
     at: Timestamp
 
 
 class SessionEnded(Record):
+    """Last fact of a session (entry SESSION_END)."""
+
     kind: Literal["SessionEnded"] = "SessionEnded"
-    reason: str
-    turn_count: Count
+    reason: str = Field(description="who ended it")
+    turn_count: Count = Field(description="turns answered")
     at: Timestamp
 
 
@@ -320,8 +367,8 @@ class SessionEvent(Record):
     run_id: RunId | None = None
     turn_id: TurnId | None = None
     step_id: StepId | None = None
-    session_epoch: Count
-    step_epoch: Count
+    session_epoch: Count = Field(description="rises with every decision that makes earlier work stale")
+    step_epoch: Count = Field(description="the same within a step")
     event: SessionEventKind
 
     @property
@@ -336,9 +383,9 @@ class SessionEvent(Record):
 class ToolCallSummary(Record):
     """One tool call of a turn, as a client sees it."""
 
-    tool_id: str
-    status: Literal["Succeeded", "Failed", "IgnoredStale", "Cancelled"]
-    code: str = ""
+    tool_id: str = Field(description="name of the tool")
+    status: Literal["Succeeded", "Failed", "IgnoredStale", "Cancelled"] = Field(description="how it ended")
+    code: str = Field(default="", description="closed code; empty: none")
 
 
 class TurnResult(Message):
@@ -346,8 +393,10 @@ class TurnResult(Message):
 
     TYPE: ClassVar[str] = "session.turn_result"
 
-    response: str
-    outcome: Literal["success", "degraded", "error"]
+    response: str = Field(description="the reply, for the user to read")
+    outcome: Literal["success", "degraded", "error"] = Field(
+        description="degraded: answered without HO2; error: not answered, `code` says why"
+    )
     session_id: SessionId
     run_id: RunId | None
     input_id: InputId
@@ -355,11 +404,13 @@ class TurnResult(Message):
     exchange_entry_ids: list[str] = Field(
         default_factory=list[str], description="submission ids of the turn's PROMPT_RECEIVED entries, in order"
     )
-    quality_gate_passed: bool | None = None
-    consolidation_candidates: list[str] = Field(default_factory=list[str])
+    quality_gate_passed: bool | None = Field(default=None, description="None: no answer was judged")
+    consolidation_candidates: list[str] = Field(
+        default_factory=list[str], description="signals that crossed their gate"
+    )
     cost: Cost = Cost()
-    elapsed_ms: Count = 0
-    code: str | None = None
+    elapsed_ms: Count = Field(default=0, description="from arrival to the answer")
+    code: str | None = Field(default=None, description="why the outcome is not success; None on success")
 
 
 class StartSession(Message):
@@ -373,11 +424,13 @@ class StartSession(Message):
 
 
 class SessionReady(Message):
+    """Answer to StartSession."""
+
     TYPE: ClassVar[str] = "session.ready"
 
     session_id: SessionId
-    agent_id: str
-    is_new: bool
+    agent_id: str = Field(description="the agent of the session")
+    is_new: bool = Field(description="false: the session was there already")
 
 
 class ProcessTurn(Message):
@@ -387,8 +440,8 @@ class ProcessTurn(Message):
 
     session_id: SessionId | None = Field(default=None, description="None: a first turn; the id follows from input_id")
     input_id: InputId
-    text: str
-    agent_id: str | None = None
+    text: str = Field(description="the message of the user")
+    agent_id: str | None = Field(default=None, description="for a first turn; None: host.agent_id")
     run_overrides: SessionConfig | None = None
 
 
@@ -399,7 +452,7 @@ class TurnRequest(Message):
 
     session_id: SessionId
     input_id: InputId
-    text: str
+    text: str = Field(description="the message of the user")
     run_overrides: SessionConfig | None = None
 
 
@@ -409,7 +462,9 @@ class TurnReply(Message):
     TYPE: ClassVar[str] = "ho2.turn_reply"
 
     result: TurnResult | None
-    waiting: Literal["Paused", "WaitingInput"] | None = None
+    waiting: Literal["Paused", "WaitingInput"] | None = Field(
+        default=None, description="the run waits for a resume or an approval; None: it does not"
+    )
 
 
 class EndSession(Message):
@@ -418,14 +473,16 @@ class EndSession(Message):
     TYPE: ClassVar[str] = "session.end"
 
     session_id: SessionId
-    reason: str = "client"
+    reason: str = Field(default="client", description="who ended it")
 
 
 class SessionClosed(Message):
+    """Answer to EndSession."""
+
     TYPE: ClassVar[str] = "session.closed"
 
     session_id: SessionId
-    turn_count: Count
+    turn_count: Count = Field(description="turns answered")
 
 
 class ReadSession(Message):
@@ -437,18 +494,20 @@ class ReadSession(Message):
 
 
 class SessionView(Message):
+    """Answer to ReadSession."""
+
     TYPE: ClassVar[str] = "session.view"
 
     session_id: SessionId
-    agent_id: str
-    status: Literal["open", "closed"]
-    lifecycle: Lifecycle
-    session_epoch: Count
-    step_epoch: Count
-    tenure: Count
-    owner: str
-    turn_count: Count
-    active_input_id: InputId | None
+    agent_id: str = Field(description="the agent of the session")
+    status: Literal["open", "closed"] = Field(description="closed: no further turn")
+    lifecycle: Lifecycle = Field(description="where the current run stands")
+    session_epoch: Count = Field(description="rises with every decision that makes earlier work stale")
+    step_epoch: Count = Field(description="the same within a step")
+    tenure: Count = Field(description="session streams: n of the owner's TookOver; 0: nobody yet")
+    owner: str = Field(description="instance that owns the session; empty: none")
+    turn_count: Count = Field(description="turns answered")
+    active_input_id: InputId | None = Field(description="the input being answered; None: none")
     created_at: Timestamp
     updated_at: Timestamp
     state_hash: str = Field(description="SHA-256 of the canonical state bytes")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from bus.messages.base import Count, Message, Record, Timestamp
-from bus.messages.ids import RunId, SessionId
+from bus.messages.ids import RunId
 
 WorkOrderType = Literal["classify", "tool_call", "synthesize", "execute", "consolidate"]
 WorkOrderState = Literal["planned", "dispatched", "executing", "completed", "failed"]
@@ -26,15 +26,15 @@ class Segment(Record):
 
     name: str = Field(default="", description="user_input, history, system, prior_results …; what prompt packs call it")
     ref: str | None = Field(default=None, description="`<submission id>/<n>` of the body that holds this text")
-    text: str = ""
+    text: str = Field(default="", description="the text itself; blank where only its ref is recorded")
 
 
 class Fence(Record):
     """Echoed in the receipt; a receipt under an older fence is stale."""
 
     run_id: RunId
-    session_epoch: Count
-    step_epoch: Count
+    session_epoch: Count = Field(description="rises with every decision that makes earlier work stale")
+    step_epoch: Count = Field(description="the same within a step")
 
 
 class ToolCall(Record):
@@ -42,29 +42,35 @@ class ToolCall(Record):
 
     call_id: str = Field(description="zero-padded position in the answer")
     provider_call_id: str = Field(default="", description="the provider's own id, for its transcript")
-    tool_id: str
-    arguments: dict[str, Any]
+    tool_id: str = Field(description="name of the tool")
+    arguments: dict[str, Any] = Field(description="JSON object for the tool")
 
 
 class Constraints(Record):
     """Limits and permissions of one order."""
 
-    prompt_contract_id: str = ""
+    prompt_contract_id: str = Field(default="", description="contract of an LLM order; empty for a tool call")
     token_budget: int = Field(description="> 0 for LLM types: input + output tokens of this order")
     timeout_seconds: float = Field(description="> 0; bounds the envelope's deadline")
-    tools_allowed: list[str] = Field(default_factory=list[str])
-    domain_tags: list[str] = Field(default_factory=list[str])
+    tools_allowed: list[str] = Field(
+        default_factory=list[str], description="tools that the model may ask for, or the one to run"
+    )
+    domain_tags: list[str] = Field(
+        default_factory=list[str], description="the first one with a configured route decides"
+    )
     budget_mode: BudgetMode = "warn"
-    provider_id: str | None = None
-    model_id: str | None = None
-    max_tokens: int | None = None
+    provider_id: str | None = Field(default=None, description="None: routed by tag or default")
+    model_id: str | None = Field(default=None, description="None: routed by tag or default")
+    max_tokens: int | None = Field(default=None, description="cap of the answer, tokens; None: the contract's")
 
 
 class Exchange(Record):
     """One earlier tool round inside the run: what the model asked for and what came back."""
 
     tool_calls: list[ToolCall]
-    results: list[Segment] = Field(description="in call order; `name` is the call id, text the result as the model sees it")
+    results: list[Segment] = Field(
+        description="in call order; `name` is the call id, text the result as the model sees it"
+    )
     text: Segment = Segment()
 
 
@@ -73,33 +79,35 @@ class WorkOrder(Message):
 
     TYPE: ClassVar[str] = "wo.order"
 
-    wo_id: str
-    session_id: str
-    agent_id: str
-    agent_class: str = ""
-    framework_id: str = ""
+    wo_id: str = Field(description="id of the order, its idempotency key everywhere")
+    session_id: str = Field(description="full id")
+    agent_id: str = Field(description="a configured agent")
+    agent_class: str = Field(default="", description="class of the agent; empty: none")
+    framework_id: str = Field(default="", description="`FMWK-<nnn>` of the agent; empty: none")
     fence: Fence
-    intent_id: str | None = None
-    wo_type: WorkOrderType
-    tier_target: Literal["ho1"] = "ho1"
-    state: WorkOrderState
+    intent_id: str | None = Field(
+        default=None, description="intent that was active when the order was planned; None: none"
+    )
+    wo_type: WorkOrderType = Field(description="what kind of work")
+    tier_target: Literal["ho1"] = Field(default="ho1", description="who executes it")
+    state: WorkOrderState = Field(description="planned, dispatched, executing, then completed or failed")
     planned_at: Timestamp
-    created_by: str
-    completed_at: Timestamp | None = None
-    parent_wo_id: str | None = None
+    created_by: str = Field(description="principal that made the order")
+    completed_at: Timestamp | None = Field(default=None, description="None: not ended")
+    parent_wo_id: str | None = Field(default=None, description="a completed order that this one follows; None: none")
     input_context: list[Segment] = Field(default_factory=list[Segment])
     exchanges: list[Exchange] = Field(default_factory=list[Exchange], description="tool rounds so far, oldest first")
     tool_call: ToolCall | None = Field(default=None, description="the call of a tool_call order")
     constraints: Constraints
-    acceptance_criteria: dict[str, Any] = Field(default_factory=dict)
-    config_digest: str
+    acceptance_criteria: dict[str, Any] = Field(default_factory=dict, description="every key that exists is enforced")
+    config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
 
 
 class WorkOrderError(Record):
     """Why an order failed: a closed code and facts."""
 
-    code: str
-    message: str
+    code: str = Field(description="one of ERROR_CODES, or of the gateway")
+    message: str = Field(description="facts, no prompt text")
 
 
 class OutputResult(Record):
@@ -108,21 +116,21 @@ class OutputResult(Record):
     text: Segment = Segment()
     parsed: dict[str, Any] | None = Field(default=None, description="schema-checked output of a structured contract")
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
-    finish_reason: str = ""
+    finish_reason: str = Field(default="", description="why the model stopped, in the words of its provider")
     truncated: bool = Field(default=False, description="tool output was cut to tools.output_max_bytes")
 
 
 class Cost(Record):
     """What an order or a turn used; cost_usd is None when a price is unknown."""
 
-    input_tokens: Count = 0
-    output_tokens: Count = 0
-    total_tokens: Count = 0
-    llm_calls: Count = 0
-    tool_calls: Count = 0
-    tool_ids_used: list[str] = Field(default_factory=list[str])
-    elapsed_ms: Count = 0
-    cost_usd: float | None = 0.0
+    input_tokens: Count = Field(default=0, description="tokens of the prompts")
+    output_tokens: Count = Field(default=0, description="tokens of the answers")
+    total_tokens: Count = Field(default=0, description="input and output")
+    llm_calls: Count = Field(default=0, description="answered model calls")
+    tool_calls: Count = Field(default=0, description="tool calls")
+    tool_ids_used: list[str] = Field(default_factory=list[str], description="tools in the order of their first use")
+    elapsed_ms: Count = Field(default=0, description="from arrival to the answer")
+    cost_usd: float | None = Field(default=0.0, description="money; None: a price is unknown")
 
 
 class Receipt(Message):
@@ -130,9 +138,9 @@ class Receipt(Message):
 
     TYPE: ClassVar[str] = "wo.receipt"
 
-    wo_id: str
+    wo_id: str = Field(description="id of the order, its idempotency key everywhere")
     fence: Fence
-    state: Literal["completed", "failed"]
+    state: Literal["completed", "failed"] = Field(description="how the order ended")
     output_result: OutputResult | None = None
     error: WorkOrderError | None = None
     cost: Cost

@@ -6,14 +6,17 @@ import importlib
 import inspect
 import pkgutil
 from collections import Counter
+from typing import Literal, get_origin
 
 import pytest
+from pydantic.fields import FieldInfo
 
 import bus.messages
 from bus.catalog import BY_ROUTE, CLASSES, EVERY_ROLE, ROWS
 from bus.dispatch import Actor, Call
 from bus.messages.base import Message, Record
 from tests.architecture.source import PACKAGES, modules
+from tests.architecture.test_defaults import held_models
 
 MESSAGE_MODULES = [
     importlib.import_module(f"bus.messages.{info.name}") for info in pkgutil.iter_modules(bus.messages.__path__)
@@ -64,6 +67,20 @@ def test_every_record_is_strict_and_frozen(cls: type[Record]) -> None:
     assert cls.model_config.get("strict")
     assert cls.model_config.get("frozen")
     assert cls.model_config.get("extra") == "forbid"
+
+
+def is_documented(field: FieldInfo) -> bool:
+    """True for a line of its own, a constant that says itself, or a type that is documented where it is defined."""
+    is_constant = get_origin(field.annotation) is Literal and not field.is_required()
+    return bool(field.description) or is_constant or any(model.__doc__ for model in held_models(field.annotation))
+
+
+@pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}")
+def test_every_record_and_each_of_its_fields_is_documented(cls: type[Record]) -> None:
+    """That text is what bus/PROTOCOL.md shows to somebody who writes the other side."""
+    assert "__doc__" in vars(cls)
+    assert cls.__doc__
+    assert [name for name, field in cls.model_fields.items() if not is_documented(field)] == []
 
 
 def actors_by_service() -> dict[str, type[Actor]]:
