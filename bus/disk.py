@@ -90,7 +90,7 @@ class RealDisk:
     def list(self, path: str = "") -> list[str]:
         """Names in the directory, sorted; empty if it does not exist."""
         try:
-            return sorted(os.listdir(self._path(path)))
+            return sorted(entry.name for entry in self._path(path).iterdir())
         except FileNotFoundError:
             return []
 

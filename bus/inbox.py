@@ -1,9 +1,8 @@
-"""What happens to a request that arrives: admit, run its handler, answer exactly once. Half of the shell
-(`bus/peer.py`).
+"""What happens to a request that arrives: admit, run its handler, answer exactly once.
 
-Source: spec page "The bus", sections "Delivery, stated" and Actors. In this order: policy, duplicate, deadline,
-mailbox bound, strict decoding, handler. The one broad `except Exception` of the project stands here: a programming
-error ends its handler, the requester gets Failure(internal), the log gets the traceback.
+Half of the shell (`bus/peer.py`). Source: spec page "The bus", sections "Delivery, stated" and Actors. In this order:
+policy, duplicate, deadline, mailbox bound, strict decoding, handler. The one broad `except Exception` of the project
+stands here: a programming error ends its handler, the requester gets Failure(internal), the log gets the traceback.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Inbox:
     clock: Clock
     on_deadline_set: Callable[[float], None]
     counters: InboxCounters = field(default_factory=InboxCounters)
-    deadlines: Deadlines[RequestKey] = field(default_factory=lambda: Deadlines[RequestKey]())
+    deadlines: Deadlines[RequestKey] = field(default_factory=Deadlines[RequestKey])
     window: DuplicateWindow = field(init=False)
     _running: dict[RequestKey, Running] = field(default_factory=dict[RequestKey, Running])
     _behind: dict[str, deque[Running]] = field(default_factory=dict[str, "deque[Running]"])
@@ -123,6 +122,8 @@ class Inbox:
         row, handler = row_of(self.role, header.type), self.handlers.get(header.type)
         if row is None or handler is None:
             raise BusError("denied", f"{self.role} does not answer {header.type!r}")
+        if (row.reply is None) != (header.kind == Kind.POST):
+            raise BusError("malformed", f"{header.type} is a {'post' if row.reply is None else 'request'}")
         if role_of(header.sender) not in row.senders:
             raise BusError(
                 "denied", f"{header.sender} may not send {header.type} to {self.role} ({route.lane or 'broker'})"

@@ -1,5 +1,6 @@
-"""A service's own socket without the socket: who is connected, what they may send, beats. Source: spec page "The
-bus", Lanes.
+"""A service's own socket without the socket: who is connected, what they may send, beats.
+
+Source: spec page "The bus", Lanes.
 
 Same codec, tokens and policy as the broker. A lane carries requests, their answers and cancels; a service has no
 credit to give there, its mailbox bound is the limit. The transport (`bus/zeromq/lane.py`, `bus/sim/network.py`) calls
@@ -51,7 +52,7 @@ class _Client:
 
 @dataclass(frozen=True, slots=True)
 class LaneRoute:
-    """Answers go to whichever connection the requester has by then; to nobody if it has none (the window keeps them)."""
+    """Answers go to the connection that the requester has by then; if it has none, the window keeps them."""
 
     server: LaneServer
     lane: str
@@ -190,14 +191,14 @@ class LaneServer:
             del self._by_instance[client.instance]
 
     def sweep(self, now: float) -> None:
-        """Forgets connections that were silent for longer than the peer time-out; they are asked for a hello if they speak."""
+        """Forgets connections silent for longer than the peer time-out; if they speak, they are asked for a hello."""
         limit = self.settings.peer_timeout_ms / 1000
         for client in list(self._by_routing.values()):
             if now - client.heard_at > limit:
                 self._unbind(client)
 
     def unbind_all(self) -> None:
-        """Everybody has to say hello again and to send again what is still wanted (after a standstill of this process)."""
+        """Everybody says hello again and sends again what is still wanted (after a standstill of this process)."""
         self._by_routing.clear()
         self._by_instance.clear()
 

@@ -1,4 +1,4 @@
-"""Which messages go by a lane (a service's own socket) instead of the broker. Source: spec page "The bus", section Lanes."""
+"""Which messages go by a lane, a service's own socket, instead of the broker. Source: spec page "The bus", Lanes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LANE_TYPES: dict[str, frozenset[str]] = {
     "ledger": frozenset(row.cls.TYPE for row in ROWS if row.service == "ledger"),
     "gateway": frozenset({DegradedPrompt.TYPE}),
 }
-"""service -> types that its lane takes: everything of the ledger; of the gateway the session host's last resort alone."""
+"""service -> types that its lane takes: all of the ledger's; of the gateway's the session host's last resort alone."""
 
 
 def lane_for(service: str, type_name: str) -> str:

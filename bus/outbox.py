@@ -53,9 +53,9 @@ class Outbox:
     connections: dict[str, Connection]
     on_deadline_set: Callable[[float], None]
     counters: OutboxCounters = field(default_factory=OutboxCounters)
-    deadlines: Deadlines[str] = field(default_factory=lambda: Deadlines[str]())
+    deadlines: Deadlines[str] = field(default_factory=Deadlines[str])
     is_closed: bool = False
-    _pending: PendingTable[Waiter] = field(default_factory=lambda: PendingTable[Waiter]())
+    _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
     _count: int = 0
 
     def __len__(self) -> int:
@@ -160,7 +160,7 @@ class Outbox:
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
     def settle(self, connection: Connection, head: Header, body: bytes) -> None:
-        """A reply or failure arrived: the request it answers has its outcome; without one it is late, counted, dropped."""
+        """A reply or failure is the outcome of the request that it names; a late one is counted and dropped."""
         pending = self._pending.settle(head.correlation_id, connection.name)
         if pending is None:
             self.counters.late += 1

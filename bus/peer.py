@@ -411,8 +411,10 @@ class Peer:
         route.answer(head, Kind.REPLY, Recorded(Kind.REPLY, probed.TYPE, probed.VERSION, body))
 
     def answer_broker(self, request: Header, kind: Kind, answer: Recorded) -> None:
-        """Sends an answer through the broker. While it is away nothing is sent: the next hello says what was answered, and
-        whoever still wants it asks again (the window answers)."""
+        """Sends an answer through the broker; while that is away, nothing.
+
+        The next hello says what was answered; whoever still wants it asks again, and the window answers.
+        """
         if not self._broker.is_bound:
             return
         head = Header(

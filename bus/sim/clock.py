@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import random
+import random  # noqa: TID251 - seeded: reproducible on purpose
 import uuid
 
 from bus.sim.loop import VirtualLoop
@@ -16,7 +16,7 @@ class SimClock:
         self._loop = loop
         self._epoch_s = epoch_s
         digest = hashlib.sha256(f"{seed}\n{name}".encode()).digest()
-        self._random = random.Random(digest)  # noqa: S311, TID251 - reproducible on purpose
+        self._random = random.Random(digest)  # noqa: S311 - the same
         self._namespace = uuid.UUID(bytes=digest[:16])
         self._ids = 0
 

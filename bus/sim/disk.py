@@ -147,6 +147,7 @@ class SimDisk:
         self.medium.locks = {path: disk for path, disk in self.medium.locks.items() if disk is not self}
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> _Handle:
+        """An open file; FileNotFoundError if it is not there and not to be made."""
         self.check()
         file = self.medium.files.get(path)
         if file is None:
@@ -159,21 +160,25 @@ class SimDisk:
         return _Handle(self, file, write)
 
     def exists(self, path: str) -> bool:
+        """Whether there is a file or directory of this name."""
         self.check()
         return path in self.medium.files or path in self.medium.folders
 
     def list(self, path: str = "") -> list[str]:
+        """Names in the directory, sorted."""
         self.check()
         names = [name for name in [*self.medium.files, *self.medium.folders] if name and _folder(name) == path]
         return sorted(name.rpartition("/")[2] for name in names)
 
     def make_dir(self, path: str) -> None:
+        """The directory and those above it are there (and survive a crash)."""
         self.check()
         parts = path.split("/")
         for count in range(1, len(parts) + 1):
             self.medium.folders.setdefault("/".join(parts[:count]))
 
     def rename(self, source: str, target: str) -> None:
+        """Atomic; a file at `target` is replaced."""
         self.check()
         file = self.medium.files.get(source)
         if file is None:
@@ -182,20 +187,24 @@ class SimDisk:
         self.medium.put(target, file)
 
     def remove(self, path: str) -> None:
+        """The file is gone; FileNotFoundError if it was not there."""
         self.check()
         if path not in self.medium.files:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         self.medium.put(path, None)
 
     def sync_dir(self, path: str = "") -> None:
+        """Names made, renamed and removed in this directory survive a crash."""
         self.check()
         self.medium.unsynced_names = [entry for entry in self.medium.unsynced_names if entry[0] != path]
 
     def free_bytes(self) -> int:
+        """What is left of the capacity."""
         self.check()
         return self.medium.capacity_bytes - self.medium.used_bytes()
 
     def lock(self, path: str) -> Callable[[], None] | None:
+        """An exclusive lock until released or the process is killed; None if somebody has it."""
         self.check()
         if path in self.medium.locks:
             return None
@@ -207,6 +216,7 @@ class SimDisk:
             del self.medium.locks[path]
 
     def real_path(self, path: str) -> str | None:  # noqa: ARG002 - the port's signature
+        """None: files live in memory."""
         self.check()
         return None
 

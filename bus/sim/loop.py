@@ -65,7 +65,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _create(
         self,
-        loop: asyncio.AbstractEventLoop,
+        loop: asyncio.AbstractEventLoop,  # noqa: ARG002 - asyncio passes itself
         coroutine: Coroutine[Any, Any, T] | Generator[Any, None, T],
         context: contextvars.Context | None = None,
     ) -> SimTask[T]:
@@ -90,7 +90,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """As asyncio's; a killed process's callback is passed over."""
         return super().call_at(when, _guarded(callback, context), *args, context=context)
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # noqa: ARG002 - asyncio's signature
         """Refused: a thread would bring real time into the simulation."""
         raise RuntimeError(f"no threads in the simulation ({getattr(func, '__qualname__', func)})")
 

@@ -164,7 +164,7 @@ class SimNetwork:
     # --- the broker -------------------------------------------------------------------------------------------------
 
     def step(self, event: Event) -> None:
-        """Steps the broker's core and sends what it says; an unreachable connection is fed back, as ROUTER_MANDATORY does."""
+        """Steps the broker's core and does what it says; an unreachable connection is fed back, as by a ROUTER."""
         events = [event]
         while events:
             for action in self.broker.step(events.pop(0), self.loop.time()):

@@ -47,7 +47,7 @@ class SimProcess:
                     coroutine.close()
                 except RuntimeError:  # it awaited once more in a `finally`
                     continue
-                except Exception:  # noqa: BLE001 - a dead process's `finally` failed: nobody hears it
+                except Exception:  # noqa: BLE001, S112 - a dead process's `finally` failed: nobody hears it
                     continue
                 break
         self._dead = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from bus.dispatch import Actor
 from bus.lane_server import LaneServer
@@ -67,7 +67,7 @@ class World:
         self._buried: list[SimProcess] = []
         self.network = SimNetwork(self.loop, settings, self._authenticate, epoch="sim1", epoch_s=EPOCH_S)
 
-    def __enter__(self) -> World:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -139,7 +139,7 @@ class World:
             self.errors.append(f"a process did not start: {task.exception()!r}")
 
     def kill(self, instance: str) -> None:
-        """SIGKILL: none of its tasks steps again, its connections and its disk are dead, the launcher's token is void."""
+        """SIGKILL: none of its tasks steps again, its connections and its disk are dead, its token is void."""
         started = self.processes.pop(instance)
         started.process.kill()
         if started.disk is not None:
@@ -155,12 +155,12 @@ class World:
     async def settled(self) -> None:
         """Every process that was started is ready, degraded, or failed to start."""
         while any(started.peer.state[0] == "starting" for started in self.processes.values()) and not self.errors:
-            await asyncio.sleep(self.settings.probe_interval_ms / 1000)
+            await asyncio.sleep(self.settings.probe_interval_ms / 1000)  # noqa: ASYNC110 - virtual time costs nothing
 
     # --- running ----------------------------------------------------------------------------------------------------
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result, all waiting done in virtual time; the processes' clocks go on from here at the next run."""
+        """The coroutine's result, all waiting done in virtual time; the next run goes on from there."""
         try:
             result = self.loop.run_until_complete(self._bounded(coroutine))
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""The one ZeroMQ context of a process, owned and ended explicitly: a context found by the garbage collector blocks its loop."""
+"""The one ZeroMQ context of a process, owned and ended explicitly: the garbage collector would block the loop."""
 
 from __future__ import annotations
 

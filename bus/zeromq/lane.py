@@ -29,7 +29,7 @@ class ZeroMQLane:
         self._server.receive(frames[0], frames[1:])
 
     def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
-        """Whether the connection took the frames: False if it is gone, or full (which credit and bounds keep from happening)."""
+        """Whether the connection took the frames: False if it is gone (or full, far beyond any bound of ours)."""
         try:
             return self._socket.send((routing, header, body))
         except zmq.ZMQError as error:
