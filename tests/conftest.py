@@ -1,0 +1,69 @@
+"""What every test relies on: no network that is not this machine, and no process left behind."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+_MARK = "HOBUS_TEST_MARK"
+
+
+@pytest.fixture(autouse=True)
+def home_of_nobody(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that forgets its home finds an empty directory of this test, never a developer's cluster."""
+    monkeypatch.setenv("HOBUS_HOME", str(tmp_path_factory.getbasetemp() / "nobodys-home"))
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test marked `process` ends all that it started, detached clusters and their orphans included."""
+    if request.node.get_closest_marker("process") is None:
+        yield
+        return
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(_MARK, mark)
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    yield
+    left = _marked(mark) + [child for child in psutil.Process().children(recursive=True) if child.pid not in before]
+    told = sorted({f"{process.pid} {_command_line(process)}" for process in left if _is_alive(process)})
+    for process in left:
+        _end(process)
+    assert told == [], "processes outlived the test that started them"
+
+
+def _marked(mark: str) -> list[psutil.Process]:
+    """Processes that inherited the mark of this test, whoever their parent is now."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(_MARK) == mark:
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue  # not ours to look at, or gone
+    return found
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _command_line(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return "(gone)"
+
+
+def _end(process: psutil.Process) -> None:
+    try:
+        process.kill()
+    except psutil.Error:
+        return
