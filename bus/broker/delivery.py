@@ -159,9 +159,7 @@ class Delivery:
                 self._endings.dead_letter(pending, "post_hold_over")
             else:
                 self._endings.expire(pending)
-        elif (
-            pending.place is not None and pending.direct and not state.find(pending.direct) and not state.is_collecting
-        ):
+        elif pending.place and pending.direct and not state.find(pending.direct) and not state.is_collecting:
             self._endings.fail(pending, "no_route", f"{pending.direct} is not there; see `hobus ps`")
 
     def _attach(self, known: Pending, peer: Peer, frame: Header, body: bytes, deadline: float) -> None:

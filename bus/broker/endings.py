@@ -32,7 +32,7 @@ class Endings:
         self._state.deadlines.ended()
 
     def unbind(self, pending: Pending, *, keeps_slot: bool = False) -> None:
-        """Its worker does not work on it any more; or, with `keeps_slot`, still does but nobody will want the answer."""
+        """Its worker does not work on it any more; with `keeps_slot` it still does, but nobody will want the answer."""
         worker = pending.worker
         if worker is None:
             return

@@ -1,5 +1,4 @@
-"""Who is there: hello, readiness, credit, leaving, and what the loss of a peer means. Control bodies are decoded
-here only.
+"""Who is there: hello, readiness, credit, leaving, and what the loss of a peer means.
 
 Two connections never share a name. The same incarnation on a new connection has reconnected and replaces the old
 connection; a different incarnation fences the older one, which never comes back. Source: spec page "The bus",
@@ -114,7 +113,7 @@ class Membership:
             state.tap("denied", _without_body(frame), "", code="unbound")
 
     def lose(self, peer: Peer, why: str, *, is_final: bool) -> None:
-        """The peer is not there any more: its work goes to others or fails, its keys are free, its own requests stay."""
+        """The peer is gone: its work goes to others or fails, its keys are free; its own requests stay."""
         state = self._state
         if peer.is_lost:
             return

@@ -1,4 +1,4 @@
-"""A connected peer and a pending request: the two things the broker keeps in memory. Nothing here survives a restart."""
+"""A connected peer and a pending request: what the broker keeps in memory, and nothing of it survives a restart."""
 
 from __future__ import annotations
 

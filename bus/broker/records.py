@@ -1,5 +1,4 @@
-"""Denials and dead letters on their way into the ledger: counted by kind, sent in batches, bounded, retried while it
-is away.
+"""Denials and dead letters on their way into the ledger: counted, batched, bounded, retried while it is away.
 
 Codes and ids only: what a frame *claims* (its type, its destination, its id) is recorded only where it is a name this
 system knows or has the form of an id, so that no free text of a stranger reaches an entry. Source: spec page "The

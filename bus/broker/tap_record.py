@@ -1,5 +1,4 @@
-"""What the tap says about a frame: verdict, sequence number, header fields, size and hash, and the body for those
-who may.
+"""What the tap says about a frame: verdict, sequence number, header fields, size, hash, and perhaps its body.
 
 The core emits `Tap`, a handful of references, so that an unwatched bus pays next to nothing; `record_of` makes the
 flat `TapRecord` that readers get. Source: spec page "The bus", section Tap.
@@ -25,10 +24,11 @@ VERDICTS = (
     "control",
     "lost",
 )
-"""delivered: forwarded to `worker` (a request) or to `destination` (an answer). queued: waits. denied: against the policy.
-malformed: not a frame of this protocol. expired: its deadline passed. failed: ended by the broker with `code`. dead: given up
-(post without a taker, request without attempts left). late: an answer that nobody waits for any more. cancelled: by its
-requester. control: between a peer and the broker. lost: not a frame: the broker lost the peer `sender` (`code` says why)."""
+"""delivered: forwarded to `worker` (a request) or to `destination` (an answer). queued: waits. denied: against the
+policy. malformed: not a frame of this protocol. expired: its deadline passed. failed: ended by the broker with `code`.
+dead: given up (post without a taker, request without attempts left). late: an answer that nobody waits for any more.
+cancelled: by its requester. control: between a peer and the broker. lost: not a frame: the broker lost the peer
+`sender` (`code` says why)."""
 
 
 class Tap(NamedTuple):

@@ -1,0 +1,199 @@
+"""The broker's process: one thread, one poller, no asyncio. The rules are `bus/broker`'s.
+
+ROUTER with MANDATORY, sends that never block, hand-over off (two connections never share a routing id; principals
+come from hello), linger 0, ZMTP heartbeats. A send that would block is an alarm, not a path: it is counted and the
+peer is treated as lost, so that its work goes elsewhere. Traps: the spec's research page on the bus, table A2.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import zmq
+
+from bus.broker.core import BrokerCore
+from bus.broker.events import Action, ConnectionLost, FrameGarbage, FrameReceived, Send, Tick
+from bus.broker.membership import Authenticate
+from bus.broker.tap_record import Tap
+from bus.errors import ConfigError
+from bus.port import Clock
+from bus.settings import BusSettings
+from bus.zeromq.context import ZeroMQ, private_ipc
+from bus.zeromq.tap import TapPublisher
+from bus.zeromq.tokens import TokenDirectory, refuses_a_stranger
+
+MayStop = Callable[[list[str]], bool]
+"""Asked, once its descriptor has spoken, with the instances that are bound: may the broker end now?"""
+
+_PARTS = 3  # routing id, header, body
+_LOOPBACK = ("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:")
+
+
+def run_broker(  # noqa: PLR0913 - what a broker's process is made of
+    *,
+    settings: BusSettings,
+    endpoint: str,
+    tap_endpoint: str,
+    epoch: str,
+    tokens: TokenDirectory,
+    clock: Clock,
+    stops: Mapping[int, MayStop],
+    on_ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Runs the broker until a descriptor of `stops` is readable or hung up and its predicate says that it may end.
+
+    `on_ready` is called once both sockets are bound. Raises ConfigError for an endpoint that others could reach, for
+    sockets that cannot be bound, and when the start-up self-test finds that a stranger would be let in.
+    """
+    if not refuses_a_stranger(tokens.authenticate):
+        raise ConfigError("the broker does not start: a random token was accepted")
+    check_private(endpoint, tap_endpoint)
+    loop = BrokerLoop(
+        settings=settings, endpoint=endpoint, tap_endpoint=tap_endpoint, epoch=epoch,
+        authenticate=tokens.authenticate, clock=clock, stops=stops,
+    )  # fmt: skip
+    try:
+        on_ready()
+        loop.run()
+    finally:
+        loop.close()
+
+
+def check_private(endpoint: str, tap_endpoint: str) -> None:
+    """Raises ConfigError unless only this user reaches the tap, and only this machine the broker."""
+    if not tap_endpoint.startswith("ipc://"):
+        raise ConfigError(f"the tap must be an ipc socket in a private directory, not {tap_endpoint}")
+    if not endpoint.startswith(("ipc://", *_LOOPBACK)):
+        raise ConfigError(f"{endpoint} can be reached from outside: without CURVE bind ipc or loopback")
+    for address in (endpoint, tap_endpoint):
+        if address.startswith("ipc://"):
+            folder = Path(address.removeprefix("ipc://")).parent
+            if not folder.is_dir() or folder.stat().st_mode & 0o077:
+                raise ConfigError(f"the directory {folder} of a socket must exist with mode 0700 (chmod 700)")
+
+
+class BrokerLoop:
+    """Two bound sockets and the core between them."""
+
+    def __init__(  # noqa: PLR0913 - see run_broker
+        self,
+        *,
+        settings: BusSettings,
+        endpoint: str,
+        tap_endpoint: str,
+        epoch: str,
+        authenticate: Authenticate,
+        clock: Clock,
+        stops: Mapping[int, MayStop],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._stops = dict(stops)
+        self._told: list[MayStop] = []
+        self._taps: list[Tap] = []
+        self._zeromq = ZeroMQ(settings)
+        self._core = BrokerCore(
+            settings, epoch=epoch, authenticate=authenticate, now=clock.monotonic(), wall_now=clock.now()
+        )
+        try:
+            self._router = self._bound_router(endpoint)
+            self._tap = TapPublisher(self._zeromq, settings, tap_endpoint, epoch=epoch, clock=clock)
+        except zmq.ZMQError as error:
+            self._zeromq.close()
+            raise ConfigError(f"cannot bind {endpoint} or {tap_endpoint}: {error}; is another one running?") from error
+        self._poller = zmq.Poller()
+        self._poller.register(self._router, zmq.POLLIN)
+        self._poller.register(self._tap.socket, zmq.POLLIN)
+        for descriptor in self._stops:
+            self._poller.register(descriptor, zmq.POLLIN)
+
+    def run(self) -> None:
+        """Until it is told to end and may."""
+        gc.collect()
+        gc.freeze()  # what is there now stays: the collector need not walk it
+        core, clock, router = self._core, self._clock, self._router
+        wait_ms = 0
+        while True:
+            ready = dict(self._poller.poll(wait_ms))
+            more = self._drain() if router in ready else False
+            if self._tap.socket in ready:
+                self._tap.hear()
+            if self._taps:
+                taps, self._taps = self._taps, []
+                self._tap.publish(taps)
+            self._tap.answer_some()
+            now = clock.monotonic()
+            at = core.next_wakeup()
+            if at is not None and at <= now:
+                core.set_wall(now, clock.now())
+                self._do(core.step(Tick(), now), now)
+                at = core.next_wakeup()
+            if self._stops or self._told:
+                self._listen(ready)
+                if self._told and any(may_stop(core.peers) for may_stop in self._told):
+                    return
+            wait_ms = 0 if more or self._taps or self._tap.is_answering else self._wait_ms(at, now)
+
+    def close(self) -> None:
+        """Both sockets are closed and the context ended."""
+        self._router.close(linger=0)
+        self._tap.close()
+        self._zeromq.close()
+
+    def _bound_router(self, endpoint: str) -> zmq.Socket[bytes]:
+        router = self._zeromq.socket(zmq.ROUTER)
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        router.bind(endpoint)
+        private_ipc(endpoint)
+        return router
+
+    def _drain(self) -> bool:
+        """Handles what has arrived, at most `bus.batch_max` frames; whether there may be more."""
+        receive, step, monotonic = self._router.recv_multipart, self._core.step, self._clock.monotonic
+        for _ in range(self._settings.batch_max):
+            try:
+                parts = receive(zmq.NOBLOCK)
+            except zmq.Again:
+                return False
+            now = monotonic()
+            if len(parts) == _PARTS:
+                self._do(step(FrameReceived(parts[0], parts[1], parts[2]), now), now)
+            else:
+                self._do(step(FrameGarbage(parts[0], f"{len(parts) - 1} parts, not header and body"), now), now)
+        return True
+
+    def _do(self, actions: list[Action], now: float) -> None:
+        """Carries out actions in order; losses come after them, so that tapped frames stay in sequence."""
+        send, taps = self._router.send, self._taps
+        lost: list[bytes] = []
+        for action in actions:
+            if not isinstance(action, Send):
+                taps.append(action)
+                continue
+            try:
+                send(action.connection, zmq.SNDMORE | zmq.NOBLOCK)
+                send(action.header, zmq.SNDMORE | zmq.NOBLOCK)
+                send(action.body, zmq.NOBLOCK)
+            except zmq.ZMQError as error:
+                if error.errno == zmq.EAGAIN:
+                    self._core.count("send_would_block")
+                elif error.errno != zmq.EHOSTUNREACH:
+                    raise
+                lost.append(action.connection)
+        for connection in lost:
+            self._do(self._core.step(ConnectionLost(connection), now), now)
+
+    def _listen(self, ready: dict[object, int]) -> None:
+        """A descriptor that has spoken is not watched any more: one that hung up would never be silent again."""
+        for descriptor in [known for known in self._stops if known in ready]:
+            self._poller.unregister(descriptor)
+            self._told.append(self._stops.pop(descriptor))
+
+    def _wait_ms(self, at: float | None, now: float) -> int:
+        if self._told:
+            soon = now + self._settings.beat_interval_ms / 1000
+            at = soon if at is None else min(at, soon)
+        return -1 if at is None else max(0, math.ceil((at - now) * 1000))

@@ -1,0 +1,154 @@
+"""The tap's sockets: XPUB beside the broker, SUB at a reader. What is said on them: `bus/broker/tap_wire.py`.
+
+Only the owner of the state directory reaches the socket (ipc in a directory of mode 0700), and for now that owner,
+the local operator, is the one reader with the right to see sensitive bodies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+
+import zmq
+
+from bus.broker.tap_record import Tap
+from bus.broker.tap_wire import LIVE, Ring, TapAssembler, TapBatch, live_batch, ring_topic, since_of
+from bus.clock import SystemClock
+from bus.port import Clock
+from bus.settings import BusSettings
+from bus.zeromq.context import ZeroMQ, private_ipc
+from bus.zeromq.drained import DrainedSocket
+
+_SUBSCRIBE, _UNSUBSCRIBE = 1, 0
+_TOPIC_MAX_BYTES = 256
+
+
+class TapPublisher:
+    """Sends batches after forwarding; encodes nothing while nobody listens."""
+
+    def __init__(self, zeromq: ZeroMQ, settings: BusSettings, endpoint: str, *, epoch: str, clock: Clock) -> None:
+        self._epoch = epoch
+        self._clock = clock
+        self._ring = Ring(frames_max=settings.tap_ring, bytes_max=settings.tap_ring_max_bytes)
+        self._answers: deque[tuple[bytes, Iterator[bytes]]] = deque()
+        self._live_readers = 0
+        self._next_sequence = 1
+        self.socket = zeromq.socket(zmq.XPUB)
+        self.socket.setsockopt(zmq.SNDHWM, settings.tap_hwm)
+        self.socket.setsockopt(zmq.MAXMSGSIZE, _TOPIC_MAX_BYTES)
+        self.socket.setsockopt(zmq.XPUB_VERBOSER, 1)  # every subscription and its end is told, also repeated ones
+        self.socket.bind(endpoint)
+        private_ipc(endpoint)
+
+    @property
+    def is_answering(self) -> bool:
+        """Whether a ring's answer is not sent in full yet."""
+        return bool(self._answers)
+
+    def publish(self, taps: list[Tap]) -> None:
+        """These frames, in order, are on their way to live readers and in the ring."""
+        self._next_sequence = taps[-1].sequence + 1
+        self._ring.add(taps)
+        if self._live_readers:
+            self._send(LIVE, live_batch(self._epoch, taps, self._next_sequence))
+
+    def hear(self) -> None:
+        """Readers that came and went are known."""
+        while True:
+            try:
+                message = self.socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if message:
+                self._subscription(message[0], message[1:])
+
+    def answer_some(self) -> None:
+        """One more piece of one ring's answer is sent."""
+        if not self._answers:
+            return
+        topic, pieces = self._answers[0]
+        piece = next(pieces, None)
+        if piece is None:
+            self._answers.popleft()
+        else:
+            self._send(topic, piece)
+            self._answers.rotate(-1)
+
+    def _subscription(self, verb: int, topic: bytes) -> None:
+        if topic == LIVE and verb == _UNSUBSCRIBE:
+            self._live_readers = max(0, self._live_readers - 1)
+        elif topic == LIVE and verb == _SUBSCRIBE:
+            self._live_readers += 1
+            self._send(LIVE, live_batch(self._epoch, [], self._next_sequence))
+        elif verb == _SUBSCRIBE and (since_s := since_of(topic)) is not None:
+            since = self._clock.now() - since_s
+            self._answers.append(
+                (topic, self._ring.answer(self._epoch, since=since, next_sequence=self._next_sequence))
+            )
+
+    def _send(self, topic: bytes, payload: bytes) -> None:
+        try:
+            self.socket.send_multipart([topic, payload], zmq.NOBLOCK)
+        except zmq.Again:
+            return  # every reader is behind; each sees the gap in the sequence
+
+    def close(self) -> None:
+        """Closed without another word."""
+        self.socket.close(linger=0)
+
+
+class TapReader:
+    """Reads the tap from a running event loop: `async for batch in reader.batches()`."""
+
+    def __init__(self, zeromq: ZeroMQ, settings: BusSettings, endpoint: str, *, since_s: float | None = None) -> None:
+        self._assembler = TapAssembler(wants_ring=since_s is not None)
+        self._batches: deque[TapBatch] = deque()
+        self._arrived = asyncio.Event()
+        self._is_closed = False
+        self.garbage = 0
+        socket = zeromq.socket(zmq.SUB)
+        socket.setsockopt(zmq.RCVHWM, settings.tap_hwm)
+        socket.setsockopt(zmq.MAXMSGSIZE, -1)  # a batch may hold many bodies; its sender is the broker
+        socket.setsockopt(zmq.SUBSCRIBE, LIVE)
+        self._socket_of_zmq = socket
+        self._ring_topic = b""
+        if since_s is not None:
+            self._ring_topic = ring_topic(SystemClock().new_id(), since_s)
+            socket.setsockopt(zmq.SUBSCRIBE, self._ring_topic)
+        socket.connect(endpoint)
+        self._socket = DrainedSocket(socket, self._received)
+        self._heard = asyncio.Event()
+
+    async def is_heard(self) -> None:
+        """Returns when the broker has answered: from now on everything reaches this reader or is counted as lost."""
+        await self._heard.wait()
+
+    async def batches(self) -> AsyncIterator[TapBatch]:
+        """Batches as they come, until `close`."""
+        while True:
+            while self._batches:
+                yield self._batches.popleft()
+            if self._is_closed:
+                return
+            self._arrived.clear()
+            await self._arrived.wait()
+
+    def close(self) -> None:
+        """Nothing is read any more; `batches` ends after what has arrived."""
+        self._is_closed = True
+        self._socket.close()
+        self._arrived.set()
+
+    def _received(self, frames: list[bytes]) -> None:
+        try:
+            self._batches.extend(self._assembler.feed(frames[-1]))
+        except ValueError:
+            self.garbage += 1
+            return
+        if self._ring_topic and self._assembler.is_ring_done:
+            self._socket_of_zmq.setsockopt(zmq.UNSUBSCRIBE, self._ring_topic)
+            self._ring_topic = b""
+        self._heard.set()
+        if self._batches:
+            self._arrived.set()

@@ -1,0 +1,129 @@
+"""Tokens of incarnations: the launcher mints one per child, servers compare hashes, nobody can read a secret back.
+
+`<state directory>/tokens/<name>.json`, directory 0700, file 0600: SHA-256 of the secret, instance, role, pid and the
+start time of that process (a reused pid is not the process the token was made for). A token is valid while its file
+is there and, if a pid was named, while that very process lives. Minting for a new incarnation of a name ends the
+older ones of that name. Source: spec page "The bus", Identity.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bus.broker.admission import INSTANCE_PATTERN
+from bus.clock import SystemClock
+from bus.errors import ConfigError
+from bus.messages.control import Hello, Refused
+
+_FOLDER = "tokens"
+
+
+def mint(state_dir: Path, instance: str, role: str, pid: int | None) -> str:
+    """The secret of this incarnation; its hash is on disk. Raises ConfigError for a name that is not an instance's."""
+    match = INSTANCE_PATTERN.fullmatch(instance)
+    if match is None or match["role"] != role:
+        raise ConfigError(f"no token for {instance[:160]!r}: an instance is `<role>/<n>@<epoch>` with role {role!r}")
+    folder = _folder(state_dir)
+    secret = SystemClock().secret()
+    content = {
+        "instance": instance,
+        "role": role,
+        "hash": _hash(secret),
+        "pid": pid,
+        "started": _start_time(pid) if pid is not None else None,
+    }
+    path = folder / _file_name(instance)
+    for older in folder.glob(_file_name(instance.partition("@")[0] + "@*")):
+        if older != path:
+            older.unlink(missing_ok=True)
+    _write_private(path, json.dumps(content).encode())
+    return secret
+
+
+def revoke(state_dir: Path, instance: str) -> None:
+    """The token of this incarnation is refused from now on."""
+    (state_dir / _FOLDER / _file_name(instance)).unlink(missing_ok=True)
+
+
+class TokenDirectory:
+    """What a server asks at each hello."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._folder = state_dir / _FOLDER
+
+    def authenticate(self, hello: Hello) -> Refused | None:
+        """None if the token was made for this incarnation, which lives; else the refusal, which names the mend."""
+        if INSTANCE_PATTERN.fullmatch(hello.instance) is None:
+            return Refused(code="malformed", detail="the instance is not `<role>/<n>@<epoch>`")
+        try:
+            content: dict[str, Any] = json.loads((self._folder / _file_name(hello.instance)).read_bytes())
+            expected, role, instance = str(content["hash"]), content["role"], content["instance"]
+            pid, started = content["pid"], content["started"]
+        except FileNotFoundError:
+            return self._bad(hello, "there is no token for this incarnation: start it through the launcher")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            return self._bad(hello, f"its token file cannot be read ({type(error).__name__}): restart this process")
+        if not hmac.compare_digest(expected, _hash(hello.token)) or instance != hello.instance:
+            return self._bad(hello, "the token is not the one made for this incarnation")
+        if role != hello.role:
+            return Refused(code="role_mismatch", detail=f"the token of {hello.instance} is for another role")
+        if pid is not None and started is not None and _start_time(pid) != started:
+            return self._bad(hello, "the process that the token was made for is gone")
+        return None
+
+    def _bad(self, hello: Hello, why: str) -> Refused:
+        return Refused(code="bad_token", detail=f"{hello.instance}: {why}")
+
+
+def refuses_a_stranger(authenticate: Callable[[Hello], Refused | None]) -> bool:
+    """Self-test of a server: a random token must be refused, or it must not start."""
+    clock = SystemClock()
+    stranger = Hello(
+        instance=f"ho1/1@{clock.secret()[:12]}", token=clock.secret(), role="ho1", slots=1, version="", protocol=1
+    )
+    return authenticate(stranger) is not None
+
+
+def _folder(state_dir: Path) -> Path:
+    folder = state_dir / _FOLDER
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    return folder
+
+
+def _file_name(instance: str) -> str:
+    return instance.replace("/", "+") + ".json"
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """The file is there whole or not at all, and was never readable for others."""
+    temporary = path.with_suffix(".new")
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+    temporary.replace(path)
+
+
+def _start_time(pid: int) -> str | None:
+    """The kernel's start time of a process; None where it cannot be known, '' if there is no such living process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return "" if Path("/proc/self/stat").exists() else None
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return "" if fields[0] in ("Z", "X") else fields[19]
