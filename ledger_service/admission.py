@@ -1,7 +1,7 @@
 """The three conditions that a write may carry, as one decision. Pure. Source: spec page "The ledger", Write rules.
 
-Order of the decision: is the write well formed; is its submission id known; is its once key taken; does it continue its session's
-stream under the current tenure. What an earlier entry of the same batch changed is already in the values given.
+Order of the decision: is the write well formed; is its submission id known; is its once key taken; does it continue its
+session's stream under the current tenure. What an earlier entry of the same batch changed is in the values given.
 """
 
 from __future__ import annotations

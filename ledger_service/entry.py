@@ -45,7 +45,7 @@ class StoredEntry(NamedTuple):
         return self.provenance[4]
 
 
-_PROVENANCE = tuple(Provenance.model_fields)
+_Provenance = tuple[str, str, str, str, str, int, int, str, str]
 _TEXT = (1, 2, 3, 4, 5, 6, 9)
 _PROVENANCE_TYPES = (str, str, str, str, str, int, int, str, str)
 
@@ -86,7 +86,7 @@ def to_message(sequence: int, entry: StoredEntry, chain: bytes, bodies: Sequence
         event_type=entry.event_type,
         decision=entry.decision,
         reason=entry.reason,
-        provenance=Provenance.model_construct(**dict(zip(_PROVENANCE, entry.provenance, strict=True))),
+        provenance=_provenance(entry.provenance),
         parents=list(entry.parents),
         trace=entry.trace,
         at_us=entry.at_us,
@@ -101,12 +101,26 @@ def to_message(sequence: int, entry: StoredEntry, chain: bytes, bodies: Sequence
     )
 
 
-def provenance_fields(provenance: Provenance) -> tuple[str, str, str, str, str, int, int, str, str]:
+def provenance_fields(provenance: Provenance) -> _Provenance:
     """Provenance in stored order."""
     return (
         provenance.agent_id, provenance.agent_class, provenance.framework_id, provenance.package_id,
         provenance.session_id, provenance.run_seq, provenance.round_seq, provenance.work_order_id, provenance.tier,
     )  # fmt: skip
+
+
+def _provenance(fields: _Provenance) -> Provenance:
+    return Provenance.model_construct(
+        agent_id=fields[0],
+        agent_class=fields[1],
+        framework_id=fields[2],
+        package_id=fields[3],
+        session_id=fields[4],
+        run_seq=fields[5],
+        round_seq=fields[6],
+        work_order_id=fields[7],
+        tier=fields[8],
+    )
 
 
 def _demand(holds: bool, field: str) -> None:

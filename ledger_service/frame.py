@@ -2,12 +2,12 @@
 
     header (128)   magic, version, flags, count, lengths, first sequence, previous chain value, root, CRCs, end mark
     entries        count x (length, CRC, entry bytes); the exact entry bytes are hashed into the chain
-    bodies         per body: mark, CRC, length, salt (16), data; outside the chain, so that a body can be overwritten in place
+    bodies         per body: mark, CRC, length, salt (16), data; outside the chain, so that it can be erased
     padding        zeros up to a multiple of eight
     trailer (8)    its bytes are never zero, so that a write torn anywhere before its end shows
 
 `flags` and `root` are zero until the Merkle tree uses them; the mark of a body has room for "erased". Integers are
-little-endian. Chain value = SHA-256(previous chain value + entry bytes). Source: spec page "The ledger", What is stored.
+little-endian. Chain value = SHA-256(previous chain value + entry bytes). Source: spec page "The ledger".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ALIGNMENT = 8
 class Header(NamedTuple):
     """What a frame says about itself."""
 
-    count: int
+    entry_count: int
     entries_bytes: int
     bodies_bytes: int
     first_sequence: int
@@ -171,7 +171,7 @@ def _read_entries(data: bytes, header: Header, end: int) -> tuple[list[bytes], l
         entries.append(data[at : at + length])
         entries_at.append(at)
         at += length
-    if at != end or len(entries) != header.count:
+    if at != end or len(entries) != header.entry_count:
         return Fault(HEADER_BYTES, end, "the entries do not fill their area")
     return entries, entries_at
 
@@ -211,7 +211,7 @@ def entry_is_whole(head: bytes, entry: bytes) -> bool:
 
 def _pack_header(header: Header) -> bytes:
     fields = _FIELDS.pack(
-        MAGIC, VERSION, 0, header.count, header.entries_bytes, header.bodies_bytes, header.first_sequence,
+        MAGIC, VERSION, 0, header.entry_count, header.entries_bytes, header.bodies_bytes, header.first_sequence,
         header.previous_chain, bytes(32), header.entries_crc, bytes(16),
     )  # fmt: skip
     return fields + _HEADER_CRC.pack(crc32(fields)) + _END_MARK

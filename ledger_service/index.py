@@ -1,8 +1,8 @@
 """The SQLite index: where each entry lies, by id, stream and provenance. A cache: thrown away and rebuilt at any time.
 
-One writer. A transaction brings entries together with the position (segment, end, sequence, chain value) that they reach, so the
-index is always true up to its position. Ids and once keys are kept as 64-bit hashes; whoever asks compares the entry itself.
-Source: spec page "The ledger", Index.
+One writer. A transaction brings entries together with the position (segment, end, sequence, chain value) they reach,
+so the index is always true up to its position. Ids and once keys are kept as 64-bit hashes; whoever asks compares the
+entry itself. Source: spec page "The ledger", Index.
 """
 
 from __future__ import annotations
@@ -42,6 +42,8 @@ CREATE INDEX by_session ON entries (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX by_work_order ON entries (work_order_id) WHERE work_order_id IS NOT NULL;
 PRAGMA user_version = {SCHEMA_VERSION};
 """
+
+_INSERT = f"INSERT INTO entries VALUES ({', '.join('?' * (9 + len(_NAMED)))})"  # noqa: S608 - question marks
 
 
 class Position(NamedTuple):
@@ -101,7 +103,7 @@ class Index:
         """Everything in one transaction."""
         self._db.execute("BEGIN")
         self._db.executemany(
-            f"INSERT INTO entries VALUES ({', '.join('?' * (9 + len(_NAMED)))})",
+            _INSERT,
             [self._row(place, entry) for place, entry in entries],
         )
         self._db.executemany(
@@ -138,7 +140,7 @@ class Index:
             elif value == "":
                 terms.append(f"{field} IS NULL")
             else:
-                terms.append(f"{field} = (SELECT id FROM names WHERE name = ?)")
+                terms.append(f"{field} = (SELECT id FROM names WHERE name = ?)")  # noqa: S608 - one of QUERY_FIELDS
                 values.append(value)
         order = "DESC" if newest_first else "ASC"
         return self._places(f"{' AND '.join(terms)} ORDER BY sequence {order} LIMIT ?", (*values, limit))
@@ -169,7 +171,9 @@ class Index:
         if known is not None:
             return known
         row = self._db.execute("SELECT id FROM names WHERE name = ?", (name,)).fetchone()
-        number = row[0] if row else self._db.execute("INSERT INTO names (name) VALUES (?)", (name,)).lastrowid
+        if row is None:
+            row = self._db.execute("INSERT INTO names (name) VALUES (?) RETURNING id", (name,)).fetchone()
+        number: int = row[0]
         if len(self._names) >= _NAMES_KEPT:
             self._names.clear()
         self._names[name] = number

@@ -1,57 +1,96 @@
-"""From a directory to a ledger that may acknowledge: lock, space, index, recovery, catching up. Source: spec page "The ledger"."""
+"""From a directory to a ledger that may acknowledge: lock, space, index, recovery, catching up, writer."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from bus.errors import LedgerError
+from bus.messages.base import pack
+from bus.messages.ledger import WriteEntry
 from bus.port import Disk
 from config.schema import LedgerConfig
 from ledger_service.index import Index, Position
-from ledger_service.recovery import Recovered, catch_up, recover
+from ledger_service.intake import World
+from ledger_service.pages import Pages
+from ledger_service.recovery import Recovered, Removed, catch_up, recover
 from ledger_service.segment import SegmentFiles
 from ledger_service.tables import Tables
-from ledger_service.writer import disk_full
+from ledger_service.writer import Writer, disk_full, needed_bytes
 
 LOCK = "lock"
 INDEX = "index.sqlite"
 
 
-class Opened(NamedTuple):
-    """A recovered ledger; `steps` brings its index up to date and must be exhausted before anything is written."""
+@dataclass(slots=True)
+class Opening:
+    """A recovered ledger. `catch_up` must be exhausted before `accept`."""
 
     files: SegmentFiles
-    index: Index
+    db: Index
     tables: Tables
     recovered: Recovered
-    steps: Iterator[int]
+    indexed: Position | None
     unlock: Callable[[], None]
 
+    def catch_up(self) -> Iterator[int]:
+        """Steps of bringing the index up to the ledger's end. Raises Damage."""
+        return catch_up(self.files, self.tables, self.indexed, self.recovered.position)
 
-def open_ledger(disk: Disk, config: LedgerConfig) -> Opened:
+    def accept(self, config: LedgerConfig, world: World) -> OpenLedger:
+        """From here on it writes; the record of a recovery comes first. Raises OSError."""
+        writer = Writer(config=config, tables=self.tables, files=self.files, recovered=self.recovered, world=world)
+        if self.recovered.removed is not None:
+            writer.submit([_record_of(self.recovered.removed, world)], world.origin)
+            writer.commit()
+        pages = Pages(self.tables, self.db, self.files, read_bytes_max=config.read_bytes_max)
+        return OpenLedger(self, self.tables, self.files, writer, pages)
+
+    def close(self) -> None:
+        """Give files, index and lock back."""
+        self.files.close()
+        self.db.close()
+        self.unlock()
+
+
+@dataclass(slots=True)
+class OpenLedger:
+    """A ledger that writes and reads."""
+
+    opening: Opening
+    tables: Tables
+    files: SegmentFiles
+    writer: Writer
+    pages: Pages
+
+    def close(self) -> None:
+        """Give everything back; nothing acknowledged depends on it."""
+        self.writer.close()
+        self.opening.close()
+
+
+def open_ledger(disk: Disk, config: LedgerConfig) -> Opening:
     """Raises LedgerError (rejected: another process has it; disk_full; damaged), OSError."""
     unlock = disk.lock(LOCK)
     if unlock is None:
         where = disk.real_path(LOCK) or LOCK
-        raise LedgerError("rejected", f"another process writes this ledger (it holds {where}); stop that one first")
-    files, index = SegmentFiles(disk), None
+        raise LedgerError("rejected", f"another process writes this ledger (it holds {where}): stop that one first")
+    files, db = SegmentFiles(disk), None
     try:
-        needed = config.segment_bytes + config.reserve_bytes
-        if disk.free_bytes() < needed:
-            raise disk_full(disk.free_bytes(), needed)
-        index, positions = _open_index(disk)
+        if disk.free_bytes() < needed_bytes(config):
+            raise disk_full(disk.free_bytes(), config)
+        db, positions = _open_index(disk)
         recovered = recover(disk, files, positions)
     except BaseException:
-        if index is not None:
-            index.close()
+        if db is not None:
+            db.close()
         files.close()
         unlock()
         raise
     indexed = positions[-1] if positions else None
-    tables = Tables(index, files, indexed=indexed.last if indexed else -1)
-    return Opened(files, index, tables, recovered, catch_up(files, tables, indexed, recovered.position), unlock)
+    tables = Tables(db, files, indexed=indexed.last if indexed else -1)
+    return Opening(files, db, tables, recovered, indexed, unlock)
 
 
 def discard_index(disk: Disk) -> None:
@@ -65,8 +104,19 @@ def _open_index(disk: Disk) -> tuple[Index, list[Position]]:
     path = disk.real_path(INDEX)
     try:
         index = Index.open(path)
-        return index, index.positions()
     except sqlite3.DatabaseError:
         discard_index(disk)
         index = Index.open(path)
-        return index, index.positions()
+    return index, index.positions()
+
+
+def _record_of(removed: Removed, world: World) -> WriteEntry:
+    """The record of a recovery: which bytes were set aside, and where they are."""
+    return WriteEntry(
+        submission_id=f"RECOVERED:{world.origin}/1",
+        stream="governance",
+        event_type="RECOVERED",
+        reason=f"{removed.kind}_batch",
+        at_us=world.now_us(),
+        bodies=[pack(removed._asdict())],
+    )

@@ -35,7 +35,7 @@ class Pages:
         return [Committed(place, self._files.entry(place)) for place in places]
 
     def page(self, found: Sequence[Committed], limit: int, *, head: int, with_bodies: bool) -> Entries:
-        """At most `limit` of what was found (one more was asked for), and no more bytes than `ledger.read_bytes_max`."""
+        """At most `limit` of what was found (one more was asked for), and no more bytes than the limit."""
         entries: list[Entry] = []
         size = 0
         for committed in found[:limit]:

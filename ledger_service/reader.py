@@ -1,4 +1,4 @@
-"""Reads a ledger's directory without a running ledger, or safely beside one: whole batches only, nothing is locked or changed."""
+"""Reads a ledger's directory without a running ledger, or safely beside one: whole batches only, nothing is changed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Filter:
         return entry.session_id.startswith(prefix) or entry.stream.startswith(session_stream(prefix))
 
 
-def read_entries(
+def read_entries(  # noqa: PLR0913 - a question has these parts
     path: Path,
     wanted: Filter | None = None,
     *,
@@ -104,7 +104,7 @@ def _walk(source: Source, first: int) -> Iterator[Whole]:
             return
         is_second_look = False
         yield found
-        at, sequence, chain = found.end, sequence + found.frame.header.count, found.chains[-1]
+        at, sequence, chain = found.end, sequence + found.frame.header.entry_count, found.chains[-1]
 
 
 def _messages(name: str, found: Whole, wanted: Filter, *, after: int, with_bodies: bool) -> list[Entry]:

@@ -1,7 +1,7 @@
-"""What a ledger does before it acknowledges anything: find its end, set a torn batch aside, make the last batch durable again.
+"""What a ledger does before it acknowledges anything: find its end, set a torn batch aside, sync the last batch again.
 
-Reads one segment and the index's position, whatever the size. Refuses (raises Damage, naming file and byte) whatever cannot be
-explained by one batch in flight. Source: spec page "The ledger", Guarantees 4 and 7.
+Reads one segment and the index's position, whatever the size. Refuses (raises Damage, naming file and byte) whatever
+cannot be explained by one batch in flight. Source: spec page "The ledger", Guarantees 4 and 7.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _walk(source: Source, first: int, indexed: Sequence[Position]) -> _End:
     position = Position(first, first - 1, 0, chain)
     last: Whole | None = None
     while isinstance(found := next_whole(source, position.end, position.last + 1, position.chain), Whole):
-        count = found.frame.header.count
+        count = found.frame.header.entry_count
         position = Position(first, position.last + count, found.end, found.chains[-1])
         last = found
         if first in known and position.last == known[first].last and position != known[first]:

@@ -1,8 +1,8 @@
 """Walks a segment frame by frame and tells a torn last batch from damage. Source: spec page "The ledger", Guarantees 4.
 
-One batch is in flight at a time, so only what follows the last whole frame can be torn, and only the way a device tears a
-write: a prefix arrived, or some sectors arrived and others still hold the zeros that were there. A frame that is wrong in
-any other way, or that has another frame behind it, was whole once: damage.
+One batch is in flight at a time, so only what follows the last whole frame can be torn, and only the way a device tears
+a write: a prefix arrived, or some sectors arrived and others still hold the zeros that were there. A frame that is
+wrong in any other way, or that has another frame behind it, was whole once: damage.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | 
     header = read_header(head)
     if header is None:
         return _tail(source, at, head, sequence)
-    if header.first_sequence != sequence or header.previous_chain != chain or not header.count:
+    if header.first_sequence != sequence or header.previous_chain != chain or not header.entry_count:
         raise Damage(source.name, at, f"this batch does not continue the chain at entry {sequence}", sequence=sequence)
     data = source.get(at, header.frame_bytes)
     found = read_frame(data, header) if len(data) == header.frame_bytes else Fault(0, len(data), "cut short")

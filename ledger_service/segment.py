@@ -1,7 +1,7 @@
 """Segment files on the disk port: names, reading by place, and the one that is written. Source: spec page "The ledger".
 
-A segment is named by its first sequence number, zero-filled ahead of what is written, and never recycled: what lies beyond the
-last batch is zeros, so stale bytes can never look like a batch.
+A segment is named by its first sequence number, zero-filled ahead of what is written, and never recycled: what lies
+beyond the last batch is zeros, so stale bytes can never look like a batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The bytes of one segment for those who walk it: small reads through a window, one path for disk port and plain files."""
+"""The bytes of one segment for those who walk it: read through a window, from the disk port or a plain file."""
 
 from __future__ import annotations
 

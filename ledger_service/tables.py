@@ -1,6 +1,7 @@
 """The writer's own table: what is known by submission id, once key and stream, up to the entry written last.
 
-Entries that the index does not hold yet stand in memory; both together are complete, so no decision rests on an index that lags.
+Entries that the index does not hold yet stand in memory; both together are complete, so no decision rests on an index
+that lags.
 """
 
 from __future__ import annotations

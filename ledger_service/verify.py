@@ -1,8 +1,8 @@
-"""Checks every byte of a ledger's directory, without a running ledger or beside one. Source: spec page "The ledger", Tools.
+"""Checks every byte of a ledger's directory, without a running ledger or beside one. Source: spec page "The ledger".
 
-Checked: the chain over the exact stored bytes, every CRC, every salted body hash, that sequence numbers and segments follow each
-other without a gap, that ledger time never decreases, and that what lies beyond the last batch is zeros. What it cannot see
-without a signed checkpoint: a ledger rewritten from some entry on, or cut after one.
+Checked: the chain over the exact stored bytes, every CRC, every salted body hash, that sequence numbers and segments
+follow each other without a gap, that ledger time never decreases, and that what lies beyond the last batch is zeros.
+What it cannot see without a signed checkpoint: a ledger rewritten from some entry on, or cut after one.
 """
 
 from __future__ import annotations

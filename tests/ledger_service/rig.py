@@ -181,7 +181,9 @@ class Ledger:
     async def write(self, *entries: WriteEntry, sender: str = "ho2/1@7") -> list[Ack]:
         return (await self.service.on_write(Write(entries=list(entries)), call(sender))).acks
 
-    async def lookup(self, *submission_ids: str, once: tuple[str, ...] = (), bodies: bool = False) -> list[Entry | None]:
+    async def lookup(
+        self, *submission_ids: str, once: tuple[str, ...] = (), bodies: bool = False
+    ) -> list[Entry | None]:
         question = Lookup(submission_ids=list(submission_ids), once=list(once), with_bodies=bodies)
         return (await self.service.on_lookup(question, call())).entries
 

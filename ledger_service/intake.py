@@ -1,0 +1,141 @@
+"""From a write to its answer and, if it may commit, to its stored bytes in the next batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bus.messages.base import pack
+from bus.messages.ledger import Ack, WriteEntry
+from config.schema import LedgerConfig
+from ledger_service.admission import Earlier, StreamHead, advance, answered, fault_of_shape, judge, refusal
+from ledger_service.entry import SCHEMA_VERSION, StoredEntry, encode_entry, provenance_fields
+from ledger_service.frame import salted_hash
+from ledger_service.index import Committed
+from ledger_service.segment import Place, SegmentFiles
+from ledger_service.tables import Tables
+
+WRITE_CONFLICT = "WRITE_CONFLICT"
+_NOWHERE = Place(-1, -1, -1, -1, -1, b"")
+
+
+class World(NamedTuple):
+    """What the ledger takes from outside; the simulation gives its own."""
+
+    origin: str  # the ledger's instance: origin of its own entries
+    free_bytes: Callable[[], int]
+    now_us: Callable[[], int]
+    draw_salt: Callable[[], bytes]
+
+
+@dataclass(slots=True)
+class Batch:
+    """What the next frame holds."""
+
+    first_sequence: int
+    now_us: int
+    entries: list[bytes] = field(default_factory=list[bytes])
+    bodies: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])  # salt, data
+    body_counts: list[int] = field(default_factory=list[int])
+    written: dict[str, WriteEntry] = field(default_factory=dict[str, WriteEntry])
+    size_bytes: int = 0
+
+
+class Intake:
+    """Decides writes one by one; what it stages is seen by every later decision."""
+
+    def __init__(self, config: LedgerConfig, tables: Tables, files: SegmentFiles, world: World) -> None:
+        self._config = config
+        self._tables = tables
+        self._files = files
+        self._world = world
+
+    def is_full(self, batch: Batch) -> bool:
+        """Whether the batch takes no further entry."""
+        return len(batch.entries) >= self._config.batch_entries_max or batch.size_bytes >= self._config.batch_bytes_max
+
+    def decide(self, entry: WriteEntry, origin: str, batch: Batch) -> Ack:
+        """The answer to a write, true once the batch is durable. Raises Damage where an earlier entry cannot be read."""
+        on_session = entry.stream.startswith("session/")
+        head = self._tables.head(entry.stream) if on_session else StreamHead()
+        if fault_of_shape(entry):
+            return refusal(entry, "invalid", head)
+        known = self._known(entry, batch)
+        holder = None if entry.once is None else self._tables.by_once(entry.once)
+        ack = judge(entry, known=known, holder=None if holder is None else _earlier(holder), head=head)
+        if ack is None:
+            return self._stage(entry, origin, head, batch)
+        if ack.code == "conflict" and known is not None:
+            self._record_conflict(entry, origin, known, batch)
+        return ack
+
+    def _known(self, entry: WriteEntry, batch: Batch) -> Earlier | None:
+        found = self._tables.by_submission(entry.submission_id)
+        return None if found is None else _earlier(found, is_same=self._is_same(entry, found, batch))
+
+    def _is_same(self, entry: WriteEntry, found: Committed, batch: Batch) -> bool:
+        """Same stream, event type, bodies, and on a session's stream the same predecessor and tenure."""
+        stored = found.entry
+        if (entry.stream, entry.event_type, entry.prev, entry.tenure) != (
+            stored.stream, stored.event_type, stored.prev, stored.tenure,
+        ):  # fmt: skip
+            return False
+        if tuple(map(len, entry.bodies)) != stored.body_lengths:
+            return False
+        first = batch.written.get(entry.submission_id)
+        if first is not None:
+            return first.bodies == entry.bodies
+        salts = (salt for salt, _ in self._files.bodies(found.place, stored))
+        return tuple(map(salted_hash, salts, entry.bodies)) == stored.body_hashes
+
+    def _stage(self, entry: WriteEntry, origin: str, head: StreamHead, batch: Batch) -> Ack:
+        lengths = tuple(map(len, entry.bodies))
+        if sum(lengths) > self._config.bodies_max_bytes:
+            return refusal(entry, "too_large", head)
+        salts = [self._world.draw_salt() for _ in lengths]
+        stored = StoredEntry(
+            SCHEMA_VERSION, entry.submission_id, origin, entry.stream, entry.event_type, entry.decision, entry.reason,
+            provenance_fields(entry.provenance), tuple(entry.parents), entry.trace, entry.at_us, batch.now_us,
+            tuple(map(salted_hash, salts, entry.bodies)), lengths, entry.prev, entry.tenure, entry.once,
+        )  # fmt: skip
+        try:
+            data = encode_entry(stored)
+        except (ValueError, OverflowError):
+            return refusal(entry, "invalid", head)
+        if len(data) > self._config.entry_max_bytes:
+            return refusal(entry, "too_large", head)
+        sequence = batch.first_sequence + len(batch.entries)
+        batch.entries.append(data)
+        batch.bodies.extend(zip(salts, entry.bodies, strict=True))
+        batch.body_counts.append(len(lengths))
+        batch.written[entry.submission_id] = entry
+        batch.size_bytes += len(data) + sum(lengths)
+        self._tables.stage(Committed(_NOWHERE._replace(sequence=sequence), stored), advance(head, entry))
+        return answered("committed", Earlier(sequence, entry.submission_id, origin, entry.event_type))
+
+    def _record_conflict(self, entry: WriteEntry, writer: str, first: Earlier, batch: Batch) -> None:
+        """Once per submission id: who tried to give a known id another content. Ids only."""
+        submission_id = f"{WRITE_CONFLICT}:{entry.submission_id}"
+        if self._tables.by_submission(submission_id) is not None:
+            return
+        facts = {
+            "submission_id": entry.submission_id, "writer": writer, "sequence": first.sequence, "origin": first.origin,
+        }  # fmt: skip
+        record = WriteEntry.model_construct(
+            submission_id=submission_id,
+            stream="governance",
+            event_type=WRITE_CONFLICT,
+            decision="REJECTED",
+            reason="conflict",
+            provenance=entry.provenance,
+            parents=[entry.submission_id],
+            at_us=batch.now_us,
+            bodies=[pack(facts)],
+        )
+        self._stage(record, self._world.origin, StreamHead(), batch)
+
+
+def _earlier(found: Committed, *, is_same: bool = False) -> Earlier:
+    entry = found.entry
+    return Earlier(found.place.sequence, entry.submission_id, entry.origin, entry.event_type, is_same)

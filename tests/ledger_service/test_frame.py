@@ -1,0 +1,68 @@
+"""The bytes of one batch."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger_service.frame import (
+    GENESIS,
+    HEADER_BYTES,
+    Fault,
+    Frame,
+    build_frame,
+    next_chain,
+    read_frame,
+    read_header,
+)
+
+SALT = bytes(range(16))
+
+
+def _read(data: bytes) -> Frame | Fault | None:
+    header = read_header(data)
+    return None if header is None or header.frame_bytes != len(data) else read_frame(data, header)
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=80), min_size=1, max_size=6), st.lists(st.binary(max_size=80), max_size=6)
+)
+def test_what_was_built_is_read_back(entries, bodies):
+    """Entries, bodies, places and chain survive the way through bytes."""
+    built = build_frame(7, GENESIS, entries, [(SALT, body) for body in bodies])
+    frame = _read(built.data)
+    assert isinstance(frame, Frame)
+    assert frame.entries == entries and [body.data for body in frame.bodies] == bodies
+    assert (frame.header.first_sequence, frame.header.entry_count) == (7, len(entries))
+    assert frame.entries_at == built.entries_at and [body.at for body in frame.bodies] == built.bodies_at
+    assert len(built.data) % 8 == 0 and built.data[-1] != 0
+    chain = GENESIS
+    for entry, after in zip(entries, built.chains, strict=True):
+        chain = next_chain(chain, entry)
+        assert after == chain
+
+
+def test_no_flipped_bit_is_accepted():
+    """Every single bit of header, entries, bodies, padding and end mark is protected."""
+    data = build_frame(
+        3, GENESIS, [b"first entry", b"second"], [(SALT, b"a body"), (SALT, b""), (SALT, bytes(40))]
+    ).data
+    for bit in range(len(data) * 8):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        assert not isinstance(_read(bytes(changed)), Frame), f"bit {bit}"
+
+
+def test_a_fault_names_the_damaged_part():
+    """The range of a fault holds the byte that was changed."""
+    built = build_frame(3, GENESIS, [b"first entry"], [(SALT, b"a body"), (SALT, b"another")])
+    for byte in range(HEADER_BYTES, len(built.data)):
+        changed = bytearray(built.data)
+        changed[byte] ^= 0x40
+        fault = _read(bytes(changed))
+        assert isinstance(fault, Fault) and fault.start <= byte < fault.end
+
+
+def test_a_later_format_is_not_read_as_this_one():
+    """A header whose version is not known is no header."""
+    data = bytearray(build_frame(0, GENESIS, [b"e"], []).data)
+    data[8] = 2
+    assert read_header(bytes(data)) is None

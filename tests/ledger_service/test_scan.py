@@ -1,0 +1,119 @@
+"""A torn last batch is told from damage."""
+
+import random
+
+import pytest
+
+from ledger_service.frame import GENESIS, HEADER_BYTES, build_frame
+from ledger_service.scan import SECTOR_BYTES, Damage, Tail, Whole, next_whole
+from ledger_service.source import Source
+
+SALT = bytes(range(1, 17))
+
+
+def _source(data: bytes) -> Source:
+    return Source("x.seg", lambda offset, size: data[offset : offset + size], lambda: len(data))
+
+
+def _frames(count: int, body_bytes: int = 900) -> list[bytes]:
+    chain, frames = GENESIS, []
+    for number in range(count):
+        noise = random.Random(number)
+        entries = [noise.randbytes(60).replace(b"\0", b"z") for _ in range(2)]
+        body = noise.randbytes(body_bytes).replace(b"\0", b"b")
+        built = build_frame(number * 2, chain, entries, [(SALT, body)])
+        chain = built.chains[-1]
+        frames.append(built.data)
+    return frames
+
+
+def _walk(data: bytes) -> tuple[int, Tail]:
+    """Number of whole frames, and the tail."""
+    source = _source(data)
+    at, sequence, chain, count = 0, 0, GENESIS, 0
+    while isinstance(found := next_whole(source, at, sequence, chain), Whole):
+        at, sequence, chain, count = found.end, sequence + 2, found.chains[-1], count + 1
+    return count, found
+
+
+FRAMES = _frames(3)
+START = len(FRAMES[0]) + len(FRAMES[1])
+WHOLE = b"".join(FRAMES)
+ZEROS = bytes(2048)
+
+
+def test_whole_frames_then_zeros_are_clean():
+    """The zero-filled rest is the end, and so is the end of the file."""
+    assert _walk(WHOLE + ZEROS) == (3, Tail("clean", len(WHOLE), len(WHOLE)))
+    assert _walk(WHOLE) == (3, Tail("clean", len(WHOLE), len(WHOLE)))
+
+
+@pytest.mark.parametrize("fill", [ZEROS, b""], ids=["zero-filled", "cut"])
+def test_a_tear_at_every_byte_of_the_last_batch_is_torn(fill):
+    """Whatever prefix of the last batch arrived, the batches before it stand and the rest is set aside."""
+    for end in range(START + 1, len(WHOLE)):
+        data = WHOLE[:end] + (bytes(len(WHOLE) - end) + fill if fill else b"")
+        count, tail = _walk(data)
+        assert (count, tail.kind, tail.at) == (2, "torn", START), end
+        assert START < tail.end <= end
+
+
+def test_any_missing_sectors_of_the_last_batch_are_torn():
+    """Sectors of one write land in any order: every subset of them that is not all of them is a legal crash."""
+    sectors = range(START // SECTOR_BYTES, (len(WHOLE) - 1) // SECTOR_BYTES + 1)
+    assert len(sectors) >= 3
+    for subset in range(1, 2 ** len(sectors)):
+        data = bytearray(WHOLE + ZEROS)
+        for number, sector in enumerate(sectors):
+            if subset >> number & 1:
+                start, end = max(START, sector * SECTOR_BYTES), (sector + 1) * SECTOR_BYTES
+                data[start:end] = bytes(end - start)
+        count, tail = _walk(bytes(data))
+        assert count == 2 and tail.kind == ("clean" if subset == 2 ** len(sectors) - 1 else "torn"), subset
+
+
+def test_a_flipped_bit_is_damage_wherever_it_is():
+    """Also in the last batch: a device does not tear a write that way."""
+    for byte in range(len(WHOLE)):
+        data = bytearray(WHOLE + ZEROS)
+        data[byte] ^= 1 << byte % 8
+        with pytest.raises(Damage) as damage:
+            _walk(bytes(data))
+        assert damage.value.file == "x.seg"
+        assert damage.value.byte <= byte
+
+
+def test_a_missing_sector_before_a_good_batch_is_damage():
+    """Only the last batch can have been in flight."""
+    for sector in range(START // SECTOR_BYTES):
+        data = bytearray(WHOLE + ZEROS)
+        data[sector * SECTOR_BYTES : (sector + 1) * SECTOR_BYTES] = bytes(SECTOR_BYTES)
+        with pytest.raises(Damage):
+            _walk(bytes(data))
+
+
+def test_a_batch_that_does_not_continue_the_chain_is_damage():
+    """A whole frame in the wrong place is refused: removed, repeated, exchanged or alien."""
+    first, second, third = FRAMES
+    alien = build_frame(4, bytes(31) + b"\1", [b"alien"], []).data
+    for data in (first + third, first + first + second, second + first + third, first + second + alien):
+        with pytest.raises(Damage):
+            _walk(data + ZEROS)
+
+
+def test_a_few_bytes_beyond_the_end_are_strays_not_a_write():
+    """A bit that flipped in the zeros is told from a batch that was torn after its first bytes."""
+    for distance in (0, 5, HEADER_BYTES - 1, 300, 2000):
+        data = bytearray(WHOLE + ZEROS)
+        data[len(WHOLE) + distance] = 0x20
+        count, tail = _walk(bytes(data))
+        assert (count, tail.kind) == (3, "stray"), distance
+
+
+def test_a_body_of_zeros_does_not_make_damage_elsewhere_look_torn():
+    """Only a missing sector in the damaged part itself speaks for a torn write."""
+    built = build_frame(0, GENESIS, [b"entry" * 30], [(SALT, bytes(4096)), (SALT, b"x" * 700)])
+    data = bytearray(built.data + ZEROS)
+    data[built.bodies_at[1] + 200] ^= 4
+    with pytest.raises(Damage):
+        next_whole(_source(bytes(data)), 0, 0, GENESIS)
