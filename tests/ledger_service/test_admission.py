@@ -1,0 +1,116 @@
+"""The conditions of a write, one by one; all together they stand against a model in test_write_rules.py."""
+
+import pytest
+
+from bus.messages.ledger import STREAMS
+from ledger_service.admission import Earlier, StreamHead, advance, fault_of_shape, judge
+from ledger_service.entry import INTEGER_MAX
+from tests.ledger_service.rig import SESSION, append, take_over, write
+
+HEAD = StreamHead("last", 3)
+WINNER = Earlier(9, "other", "ho1/1@1", "TOOL_STARTED")
+
+
+def _judge(entry, *, known=None, holder=None, head=HEAD):
+    return judge(entry, known=known, holder=holder, head=head)
+
+
+def test_an_unconditional_write_to_a_named_stream_may_commit():
+    """Every named stream takes entries without conditions."""
+    for stream in STREAMS:
+        assert _judge(write("a", stream)) is None
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        write("a", "ho4m"),
+        write("a", "session/not-a-uuid"),
+        write("a", SESSION + "x", prev="", tenure=1),
+        write("a", SESSION.upper(), prev="", tenure=1),
+        write("a", SESSION),
+        write("a", SESSION, prev="last"),
+        write("a", SESSION, tenure=3),
+        write("a", "ho1m", prev=""),
+        write("a", "ho1m", tenure=1),
+        write("a", "ho1m", once=""),
+        write("a", at_us=INTEGER_MAX + 1),
+        write("a", SESSION, event_type="TurnDegraded"),
+        write("a", SESSION, event_type="TurnDegraded", once="turn:1", prev="last", tenure=3),
+    ],
+    ids=lambda entry: f"{entry.stream[:20]}-{entry.event_type}-{entry.prev}-{entry.tenure}-{entry.once}",
+)
+def test_a_write_that_is_not_well_formed_is_invalid(entry):
+    """Unknown streams, missing conditions, and conditions that nobody would check are refused."""
+    ack = _judge(entry)
+    assert ack is not None and (ack.outcome, ack.code, ack.sequence) == ("refused", "invalid", -1)
+    assert fault_of_shape(entry)
+
+
+def test_the_next_append_of_the_current_tenure_may_commit():
+    """prev names the head, tenure is the current one."""
+    assert _judge(append("a", "last", 3)) is None
+
+
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
+        (append("a", "older", 3), "head_mismatch"),
+        (append("a", "", 3), "head_mismatch"),
+        (append("a", "last", 2), "tenure_mismatch"),
+        (append("a", "last", 4), "tenure_mismatch"),
+        (append("a", "older", 2), "tenure_mismatch"),
+        (take_over(3, "last"), "tenure_mismatch"),
+        (take_over(5, "last"), "tenure_mismatch"),
+        (take_over(4, "older"), "head_mismatch"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.submission_id[:9] + str(value.tenure),
+)
+def test_a_write_that_does_not_continue_the_stream_learns_where_it_stands(entry, code):
+    """A refusal names the current head and tenure, and nothing is added."""
+    ack = _judge(entry)
+    assert ack is not None
+    assert (ack.outcome, ack.code, ack.head, ack.tenure, ack.sequence) == ("refused", code, "last", 3, -1)
+
+
+def test_a_take_over_brings_the_next_tenure():
+    """The first one has number 1 and an empty predecessor; each later one follows the head."""
+    assert _judge(take_over(1, ""), head=StreamHead()) is None
+    assert _judge(take_over(4, "last")) is None
+    assert advance(HEAD, take_over(4, "last")) == StreamHead(take_over(4, "last").submission_id, 4)
+
+
+def test_nothing_but_a_take_over_or_a_degraded_turn_begins_a_stream():
+    """Tenure 0 is nobody's."""
+    ack = _judge(append("a", "", 0), head=StreamHead())
+    assert ack is not None and ack.code == "tenure_mismatch"
+
+
+def test_a_degraded_turn_is_unconditional_and_becomes_the_head():
+    """So the owner's next append is refused, and the tenure stays."""
+    degraded = write("TurnDegraded:i1", SESSION, event_type="TurnDegraded", once="turn:s/i1")
+    assert _judge(degraded) is None
+    assert advance(HEAD, degraded) == StreamHead("TurnDegraded:i1", 3)
+    assert advance(StreamHead(), degraded) == StreamHead("TurnDegraded:i1", 0)
+
+
+def test_a_stream_that_is_no_sessions_has_no_head():
+    """Nothing is fenced there."""
+    assert advance(HEAD, write("a", "ho2m")) is None
+
+
+def test_a_known_write_gets_its_first_number_and_another_content_is_a_conflict():
+    """Before every other condition: a resubmission is answered though the stream went on."""
+    known = Earlier(4, "a", "ho2/1@1", "StepStarted", is_same=True)
+    ack = _judge(append("a", "older", 2, once="k"), known=known, holder=WINNER)
+    assert ack is not None and (ack.outcome, ack.sequence, ack.origin) == ("known", 4, "ho2/1@1")
+    ack = _judge(append("a", "last", 3), known=known._replace(is_same=False))
+    assert ack is not None and (ack.outcome, ack.code) == ("refused", "conflict")
+
+
+def test_a_taken_once_key_is_answered_with_its_holder():
+    """Also when the write would be refused anyway: the loser learns what stands."""
+    for entry in (write("a", once="k"), append("a", "last", 3, once="k"), append("a", "older", 2, once="k")):
+        ack = _judge(entry, holder=WINNER)
+        assert ack is not None
+        assert (ack.outcome, ack.sequence, ack.submission_id, ack.origin, ack.event_type) == ("lost", *WINNER[:4])

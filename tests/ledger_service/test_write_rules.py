@@ -1,0 +1,194 @@
+"""The write rules on a running ledger, against a model, through batches, index flushes and restarts."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bus.messages.ledger import Write, WriteEntry
+from bus.sim.disk import SimDisk
+from tests.ledger_service.rig import SESSION, append, call, medium, running, start, take_over, write
+
+
+@dataclass
+class Model:
+    """The rules as one reads them on the page."""
+
+    entries: list[tuple[WriteEntry, str]] = field(default_factory=list)
+    conflicts: set[str] = field(default_factory=set)
+
+    def submit(self, entry: WriteEntry, origin: str) -> tuple[str, int, str]:
+        """outcome, sequence, code"""
+        on_session = entry.stream.startswith("session/")
+        for number, (first, _) in enumerate(self.entries):
+            if first.submission_id == entry.submission_id:
+                same = ("stream", "event_type", "bodies", "prev", "tenure")
+                if all(getattr(first, name) == getattr(entry, name) for name in same):
+                    return "known", number, ""
+                if entry.submission_id not in self.conflicts:
+                    self.conflicts.add(entry.submission_id)
+                    record = write(f"WRITE_CONFLICT:{entry.submission_id}", "governance", event_type="WRITE_CONFLICT")
+                    self.entries.append((record, "ledger/1@1"))
+                return "refused", -1, "conflict"
+        for number, (first, _) in enumerate(self.entries):
+            if entry.once is not None and first.once == entry.once:
+                return "lost", number, ""
+        if on_session and entry.event_type != "TurnDegraded":
+            own = [first for first, _ in self.entries if first.stream == entry.stream]
+            tenure = max([first.tenure or 0 for first in own if first.event_type == "TookOver"], default=0)
+            wanted = tenure + 1 if entry.event_type == "TookOver" else tenure
+            if entry.tenure != wanted or wanted == 0:
+                return "refused", -1, "tenure_mismatch"
+            if entry.prev != (own[-1].submission_id if own else ""):
+                return "refused", -1, "head_mismatch"
+        self.entries.append((entry, origin))
+        return "committed", len(self.entries) - 1, ""
+
+
+_ids = st.sampled_from(["a", "b", "c", "d", "e"])
+_bodies = st.sampled_from([[], [b"x"], [b"y"], [b"x", b"y"]])
+_once = st.none() | st.sampled_from(["k1", "k2"])
+_sessions = st.sampled_from([SESSION, SESSION[:-1] + "0"])
+_named = st.builds(
+    lambda name, stream, bodies, once: write(name, stream, bodies=bodies, once=once),
+    _ids, st.sampled_from(["ho1m", "ho2m"]), _bodies, _once,
+)  # fmt: skip
+_own = st.builds(
+    lambda name, session, kind, prev, tenure, bodies, once: write(
+        name, session, event_type=kind, prev=prev, tenure=tenure, bodies=bodies, once=once
+    ),
+    _ids, _sessions, st.sampled_from(["TookOver", "Step"]), st.sampled_from(["", "a", "b", "c", "d"]),
+    st.integers(min_value=0, max_value=3), _bodies, _once,
+)  # fmt: skip
+_degraded = st.builds(
+    lambda name, session, once: write(name, session, event_type="TurnDegraded", once=once),
+    _ids, _sessions, st.sampled_from(["k1", "k2"]),
+)  # fmt: skip
+_steps = st.lists(
+    st.sampled_from(["flush", "restart"]) | st.lists(st.lists(_named | _own | _degraded, min_size=1, max_size=4), min_size=1, max_size=3),
+    max_size=6,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(_steps)
+def test_the_ledger_answers_as_the_model_does(steps):
+    """Any writes, in one batch or many, before and after an index flush or a restart: same acks, same record."""
+    asyncio.run(_compare(steps))
+
+
+async def _compare(steps) -> None:
+    device, model = medium(), Model()
+    ledger = await start(SimDisk(device))
+    for step in steps:
+        if step == "flush":
+            await ledger.bus.release()
+        elif step == "restart":
+            await ledger.service.drain()
+            ledger = await start(SimDisk(device))
+        else:
+            expected = [[model.submit(entry, "ho2/1@7") for entry in entries] for entries in step]
+            writes = [ledger.service.on_write(Write(entries=entries), call()) for entries in step]
+            written = await asyncio.gather(*writes)
+            found = [[(ack.outcome, ack.sequence, ack.code) for ack in one.acks] for one in written]
+            assert found == expected
+    entries = await ledger.all()
+    assert [(e.submission_id, e.origin) for e in entries] == [(e.submission_id, origin) for e, origin in model.entries]
+    assert [entry.sequence for entry in entries] == list(range(len(entries)))
+    await ledger.service.drain()
+
+
+async def test_a_refused_append_refuses_everything_pipelined_behind_it():
+    """Each later write names a predecessor that is not there."""
+    async with running(SimDisk(medium())) as ledger:
+        first = take_over(1, "")
+        acks = await ledger.write(first, append("s1", first.submission_id, 1))
+        assert [ack.outcome for ack in acks] == ["committed", "committed"]
+        pipelined = [append("s2", "gone", 1), append("s3", "s2", 1), append("s4", "s3", 1)]
+        acks = [(await ledger.write(entry))[0] for entry in pipelined]
+        assert [(ack.code, ack.head) for ack in acks] == [("head_mismatch", "s1")] * 3
+
+
+async def test_an_old_owner_is_fenced_although_both_derive_the_same_ids():
+    """After a take-over every append of the old tenure is refused and says who is current."""
+    async with running(SimDisk(medium())) as ledger:
+        old = take_over(1, "")
+        await ledger.write(old, sender="ho2/1@7")
+        new = take_over(2, old.submission_id)
+        assert (await ledger.write(new, sender="ho2/2@8"))[0].outcome == "committed"
+        ack = (await ledger.write(append("s1", old.submission_id, 1), sender="ho2/1@7"))[0]
+        assert (ack.code, ack.head, ack.tenure) == ("tenure_mismatch", new.submission_id, 2)
+        assert (await ledger.write(append("s1", new.submission_id, 2), sender="ho2/2@8"))[0].outcome == "committed"
+        ack = (await ledger.write(append("s1", old.submission_id, 1), sender="ho2/1@7"))[0]
+        assert ack.code == "conflict"
+
+
+async def test_a_degraded_turn_beats_the_owners_answer_by_its_once_key():
+    """Exactly one answer per input: the loser learns which entry stands."""
+    async with running(SimDisk(medium())) as ledger:
+        first = take_over(1, "")
+        await ledger.write(first)
+        degraded = write("TurnDegraded:i1", SESSION, event_type="TurnDegraded", once="turn:s/i1")
+        assert (await ledger.write(degraded, sender="host/1@2"))[0].outcome == "committed"
+        late = append("RunCompleted:1", first.submission_id, 1, event_type="RunCompleted", once="turn:s/i1")
+        ack = (await ledger.write(late))[0]
+        assert (ack.outcome, ack.origin, ack.event_type) == ("lost", "host/1@2", "TurnDegraded")
+        ack = (await ledger.write(append("s1", first.submission_id, 1)))[0]
+        assert (ack.code, ack.head, ack.tenure) == ("head_mismatch", "TurnDegraded:i1", 1)
+
+
+async def test_many_racing_for_a_once_key_have_one_winner():
+    """Writers of one wake-up share a frame, and still only the first of a key commits."""
+    async with running(SimDisk(medium())) as ledger:
+        writes = [ledger.write(write(f"start{n}", once="start:WO-1"), sender=f"ho1/{n}@1") for n in range(20)]
+        acks = [acks[0] for acks in await asyncio.gather(*writes)]
+        assert [ack.outcome for ack in acks] == ["committed"] + ["lost"] * 19
+        assert {(ack.sequence, ack.origin, ack.submission_id) for ack in acks} == {(0, "ho1/0@1", "start0")}
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_conflict_is_recorded_once_per_id_and_without_content(times):
+    """The record holds ids only, however often the other content comes."""
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(write("a", body=b"first"))
+        for _ in range(times):
+            ack = (await ledger.write(write("a", body=b"secret"), sender="ho1/9@9"))[0]
+            assert (ack.outcome, ack.code) == ("refused", "conflict")
+        records = await ledger.read("governance", with_bodies=True)
+        assert [(record.event_type, record.origin, record.parents) for record in records] == [
+            ("WRITE_CONFLICT", "ledger/1@1", ["a"])
+        ]
+        body = records[0].bodies[0] or b""
+        assert b"ho1/9@9" in body and b"secret" not in body and b"first" not in body
+
+
+async def test_duplicates_are_known_at_once_later_after_a_flush_and_after_a_restart():
+    """A resubmission adds nothing, for ever, whatever client time and trace it carries."""
+    device = medium()
+    again = write("a", at_us=1, trace="other")
+    async with running(SimDisk(device)) as ledger:
+        acks = await ledger.write(write("a"), again)
+        assert [(ack.outcome, ack.sequence) for ack in acks] == [("committed", 0), ("known", 0)]
+        assert (await ledger.write(again))[0].outcome == "known"
+        await ledger.bus.release()
+        assert (await ledger.write(again))[0].outcome == "known"
+    async with running(SimDisk(device)) as ledger:
+        assert (await ledger.write(again, sender="ho1/1@1"))[0] == acks[1].model_copy(update={"origin": "ho2/1@7"})
+        assert [entry.submission_id for entry in await ledger.all()] == ["a"]
+
+
+async def test_limits_of_one_entry():
+    """The largest entry and bodies commit; one byte more is refused as too large, whoever is in the same batch."""
+    async with running(SimDisk(medium())) as ledger:
+        limits = ledger.service._config
+        fits = [write("bodies", bodies=[b"x" * (limits.bodies_max_bytes - 5), b"y" * 5]), write("b")]
+        over = write("more", bodies=[b"x" * (limits.bodies_max_bytes - 5), b"y" * 6])
+        parents = write("parents", parents=["p" * 1000] * 9)
+        surrogate = write("bad").model_copy(update={"trace": "\ud800"})
+        acks = await ledger.write(*fits, over, parents, surrogate, write("c"))
+        assert [ack.code or ack.outcome for ack in acks] == [
+            "committed", "committed", "too_large", "too_large", "invalid", "committed",
+        ]  # fmt: skip
+        assert [entry.submission_id for entry in await ledger.all()] == ["bodies", "b", "c"]
