@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,11 +111,15 @@ class Child:
         finally:
             self._discard()
 
-    def close(self) -> None:
-        """Kills and reaps at once; for the end of the worker."""
+    async def close(self) -> None:
+        """Killed, reaped, its socket closed; for the end of the worker."""
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
+        writer = self._writer
         self._discard()
+        if writer is not None:
+            with suppress(ConnectionError):
+                await writer.wait_closed()
         for process in self._killed:
             process.wait()
         self._killed.clear()

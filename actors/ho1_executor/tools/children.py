@@ -66,8 +66,7 @@ class ChildToolRunner:
     async def close(self) -> None:
         """No process is left."""
         for child in self._children:
-            child.close()
-        await asyncio.sleep(0)  # their sockets close in the loop's next step
+            await child.close()
 
     def pids(self) -> list[int]:
         """Of the processes that run."""

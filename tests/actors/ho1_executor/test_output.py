@@ -1,0 +1,111 @@
+"""Answers of models: fences, JSON, schemas, repairs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.ho1_executor.contracts import check_contract
+from actors.ho1_executor.output import judge_output, repair_messages, strip_fence
+from bus.messages.base import pack
+from tests.actors.ho1_executor.rig import answer
+from tests.actors.ho1_executor.test_contracts import contract
+
+SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer", "maximum": 3}}}
+
+
+def judge(text: str, schema: dict[str, Any] | None = None) -> tuple[Any, tuple[str, ...]]:
+    verdict = judge_output(check_contract(contract(output_schema=schema or SCHEMA)), text)
+    return verdict.parsed, verdict.faults
+
+
+@pytest.mark.parametrize(
+    ("text", "inner"),
+    [
+        ("```json\n{}\n```", "{}"),
+        ("```\nx\n```", "x"),
+        ("  \n```JSON \r\nx\r\n```  \n", "x"),
+        ("```\n```a```\n```", "```a```"),
+        ("```json\n\n```", ""),
+        ("before\n```json\n{}\n```", "before\n```json\n{}\n```"),
+        ("```json\n{}\n``` after", "```json\n{}\n``` after"),
+        ("```json {} ```", "```json {} ```"),
+        ("{}", "{}"),
+        ("", ""),
+    ],
+)
+def test_one_fence_around_everything_is_taken_off(text: str, inner: str) -> None:
+    """One, and only one that encloses the whole answer; prose around it is no JSON and gets its repair."""
+    assert strip_fence(text) == inner
+
+
+@given(st.text(alphabet="ab{}\n ").map(str.strip))
+def test_a_fenced_text_comes_back_whole(text: str) -> None:
+    """Law: what was put into a fence comes out of it, and a second look changes nothing."""
+    assert strip_fence(f"```json\n{text}\n```") == text
+    assert strip_fence(text) == text
+
+
+@pytest.mark.parametrize("text", ['{"n": 3}', '```json\n{"n": 3}\n```', ' {"n": 3, "more": [1.5, null]} '])
+def test_a_good_document_is_parsed(text: str) -> None:
+    """Additional properties do no harm unless the schema forbids them."""
+    parsed, faults = judge(text)
+    assert (parsed or {})["n"] == 3
+    assert faults == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "$: not JSON"),
+        ("hello", "$: not JSON"),
+        ("[1]", "$: not a JSON object"),
+        ('{"n": NaN}', "$: not JSON"),
+        ('{"n": 1e999}', "$: not JSON"),
+        ('{"n": 1, "m": ' + "9" * 30 + "}", "$: not JSON"),
+        ('{"n": 1, "s": "\\ud800"}', "$: not JSON"),
+        ("[" * 100_000, "$: not JSON"),
+        ('{"n": 4}', "$.n: maximum 3"),
+        ('{"n": "§"}', '$.n: type "integer"'),
+        ("{}", "$: required, missing n"),
+    ],
+)
+def test_a_bad_document_has_its_fault_named(text: str, fault: str) -> None:
+    """What no record could hold is refused like what is no JSON; values are not repeated."""
+    assert judge(text) == (None, (fault,))
+
+
+@given(st.text())
+def test_nothing_a_model_writes_breaks_the_judge(text: str) -> None:
+    """Any text is judged, and what is accepted can be recorded."""
+    parsed, faults = judge(text)
+    assert (parsed is None) == bool(faults)
+    pack(parsed)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\t"])
+def test_blank_text_is_never_an_answer(text: str) -> None:
+    """Even under a contract that would allow it."""
+    assert judge(text, {"type": "string"}) == (None, ("$: blank text",))
+
+
+def test_text_is_checked_against_its_schema() -> None:
+    """A text contract may set a length."""
+    assert judge("abc", {"type": "string", "maxLength": 2}) == (None, ("$: maxLength 2",))
+    assert judge("ab", {"type": "string", "maxLength": 2}) == (None, ())
+
+
+def test_a_repair_shows_the_answer_by_ref_and_says_what_is_wrong() -> None:
+    """The rejected answer is recorded already; the model sees it again with the faults."""
+    said, asked = repair_messages(answer("{", content_ref="PROMPT_RECEIVED:k/1/1"), ["$: not JSON"], wants_json=True)
+    assert (said.role, said.text, said.segments[0].ref) == ("assistant", "{", "PROMPT_RECEIVED:k/1/1")
+    assert asked.role == "user"
+    assert "- $: not JSON\n" in asked.text
+
+
+def test_a_repair_of_nothing_shows_nothing() -> None:
+    """An empty assistant message is no valid transcript for a provider."""
+    assert [message.role for message in repair_messages(answer(""), ["$: blank text"], wants_json=False)] == ["user"]

@@ -1,0 +1,58 @@
+"""From inputs and tool rounds to a transcript."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.ho1_executor.prompt_render import load_pack, render
+from bus.errors import WorkOrderFault
+from bus.messages.work_order import Exchange, Segment, ToolCall
+
+PACKS = {"PRM-A-001": "[[user]]\n{{ user_input }}", "PRM-B-001": "no section"}
+CALLS = [ToolCall(call_id=f"00{n}", tool_id="t", arguments={}) for n in (1, 2)]
+
+
+def test_an_unknown_pack_is_prompt_pack_not_found() -> None:
+    """The fault names it and what there is."""
+    with pytest.raises(WorkOrderFault) as caught:
+        load_pack(PACKS, "PRM-X-001")
+    assert (caught.value.code, caught.value.detail) == (
+        "prompt_pack_not_found",
+        "no prompt pack PRM-X-001; known: PRM-A-001, PRM-B-001",
+    )
+
+
+def test_a_pack_that_is_none_fails_its_order_and_not_the_worker() -> None:
+    """A governed file can be broken; that is data."""
+    with pytest.raises(WorkOrderFault) as caught:
+        load_pack(PACKS, "PRM-B-001")
+    assert caught.value.code == "contract_schema_invalid"
+
+
+def test_tool_rounds_follow_as_the_model_saw_them() -> None:
+    """Assistant with its calls, then one tool message per call in call order, refs kept."""
+    results = [Segment(name="001", ref="WO_COMPLETED:w/i/1", text="one"), Segment(name="002", text="two")]
+    rounds = [Exchange(tool_calls=CALLS, results=results, text=Segment(text="let me see"))]
+    messages = render(load_pack(PACKS, "PRM-A-001"), {"user_input": [Segment(text="q")]}, rounds)
+    assert [(m.role, m.text, m.tool_call_id) for m in messages] == [
+        ("user", "q", ""),
+        ("assistant", "let me see", ""),
+        ("tool", "one", "001"),
+        ("tool", "two", "002"),
+    ]
+    assert messages[1].tool_calls == CALLS
+    assert messages[2].segments == [results[0]]
+
+
+def test_a_round_without_words_has_no_empty_segment() -> None:
+    """Most models ask for tools without saying anything."""
+    rounds = [Exchange(tool_calls=CALLS[:1], results=[Segment(name="001", text="one")])]
+    assert render(load_pack(PACKS, "PRM-A-001"), {"user_input": []}, rounds)[1].segments == []
+
+
+@pytest.mark.parametrize("results", [[], [Segment(name="002", text="x"), Segment(name="001", text="y")]])
+def test_a_call_without_its_result_in_place_is_refused(results: list[Segment]) -> None:
+    """A transcript with an open or exchanged call is valid for no provider."""
+    with pytest.raises(WorkOrderFault) as caught:
+        render(load_pack(PACKS, "PRM-A-001"), {"user_input": []}, [Exchange(tool_calls=CALLS, results=results)])
+    assert caught.value.code == "input_schema_invalid"

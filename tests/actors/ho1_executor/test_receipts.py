@@ -1,0 +1,153 @@
+"""Receipts and their entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors.ho1_executor.receipts import (
+    Moment,
+    Tally,
+    completed,
+    end_entry,
+    failed,
+    late_entry,
+    provenance_of,
+    receipt_of,
+    text_ref,
+)
+from bus.errors import WorkOrderFault
+from bus.messages.base import pack, unpack
+from bus.messages.ledger import Entry, WriteEntry
+from bus.messages.work_order import OutputResult, Segment, ToolCall
+from tests.actors.ho1_executor.rig import SESSION, WO, answer, order
+
+HERE = Moment(instance="ho1/1@a", now=1_700_000_000.25, monotonic=10.5, trace="t")
+TEXT_REF = f"WO_COMPLETED:{WO}/ho1/1@a/1"
+
+
+def stored(written: WriteEntry, **changed: Any) -> Entry:
+    """The entry as the ledger gives it back."""
+    fields: dict[str, Any] = written.model_dump()
+    fields |= {
+        "sequence": 7, "origin": "ho1/1@a", "ledger_at_us": 0, "body_hashes": [], "body_lengths": [], "chain": b"",
+        "provenance": written.provenance,
+    }  # fmt: skip
+    return Entry(**{**fields, **changed})
+
+
+def test_a_new_text_is_stored_and_named_by_the_ref_that_it_will_have() -> None:
+    """A tool's output is body 1 of its end; the receipt says so before the ack."""
+    receipt = completed(order(), OutputResult(text=Segment(name="001", text="out")), Tally(started=10.0), HERE)
+    assert receipt.output_result is not None
+    assert receipt.output_result.text == Segment(name="001", ref=TEXT_REF, text="out")
+    entry = end_entry(order(), receipt, HERE, parents=["p"])
+    assert entry.bodies[1:] == [b"out"]
+    assert unpack(entry.bodies[0])["output_result"]["text"] == {"name": "001", "ref": TEXT_REF, "text": ""}
+
+
+def test_a_text_with_a_ref_is_not_stored_again() -> None:
+    """The gateway recorded the answer; the end names it."""
+    result = OutputResult(text=Segment(name="answer", ref="PROMPT_RECEIVED:k/1/1", text="secret words"))
+    entry = end_entry(order(), completed(order(), result, Tally(started=0.0), HERE), HERE, parents=[])
+    assert len(entry.bodies) == 1
+    assert b"secret words" not in entry.bodies[0]
+
+
+def test_an_end_has_its_ids_key_codes_and_provenance() -> None:
+    """What stands in the chain: ids and codes, no text."""
+    receipt = failed(order(), "tool_failed", "it broke", Tally(started=0.0), HERE)
+    entry = end_entry(order(), receipt, HERE, parents=["TOOL_STARTED:x"])
+    assert (entry.submission_id, entry.once) == (f"WO_FAILED:{WO}/ho1/1@a", f"end:{WO}")
+    assert (entry.stream, entry.event_type, entry.decision, entry.reason) == (
+        "ho1m",
+        "WO_FAILED",
+        "FAILED",
+        "tool_failed",
+    )
+    assert (entry.parents, entry.trace, entry.at_us) == (["TOOL_STARTED:x"], "t", 1_700_000_000_250_000)
+    assert "it broke" not in entry.model_copy(update={"bodies": []}).model_dump_json()
+    assert entry.provenance.session_id == SESSION
+
+
+@pytest.mark.parametrize(
+    ("wo_id", "round_seq"),
+    [(f"WO-{SESSION}-3.4.5", 4), (f"WO-{SESSION}-3.14.5.001", 14), ("WO-CONS-abc-2", 0), ("WO-DEGRADED-a.1.b", 0)],
+)
+def test_the_round_is_read_off_the_order_id(wo_id: str, round_seq: int) -> None:
+    """WO-<session>-<run>.<round>.<step>[.<call>]; other orders have no round."""
+    made = provenance_of(order(wo_id=wo_id))
+    assert (made.round_seq, made.run_seq, made.work_order_id) == (round_seq, 1, wo_id)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        OutputResult(text=Segment(name="001", text="out ä"), truncated=True),
+        OutputResult(
+            text=Segment(name="answer", ref="PROMPT_RECEIVED:k/1/1", text="out ä"), parsed={"z": 1, "a": [1.5]}
+        ),
+        OutputResult(tool_calls=[ToolCall(call_id="001", tool_id="t", arguments={"z": 1, "a": None})]),
+    ],
+)
+def test_a_rebuilt_receipt_has_the_same_bytes(result: OutputResult) -> None:
+    """Whoever asks again gets the winner's bytes, key order of a model's document included."""
+    receipt = completed(order(), result, Tally(started=0.0), HERE)
+    entry = stored(end_entry(order(), receipt, HERE, parents=[]))
+    fetched = "out ä".encode() if text_ref(entry) else None
+    assert pack(receipt_of(entry, order(), fetched).model_dump()) == pack(receipt.model_dump())
+
+
+def test_a_failed_receipt_is_rebuilt() -> None:
+    """Failures are answered again like successes."""
+    receipt = failed(order(), "cancelled", "the request was cancelled", Tally(started=0.0), HERE)
+    entry = stored(end_entry(order(), receipt, HERE, parents=[]))
+    assert text_ref(entry) is None
+    assert receipt_of(entry, order(), None) == receipt
+
+
+def test_a_text_that_was_erased_is_said_to_be_gone() -> None:
+    """An erased body is no empty answer."""
+    receipt = completed(order(), OutputResult(text=Segment(text="out")), Tally(started=0.0), HERE)
+    entry = stored(end_entry(order(), receipt, HERE, parents=[]))
+    gone = entry.model_copy(update={"bodies": [entry.bodies[0], None]})
+    with pytest.raises(WorkOrderFault):
+        receipt_of(gone, order(), None)
+
+
+@pytest.mark.parametrize("bodies", [[], [None], [pack({"error": "lost"})], [b"\xc1"]])
+def test_an_end_by_somebody_else_reads_as_a_failure_with_its_code(bodies: list[bytes | None]) -> None:
+    """A supervisor may fail a lost order in its own words."""
+    receipt = failed(order(), "x", "", Tally(started=0.0), HERE)
+    entry = stored(
+        end_entry(order(), receipt, HERE, parents=[]), bodies=bodies, reason="deadline_exceeded", origin="ho2/1@b"
+    )
+    made = receipt_of(entry, order(), None)
+    assert (made.state, made.executed_by, made.completed_at) == ("failed", "ho2/1@b", "2023-11-14T22:13:20.250000Z")
+    assert made.error is not None
+    assert made.error.code == "deadline_exceeded"
+
+
+def test_a_late_end_has_no_key_and_names_the_winner() -> None:
+    """A losing end is kept whole, text included, beside the one that won."""
+    receipt = completed(order(), OutputResult(text=Segment(text="out")), Tally(started=0.0), HERE)
+    late = late_entry(order(), receipt, HERE, winner_id="WO_FAILED:w")
+    assert (late.event_type, late.once, late.parents) == ("WO_LATE", None, ["WO_FAILED:w"])
+    assert late.bodies[1:] == [b"out"]
+    assert receipt_of(stored(late), order(), None).output_result == receipt.output_result.model_copy(  # type: ignore[union-attr]
+        update={"text": Segment(ref=f"{late.submission_id}/1", text="out")}
+    )
+
+
+def test_cost_is_what_reached_a_provider() -> None:
+    """A rejected call is no call; an unknown price makes the sum unknown, not smaller."""
+    tally = Tally(started=10.0)
+    tally.add_response(answer(sent_record_id="s", received_record_id="r1"))
+    tally.add_response(answer(outcome="REJECTED", input_tokens=0, output_tokens=0, cost_usd=None))
+    assert (tally.cost(10.25).llm_calls, tally.cost(10.25).cost_usd, tally.cost(10.25).elapsed_ms) == (1, 0.001, 250)
+    tally.add_response(answer(outcome="ERROR", sent_record_id="s2", output_tokens=0, cost_usd=None))
+    tally.add_response(answer(received_record_id="r2"))
+    cost = tally.cost(9.0)
+    assert (cost.llm_calls, cost.total_tokens, cost.cost_usd, cost.elapsed_ms) == (3, 320, None, 0)
+    assert tally.received_ids == ["r1", "r2"]
