@@ -1,0 +1,93 @@
+"""The grammar of the offline model: patterns from `grammar.json`, compiled once. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib.resources import files
+
+_FILE = "grammar.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """Something that an administration question wants to know, and the tool that knows it."""
+
+    tool_id: str
+    domain: str
+    says: str
+    any: tuple[re.Pattern[str], ...]
+    none: tuple[re.Pattern[str], ...]
+
+    def position_in(self, text: str) -> int | None:
+        """Where the text first speaks of it; None if it does not."""
+        if any(pattern.search(text) for pattern in self.none):
+            return None
+        found = [match.start() for pattern in self.any if (match := pattern.search(text))]
+        return min(found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """Everything that the rules match against lower-case text with single spaces."""
+
+    read_chars: int
+    intents: tuple[Intent, ...]
+    config_sections: tuple[str, ...]
+    speech: dict[str, re.Pattern[str]]
+    tasks: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...]
+    domains: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...]
+    changes: re.Pattern[str]
+
+    def normal(self, text: str) -> str:
+        """The text as the patterns read it: its beginning, lower case, straight quotes, single spaces."""
+        return " ".join(text[: self.read_chars].replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").lower().split())
+
+    def intents_in(self, text: str, tool_ids: Collection[str] | None = None) -> list[Intent]:
+        """What a normal text asks for, in the order in which it speaks of it; only of tools in `tool_ids`, if given."""
+        found: list[tuple[int, int, Intent]] = []
+        for number, intent in enumerate(self.intents):
+            if tool_ids is not None and intent.tool_id not in tool_ids:
+                continue
+            position = intent.position_in(text)
+            if position is not None:
+                found.append((position, number, intent))
+        return [intent for _position, _number, intent in sorted(found, key=lambda row: row[:2])]
+
+    def says(self, name: str, text: str) -> bool:
+        """Whether a normal text matches the named pattern of section `speech`."""
+        return self.speech[name].search(text) is not None
+
+    def label(self, kind: str, text: str) -> str | None:
+        """The first label of `tasks` or `domains` whose patterns match."""
+        rows = self.tasks if kind == "tasks" else self.domains
+        return next((label for label, patterns in rows if any(pattern.search(text) for pattern in patterns)), None)
+
+
+def load_grammar() -> Grammar:
+    """The shipped grammar."""
+    data = json.loads(files("gateway_service.providers.offline").joinpath(_FILE).read_text(encoding="utf-8"))
+    return Grammar(
+        read_chars=data["read_chars"],
+        intents=tuple(
+            Intent(
+                tool_id=row["tool_id"],
+                domain=row["domain"],
+                says=row["says"],
+                any=_patterns(row["any"]),
+                none=_patterns(row["none"]),
+            )
+            for row in data["intents"]
+        ),
+        config_sections=tuple(data["config_sections"]),
+        speech={name: re.compile(pattern) for name, pattern in data["speech"].items()},
+        tasks=tuple((row["label"], _patterns(row["any"])) for row in data["tasks"]),
+        domains=tuple((row["label"], _patterns(row["any"])) for row in data["domains"]),
+        changes=re.compile(data["changes"]),
+    )
+
+
+def _patterns(patterns: list[str]) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(pattern) for pattern in patterns)
