@@ -44,8 +44,9 @@ def imports(tree: ast.Module) -> dict[str, str]:
 def uses(tree: ast.Module) -> Iterator[tuple[str, int]]:
     """Every imported thing that is named: (`time.monotonic`, line), wherever and under whatever alias."""
     known = imports(tree)
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute | ast.Name):
+        if isinstance(node, ast.Attribute | ast.Name) and id(node) not in inner:
             dotted = _dotted(node)
             if dotted is not None:
                 first, dot, rest = dotted.partition(".")

@@ -1,0 +1,100 @@
+"""Rules are plain functions: values in, values out. The shells that may wait or touch the machine are listed here, by name.
+
+The table is the map of all code that is not pure. Everything else below the actors, the services, the broker and the
+configuration is a rule module: it neither waits, nor reads the machine, nor knows a port of the bus.
+"""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.architecture.source import imports, modules
+
+SHELLS: dict[str, str] = {
+    "actors.ho1_executor.actor": "where orders arrive",
+    "actors.ho1_executor.ends": "asks the ledger whether an order has ended",
+    "actors.ho1_executor.job": "one order from start to receipt",
+    "actors.ho1_executor.model_step": "asks the gateway",
+    "actors.ho1_executor.tool_step": "runs a tool",
+    "actors.ho1_executor.snapshots": "fetches a configuration by its digest",
+    "actors.ho1_executor.tools.child": "one tool process and its socket",
+    "actors.ho1_executor.tools.child_main": "runs inside the tool process",
+    "actors.ho1_executor.tools.children": "the pre-forked pool",
+    "actors.ho1_executor.tools.in_process": "the simulation's tool runner",
+    "actors.ho1_executor.tools.catalog_tools": "tools are async: they may ask other services",
+    "actors.ho1_executor.tools.status_tools": "the same",
+    "actors.ho1_executor.tools.outside": "what a tool may ask of the cluster",
+    "actors.ho1_executor.tools.definition": "the signature of a tool",
+    "actors.ho1_executor.tools.protocol": "MessagePack frames between worker and tool process, which loads nothing of the bus",
+    "actors.ho2_supervisor.actor": "where turns arrive",
+    "actors.ho2_supervisor.answers": "gives one answer to everybody who waits for an input",
+    "actors.ho2_supervisor.drive": "drives orders to their receipts",
+    "actors.ho2_supervisor.owner": "owns a session: reads and appends its journal",
+    "actors.ho2_supervisor.run": "one run",
+    "actors.ho2_supervisor.sessions": "sessions held in memory",
+    "actors.ho2_supervisor.turn": "the linear turn",
+    "actors.ho2_supervisor.turn_record": "writes the turn's records",
+    "gateway_service.service": "where prompts arrive: the pipeline",
+    "gateway_service.account": "budgets rebuilt from the record",
+    "gateway_service.calls": "calls in flight, joined by key",
+    "gateway_service.providers.offline.provider": "a provider is asked, as any model is",
+    "gateway_service.recovery": "closes what a crash left open",
+    "gateway_service.sending": "one attempt at a provider",
+    "ledger_service.service": "where writes and reads arrive",
+    "ledger_service.writer": "group commit",
+    "ledger_service.segment": "one file of the record, through the disk port",
+    "ledger_service.opening": "opens the record and its index",
+    "ledger_service.recovery": "reads the record at start",
+    "ledger_service.reader": "reads entries and bodies",
+    "ledger_service.index": "the SQLite index",
+    "ledger_service.source": "the record as files, for reading without a cluster",
+    "ledger_service.verify": "reads the whole record",
+    "config.files": "finds files",
+    "config.load": "reads them",
+    "config.snapshot": "is given paths",
+    "config.manifests": "reads and writes manifests",
+    "config.reference": "writes a page of the documentation",
+}
+"""Module -> why it is no rule."""
+
+RULE_HOMES = ("actors.", "ledger_service.", "gateway_service.", "config.", "bus.broker", "bus.catalog", "bus.envelope")
+MACHINE = {
+    "asyncio", "threading", "multiprocessing", "concurrent", "subprocess", "socket", "select", "selectors", "signal",
+    "os", "pathlib", "shutil", "tempfile", "fcntl", "mmap", "sqlite3", "time", "random", "secrets", "zmq", "msgpack",
+    "psutil", "logging", "structlog",
+}  # fmt: skip
+PORTS = {
+    "bus.port.Bus",
+    "bus.port.Disk",
+    "bus.port.FileHandle",
+    "bus.port.Provider",
+    "bus.port.ToolRunner",
+    "bus.port.Clock",
+}
+
+RULES = sorted(name for name in modules() if name.startswith(RULE_HOMES) and name not in SHELLS)
+
+
+def machine_imports(tree: ast.Module) -> set[str]:
+    """What a module imports of the machine, the loop or the ports."""
+    names = set(imports(tree).values())
+    return {name for name in names if name.partition(".")[0] in MACHINE} | (names & PORTS)
+
+
+@pytest.mark.parametrize("module", RULES)
+def test_rule_module_neither_waits_nor_touches_the_machine(module: str) -> None:
+    """If this fails: move the rule out of what waits, or list the module above with its reason."""
+    tree = modules()[module]
+    assert sorted(machine_imports(tree)) == []
+    waiting = [node.name for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef)]
+    assert waiting == []
+
+
+@pytest.mark.parametrize("module", sorted(SHELLS))
+def test_listed_shell_exists_and_is_one(module: str) -> None:
+    """The map has no dead entries: a listed module is there and would fail the test above."""
+    tree = modules()[module]
+    is_async = any(isinstance(node, ast.AsyncFunctionDef) for node in ast.walk(tree))
+    assert is_async or machine_imports(tree)
