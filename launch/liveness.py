@@ -1,8 +1,8 @@
 """The pipe that tells a process whether its launcher still lives.
 
 The launcher keeps the writing end open and writes one line, the secret of this incarnation; the kernel closes that end
-when the launcher dies, however it dies, and every child reads the end of the file. PDEATHSIG is not used: it fires when a
-*thread* of the launcher ends.
+when the launcher dies, however it dies, and every child reads the end of the file. PDEATHSIG is not used: it
+fires when a *thread* of the launcher ends.
 """
 
 from __future__ import annotations

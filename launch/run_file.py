@@ -47,6 +47,7 @@ class RunFile(Record):
     sockets: str = Field(description="directory of the ipc sockets")
     config_digest: str
     config_origin: str
+    drain_bound_s: float = Field(description="longer than this no orderly stop takes")
     children: list[ChildRow]
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 
 from bus.messages.control import PeerRow
 from config.schema import LauncherConfig
+from launch import exit_codes
 from launch.restart_policy import History, after_crash
 from launch.run_file import ChildRow
 from launch.states import RUNNING, Event, State, next_state
@@ -21,6 +22,9 @@ START_ORDER = ("broker", "ledger", "gateway", "ho1", "ho2", "host")
 
 STOP_ORDER = ("host", "ho2", "ho1", "gateway", "ledger", "broker")
 """Edges first, so that nobody loses what it still needs."""
+
+NOT_AGAIN = f"exit {exit_codes.INTEGRITY}"
+"""The end of a process for which another start would be the same: a damaged record, say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,7 @@ def _spawned(member: Member, event: Spawned) -> Member:
 def _exited(member: Member, event: Exited, config: LauncherConfig) -> tuple[Member, list[Effect]]:
     lost = Effect("lost", instance=event.instance, detail=event.exit)
     if member.state == "draining":
-        note = "" if event.exit == "exit 0" else event.exit
+        note = "" if event.exit == "exit 0" else member.note or event.exit
         return _gone(replace(member, state=next_state(member.state, "ended"), note=note)), [lost]
     # Nobody asked it to end, so even `exit 0` is a crash.
     following, effects = _crashed(member, event.exit, event.at, event.draw, config)
@@ -169,6 +173,9 @@ def _exited(member: Member, event: Exited, config: LauncherConfig) -> tuple[Memb
 
 
 def _crashed(member: Member, why: str, at: float, draw: float, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+    if why == NOT_AGAIN:
+        note = f"{why}: what it needs is damaged; its log names the place"
+        return replace(_gone(member), state=next_state(member.state, "gave_up"), note=note), [Effect("gave_up")]
     decision = after_crash(member.history, started_at=member.started_at, now=at, draw=draw, config=config)
     following = _gone(replace(member, history=decision.history, note=why))
     if decision.delay_s is None:
@@ -218,7 +225,7 @@ def _reported(member: Member, row: PeerRow, at: float) -> Member:
 
 def _drain_asked(member: Member) -> tuple[Member, list[Effect]]:
     had_process = member.state in RUNNING
-    following = replace(member, state=next_state(member.state, "drain"), next_try_at=0.0)
+    following = replace(member, state=next_state(member.state, "drain"), next_try_at=0.0, note="")
     return following, [Effect("drain", instance=member.instance)] if had_process else []
 
 

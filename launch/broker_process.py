@@ -1,0 +1,55 @@
+"""The broker's process: no asyncio, no actor; ends when told, or when its launcher is gone and nobody needs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import structlog
+
+from bus.clock import SystemClock
+from bus.zeromq.broker_loop import run_broker
+from bus.zeromq.tokens import TokenDirectory
+from launch import liveness, orphan
+from launch.endpoints import Place
+
+_log = structlog.get_logger()
+
+
+def run_until_told(place: Place, instance: str, liveness_fd: int) -> None:
+    """Returns after an orderly end. Raises ConfigError when it cannot start."""
+    config, clock = place.snapshot.config, SystemClock()
+    told_fd = _descriptor_of_signals()
+    orphaned_at: float | None = None
+
+    def nobody_needs_it(instances: list[str]) -> bool:
+        """Asked again and again once the launcher is gone."""
+        nonlocal orphaned_at
+        now = clock.monotonic()
+        orphaned_at = now if orphaned_at is None else orphaned_at
+        roles = [name.partition("/")[0] for name in instances]
+        return not orphan.needed_by("broker", roles) or now - orphaned_at > orphan.patience_s("broker", config)
+
+    # For the case that this loop is stuck when the launcher dies; otherwise the descriptor below speaks first.
+    liveness.watch(liveness_fd, on_gone=lambda: None, hard_limit_s=orphan.hard_limit_s(config))
+    run_broker(
+        settings=config.bus,
+        endpoint=place.broker,
+        tap_endpoint=place.tap,
+        epoch=instance.rpartition("@")[2],
+        tokens=TokenDirectory(place.home.run),
+        clock=clock,
+        stops={told_fd: lambda _instances: True, liveness_fd: nobody_needs_it},
+        on_ready=lambda: _log.info("process_started", role="broker"),
+    )
+    _log.info("process_ending", why="told" if orphaned_at is None else "orphaned")
+
+
+def _descriptor_of_signals() -> int:
+    """Readable as soon as SIGTERM or SIGINT came."""
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(write_fd, False)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: None)
+    signal.set_wakeup_fd(write_fd)
+    return read_fd

@@ -1,0 +1,74 @@
+"""A command's (or the launcher's) own place on the bus: its own token, a connection, and nothing left afterwards."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bus.clock import SystemClock
+from bus.peer import Peer
+from bus.port import Bus, Clock
+from bus.zeromq import tokens
+from bus.zeromq.context import ZeroMQ
+from config.snapshot import Snapshot
+from launch.endpoints import Place
+from launch.home import Home
+from launch.run_file import RunFile
+from launch.transport import links
+from launch.version import software_version
+
+
+def place_of(home: Home, run: RunFile) -> Place:
+    """The running cluster of this home, with the configuration that it runs under. Raises ConfigError, OSError."""
+    return Place(home=home, sockets=Path(run.sockets), snapshot=Snapshot.from_bytes(home.snapshot.read_bytes()))
+
+
+@dataclass(slots=True)
+class Client:
+    """A peer that answers nothing."""
+
+    place: Place
+    peer: Peer
+    zeromq: ZeroMQ
+
+    @classmethod
+    def open(cls, place: Place, role: str, *, clock: Clock) -> Client:
+        """Made on a running loop, not connected yet: `peer.start` does that. Its instance is this process's."""
+        instance = f"{role}/{os.getpid()}@{clock.new_id()[:8]}"
+        zeromq = ZeroMQ(place.snapshot.config.bus)
+        peer = Peer(
+            None,
+            instance=instance,
+            role=role,
+            offers=(),
+            slots=0,
+            token=tokens.mint(place.home.run, instance, role, os.getpid()),
+            settings=place.snapshot.config.bus,
+            clock=clock,
+            links=links(zeromq, place, ("ledger",)),
+            config_digest=place.snapshot.digest,
+            version=software_version(),
+        )
+        return cls(place, peer, zeromq)
+
+    async def close(self) -> None:
+        """It said goodbye; its token is worth nothing any more."""
+        try:
+            await self.peer.stop(self.place.snapshot.config.bus.drain_ms / 1000)
+        finally:
+            self.zeromq.close()
+            tokens.revoke(self.place.home.run, self.peer.instance)
+
+
+@asynccontextmanager
+async def connected(place: Place, role: str) -> AsyncGenerator[Bus]:
+    """The bus as this role sees it. Raises BusError when the broker does not answer."""
+    client = Client.open(place, role, clock=SystemClock())
+    try:
+        await client.peer.start(timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000)
+        yield client.peer
+    finally:
+        await client.close()

@@ -1,0 +1,258 @@
+"""`hobus ledger`: show, follow and verify the record, with or without a running cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from bus.messages.base import unpack
+from bus.messages.ids import shown_session
+from bus.messages.ledger import Entries, Entry, Tail
+from launch import exit_codes, run_file
+from launch.client import connected, place_of
+from launch.commands.options import with_home
+from launch.endpoints import Place
+from launch.errors import CommandError
+from launch.home import Home, holder
+from launch.output import as_json, note, plain, say, styled, table
+from ledger_service.reader import Filter, head_of, read_entries
+from ledger_service.segment import DIRECTORY
+from ledger_service.verify import verify_directory
+
+_PAGE = 500
+_PROGRESS_STEP = 10_000
+
+
+@click.group()
+def ledger() -> None:
+    """Show, follow and verify the record."""
+
+
+def _filters(command: Any) -> Any:
+    for option in (
+        click.option("--type", "event_type", metavar="TYPE", help="Only entries of this event type."),
+        click.option("--session", metavar="ID", help="Only entries of this session (its id or first characters)."),
+        click.option("--stream", metavar="NAME", help="Only entries of this stream."),
+    ):
+        command = option(command)
+    return command
+
+
+@ledger.command()
+@_filters
+@click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="The last so many entries.")
+@click.option("--bodies", is_flag=True, help="With their bodies.")
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def show(  # noqa: PLR0913 - one per option
+    *,
+    home: Home,
+    stream: str | None,
+    session: str | None,
+    event_type: str | None,
+    limit: int,
+    bodies: bool,
+    as_json_: bool,
+) -> int:
+    """Show the last entries of the record, oldest of them first."""
+    _must_exist(home)
+    wanted = Filter(stream=stream, session=session, event_type=event_type)
+    found = list(read_entries(home.ledger, wanted, limit=limit, newest_first=True, with_bodies=bodies))[::-1]
+    if as_json_:
+        say(as_json({"head": head_of(home.ledger), "entries": [entry_document(entry) for entry in found]}, indent=1))
+        return exit_codes.OK
+    _show_entries(found)
+    return exit_codes.OK
+
+
+@ledger.command()
+@_filters
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=10, show_default=True, help="So many earlier entries first."
+)
+@click.option("--count", type=click.IntRange(min=1), help="End after so many entries.")
+@click.option("--bodies", is_flag=True, help="With their bodies.")
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object per line.")
+@with_home
+def tail(  # noqa: PLR0913 - one per option
+    *,
+    home: Home,
+    stream: str | None,
+    session: str | None,
+    event_type: str | None,
+    limit: int,
+    count: int | None,
+    bodies: bool,
+    as_json_: bool,
+) -> int:
+    """Follow the record: the last entries, then new ones as they become durable."""
+    _must_exist(home)
+    wanted = Filter(stream=stream, session=session, event_type=event_type)
+    printer = _Printer(wanted, count, as_json_=as_json_)
+    after = head_of(home.ledger)
+    earlier: list[Entry] = []
+    if limit:
+        earlier = list(read_entries(home.ledger, wanted, limit=limit, newest_first=True, with_bodies=bodies))[::-1]
+    if printer.print(entry for entry in earlier if entry.sequence <= after):
+        return exit_codes.OK
+    run = run_file.read(home.run_file)
+    if run is None or holder(home) is None:
+        note(f"no cluster runs in {home.root}: nothing more will come")
+        return exit_codes.OK
+    asyncio.run(_follow(place_of(home, run), printer, after, with_bodies=bodies))
+    return exit_codes.OK
+
+
+@ledger.command()
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def verify(*, home: Home, as_json_: bool) -> int:
+    """Check every byte of the record; exit code 3 and the place of the first fault if something is wrong."""
+    _must_exist(home)
+    report = verify_directory(home.ledger, _progress if sys.stderr.isatty() else None)
+    if sys.stderr.isatty():
+        click.echo("\r\x1b[K", nl=False, err=True)
+    if as_json_:
+        fault = report.fault._asdict() if report.fault is not None else None
+        document = {
+            "ok": report.ok,
+            "entries": report.entries,
+            "segments": report.segments,
+            "head": report.head,
+            "chain": report.chain,
+            "tail": report.tail,
+            "fault": fault,
+        }
+        say(as_json(document))
+    elif report.fault is None:
+        label = styled("OK", "green", bold=True)
+        say(f"{label}  {report.entries} entries, {report.segments} segments, head #{report.head}, chain {report.chain}")
+        if report.tail != "clean":
+            say(f"    tail: {report.tail}")
+    if report.fault is None:
+        return exit_codes.OK
+    if not as_json_:
+        fault = report.fault
+        which = f", entry {fault.sequence}" if fault.sequence is not None else ""
+        label = styled("DAMAGED", "red", bold=True, to_stderr=True)
+        note(f"{label}  {fault.file}, byte {fault.byte}{which}: {fault.what}")
+        note(f"  {report.entries} entries before it are whole")
+    return exit_codes.INTEGRITY
+
+
+def _progress(entries: int) -> None:
+    if entries % _PROGRESS_STEP == 0:
+        click.echo(f"\r{entries} entries", nl=False, err=True)
+
+
+def _must_exist(home: Home) -> None:
+    if not (home.ledger / DIRECTORY).is_dir():
+        raise CommandError(f"there is no record in {home.root}", hint=f"hobus up --home {home.root}")
+
+
+async def _follow(place: Place, printer: _Printer, after: int, *, with_bodies: bool) -> None:
+    """New entries as the ledger publishes them: a long poll, so that nothing spins and nothing is missed."""
+    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    async with connected(place, "operator") as bus:
+        while True:
+            question = Tail(after=after, limit=_PAGE, wait_ms=round(timeout_s * 500), with_bodies=with_bodies)
+            page = await bus.request("ledger", question, expect=Entries, timeout_s=timeout_s)
+            if printer.print(page.entries):
+                return
+            if page.entries:
+                after = page.entries[-1].sequence
+
+
+class _Printer:
+    """Prints wanted entries until there were enough."""
+
+    def __init__(self, wanted: Filter, count: int | None, *, as_json_: bool) -> None:
+        self._wanted = wanted
+        self._left = count
+        self._as_json = as_json_
+
+    def print(self, entries: Iterable[Entry]) -> bool:
+        """Whether that was the last one."""
+        for entry in entries:
+            if not is_wanted(entry, self._wanted):
+                continue
+            say(as_json(entry_document(entry)) if self._as_json else "  ".join(_cells(entry)).rstrip())
+            if not self._as_json:
+                _show_bodies(entry)
+            if self._left is not None:
+                self._left -= 1
+                if self._left <= 0:
+                    return True
+        return False
+
+
+def is_wanted(entry: Entry, wanted: Filter) -> bool:
+    """The reader's filter, for entries that came over the bus."""
+    if wanted.stream is not None and entry.stream != wanted.stream:
+        return False
+    if wanted.event_type is not None and entry.event_type != wanted.event_type:
+        return False
+    if wanted.session is None:
+        return True
+    prefix = wanted.session.removeprefix("SES-")
+    return entry.provenance.session_id.startswith(prefix) or entry.stream.startswith(f"session/{prefix}")
+
+
+def entry_document(entry: Entry) -> dict[str, Any]:
+    """The stable JSON shape of an entry: hashes in hexadecimal, bodies decoded where they are MessagePack."""
+    document: dict[str, Any] = plain(entry.model_dump(exclude={"bodies"}))
+    if entry.bodies:
+        document["bodies"] = [readable(body) for body in entry.bodies]
+    return document
+
+
+def readable(body: bytes | None) -> Any:
+    """A body as JSON: its MessagePack value, else its text, else hexadecimal; None where it was erased."""
+    if body is None:
+        return None
+    try:
+        value = unpack(body)
+    except ValueError:
+        value = None
+    if isinstance(value, (dict, list)):
+        return plain(value)
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        return body.hex()
+
+
+def _show_entries(entries: list[Entry]) -> None:
+    if not any(entry.bodies for entry in entries):
+        table(("SEQ", "TIME", "TYPE", "STREAM", "SESSION", "ORIGIN", "ABOUT"), [_cells(entry) for entry in entries])
+        return
+    for entry in entries:
+        say("  ".join(_cells(entry)).rstrip())
+        _show_bodies(entry)
+
+
+def _show_bodies(entry: Entry) -> None:
+    for number, body in enumerate(entry.bodies):
+        say(f"    [{number}] {'erased' if body is None else as_json(readable(body))}")
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    session = entry.provenance.session_id
+    at = datetime.fromtimestamp(entry.ledger_at_us / 1_000_000, UTC).strftime("%H:%M:%S.%f")[:-3]
+    stream = "session" if entry.stream.startswith("session/") else entry.stream
+    verdict = " ".join(filter(None, (entry.decision, entry.reason)))
+    about = entry.provenance.work_order_id or entry.submission_id
+    return (
+        f"#{entry.sequence}",
+        at,
+        entry.event_type,
+        stream,
+        shown_session(session) if session else "-",
+        entry.origin,
+        f"{about} {verdict}".rstrip(),
+    )

@@ -1,0 +1,44 @@
+"""What every command takes: `--home` and `--debug`."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from launch import exit_codes, run_file
+from launch.errors import CommandError
+from launch.home import Home, holder, home_of
+
+DEFAULT_HOME = ".hobus"
+
+
+def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command gets `home: Home` from `--home`, else HOBUS_HOME, else `.hobus` in the current directory."""
+
+    @click.option("--home", "home_path", metavar="DIR", help="State directory (default: $HOBUS_HOME, else .hobus).")
+    @click.option("--debug", "_debug", is_flag=True, help="Show tracebacks.")
+    @click.pass_context
+    @functools.wraps(command)
+    def with_home_argument(ctx: click.Context, /, home_path: str | None, _debug: bool, **arguments: Any) -> Any:
+        given = home_path or (ctx.find_root().obj or {}).get("home") or os.environ.get("HOBUS_HOME") or DEFAULT_HOME
+        return command(home=home_of(Path(given)), **arguments)
+
+    return with_home_argument
+
+
+def running(home: Home) -> run_file.RunFile:
+    """The cluster that runs in this home. Raises CommandError (not reachable) when there is none."""
+    run = run_file.read(home.run_file)
+    if run is None or holder(home) is None:
+        left = " (its launcher died; the next up cleans up)" if run is not None else ""
+        raise CommandError(
+            f"no cluster runs in {home.root}{left}",
+            hint=f"hobus up --home {home.root}",
+            exit_code=exit_codes.UNREACHABLE,
+        )
+    return run

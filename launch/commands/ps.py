@@ -1,0 +1,122 @@
+"""`hobus ps`: the processes of a cluster, as the launcher and the broker see them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+import psutil
+
+from bus.clock import SystemClock
+from bus.errors import RuntimeFault
+from bus.messages.base import Record
+from bus.messages.control import PeerRow, Peers, ReadPeers
+from launch import exit_codes
+from launch.client import connected, place_of
+from launch.commands.options import running, with_home
+from launch.home import Home
+from launch.output import as_json, duration, note, say, size, table
+from launch.run_file import ChildRow, RunFile
+
+
+class ActorRow(Record):
+    """One line of `hobus ps`; the shape of `--json` is stable."""
+
+    actor: str
+    instance: str
+    state: str
+    pid: int
+    up_s: float
+    restarts: int
+    next_try_s: float | None
+    rss_bytes: int | None
+    in_flight: int | None
+    last_beat_ms: int | None
+    note: str
+
+
+@click.command()
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def ps(*, home: Home, as_json_: bool) -> int:
+    """List the processes of the cluster and their states."""
+    run = running(home)
+    peers = asyncio.run(_peers(home, run))
+    now = SystemClock().now()
+    rows = [actor_row(child, peers, now) for child in run.children]
+    if as_json_:
+        document = {
+            "home": str(home.root),
+            "phase": run.phase,
+            "launcher_pid": run.launcher_pid,
+            "config_digest": run.config_digest,
+            "broker_answers": peers is not None,
+            "actors": [row.model_dump() for row in rows],
+        }
+        say(as_json(document, indent=1))
+        return exit_codes.OK
+    table(
+        ("ACTOR", "STATE", "PID", "UP", "RESTARTS", "RSS", "IN FLIGHT", "LAST BEAT", "NOTE"),
+        [shown(row) for row in rows],
+        coloured=1,
+    )
+    if peers is None:
+        note("the broker does not answer: figures of the bus are missing")
+    return exit_codes.OK
+
+
+async def _peers(home: Home, run: RunFile) -> dict[str, PeerRow] | None:
+    """What the broker says, by instance; None if it does not answer."""
+    place = place_of(home, run)
+    timeout_s = place.snapshot.config.bus.peer_timeout_ms / 1000
+    try:
+        async with asyncio.timeout(2 * timeout_s), connected(place, "operator") as bus:
+            answer = await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=timeout_s)
+    except (RuntimeFault, TimeoutError):
+        return None
+    return {row.instance: row for row in answer.peers}
+
+
+def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> ActorRow:
+    """The launcher's word on a process, completed by the broker's and the kernel's."""
+    peer = (peers or {}).get(child.instance)
+    return ActorRow(
+        actor=child.actor,
+        instance=child.instance,
+        state=child.state,
+        pid=child.pid,
+        up_s=round(now - child.started_at, 3) if child.pid else 0.0,
+        restarts=child.restarts,
+        next_try_s=max(0.0, round(child.next_try_at - now, 3)) if child.state == "backoff" else None,
+        rss_bytes=_rss(child.pid),
+        in_flight=peer.in_flight if peer is not None else None,
+        last_beat_ms=peer.last_beat_ms if peer is not None else None,
+        note=child.note,
+    )
+
+
+def _rss(pid: int) -> int | None:
+    if not pid:
+        return None
+    try:
+        return psutil.Process(pid).memory_info().rss
+    except psutil.Error:
+        return None
+
+
+def shown(row: ActorRow) -> tuple[str, ...]:
+    """The row's cells; what is not known is a dash."""
+    state = row.state
+    if row.next_try_s is not None:
+        state = f"backoff({row.restarts + 1}, next try {duration(row.next_try_s)})"
+    return (
+        row.actor,
+        state,
+        str(row.pid or "-"),
+        duration(row.up_s) if row.pid else "-",
+        str(row.restarts),
+        size(row.rss_bytes) if row.rss_bytes is not None else "-",
+        str(row.in_flight) if row.in_flight is not None else "-",
+        f"{row.last_beat_ms} ms" if row.last_beat_ms is not None else "-",
+        row.note,
+    )

@@ -1,0 +1,68 @@
+"""`python -m launch.daemon`: a launcher without a terminal; it tells its maker through a pipe how the start went."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import structlog
+
+from bus.clock import SystemClock
+from bus.errors import RuntimeFault
+from launch import logs
+from launch.errors import CommandError, of_os_error
+from launch.faults import as_command_error
+from launch.home import home_of
+from launch.launcher import Launcher
+from launch.plan import make_plan
+from launch.progress import Progress, Refused
+
+
+class _Maker:
+    """The process that started this one, as long as it listens."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def tell(self, word: Progress) -> None:
+        """One line of JSON; that nobody reads it is no fault."""
+        with suppress(OSError):
+            os.write(self._fd, word.model_dump_json().encode() + b"\n")
+
+
+def main() -> None:
+    """Runs a cluster until it is told to stop."""
+    parser = argparse.ArgumentParser(prog="hobus-launcher")
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--scale", action="append", default=[])
+    parser.add_argument("--report-fd", type=int, required=True)
+    options = parser.parse_args()
+    os.set_inheritable(options.report_fd, False)  # noqa: FBT003 - positional only; actors must not hold it open
+    maker = _Maker(options.report_fd)
+    logs.configure("launcher", f"launcher@{os.getpid()}")
+    try:
+        home = home_of(options.home)
+        plan = make_plan(home, config_file=options.config, scale=options.scale)
+        asyncio.run(Launcher(home=home, plan=plan, clock=SystemClock(), report=maker.tell).run())
+    except (CommandError, RuntimeFault, OSError) as error:
+        sys.exit(_refuse(maker, error))
+
+
+def _refuse(maker: _Maker, error: CommandError | RuntimeFault | OSError) -> int:
+    known = as_command_error(error) if isinstance(error, RuntimeFault) else None
+    if known is None:
+        known = error if isinstance(error, CommandError) else CommandError(str(error))
+        if isinstance(error, OSError):
+            known = of_os_error(error, doing="the cluster cannot be started")
+    structlog.get_logger().error("launcher_ended", reason=known.message)
+    maker.tell(Refused(message=known.message, hint=known.hint, exit_code=known.exit_code))
+    return known.exit_code
+
+
+if __name__ == "__main__":
+    main()

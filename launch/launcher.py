@@ -1,0 +1,342 @@
+"""The launcher process: starts the members of a cluster, watches them, restarts them, and takes them down in order.
+
+Rules are in `supervision.py`; here are the processes, the timers and the words to the broker.
+Source: spec page "Launching, scaling, tapping, watching", Launcher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+import structlog
+
+from bus.errors import RuntimeFault
+from bus.messages.base import Message
+from bus.messages.control import InstanceLost, PeerRow, Peers, ReadPeers, ServiceGivenUp
+from bus.port import Bus, Clock
+from bus.zeromq import tokens
+from launch import children, identity, logs, run_file, stale
+from launch.client import Client
+from launch.endpoints import Place
+from launch.governance import record_snapshot
+from launch.home import Home, HomeLock, holder, prepare, remove_run, sockets_directory, sweep
+from launch.plan import Plan
+from launch.progress import NotReady, Progress, Ready, Started, already_up
+from launch.states import RUNNING
+from launch.supervision import (
+    STOP_ORDER,
+    DrainAsked,
+    Effect,
+    Exited,
+    Happening,
+    Member,
+    RetryDue,
+    Seen,
+    Spawned,
+    SpawnFailed,
+    apply,
+    given_up_services,
+)
+from launch.supervision import (
+    plan as members_of,
+)
+
+Report = Callable[[Progress], None]
+
+_FOR_EVER_S = 1e9
+"""The launcher supervises whether the broker answers or not; it stays a client that waits."""
+
+
+class Launcher:
+    """One run of one cluster; `run` returns when it is down."""
+
+    def __init__(self, *, home: Home, plan: Plan, clock: Clock, report: Report) -> None:
+        self._home = home
+        self._plan = plan
+        self._config = plan.snapshot.config.launcher
+        self._clock = clock
+        self._report = report
+        self._log = structlog.get_logger()
+        self._members: dict[str, Member] = {member.actor: member for member in members_of(plan.counts)}
+        self._children: dict[str, children.Child] = {}
+        self._rows: dict[str, PeerRow] = {}
+        self._words: asyncio.Queue[Message] = asyncio.Queue()
+        self._stop = asyncio.Event()
+        self._kill_now = asyncio.Event()
+        self._sockets = home.run
+        self._started_at = clock.now()
+        self._was_reported = False
+        self._written: run_file.RunFile | None = None
+
+    async def run(self) -> None:
+        """Holds the home from start to end. Raises CommandError if the home is held already, and OSError."""
+        prepare(self._home)
+        lock = HomeLock.take(self._home)
+        if lock is None:
+            raise already_up(self._home.root, holder(self._home) or 0)
+        try:
+            await self._run()
+        finally:
+            sweep(self._home, self._sockets)
+            remove_run(self._home)
+            lock.release()
+
+    async def _run(self) -> None:
+        ended = await stale.clean_up(self._home)
+        if ended:
+            self._log.warning("orphans_ended", orphans=ended)
+        self._sockets = sockets_directory(self._home)
+        self._home.snapshot.write_bytes(self._plan.snapshot.to_bytes())
+        self._write("starting")
+        self._take_signals()
+        try:
+            for actor in self._members:
+                self._spawn(actor)
+            self._report(Started(pid=os.getpid()))
+            await self._serve()
+        finally:
+            self._kill_all()
+            await self._all_gone()
+
+    def _take_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._asked_to_stop)
+
+    def _asked_to_stop(self) -> None:
+        """The first word drains, the second one kills."""
+        (self._kill_now if self._stop.is_set() else self._stop).set()
+
+    async def _serve(self) -> None:
+        """Supervises until it is told to stop, then drains; its own connection outlives everybody else's."""
+        place = Place(home=self._home, sockets=self._sockets, snapshot=self._plan.snapshot)
+        client = Client.open(place, "launcher", clock=self._clock)
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(client.peer.start(timeout_s=_FOR_EVER_S)),
+                    group.create_task(self._watch(client.peer)),
+                    group.create_task(self._tell(client.peer)),
+                    group.create_task(self._record_snapshot(client.peer)),
+                ]
+                await self._stop.wait()
+                tasks.pop(1).cancel()
+                await self._drain()
+                for task in tasks:
+                    task.cancel()
+        finally:
+            await client.close()
+
+    # --- events and effects -------------------------------------------------------------------------------------
+
+    def _happened(self, actor: str, event: Happening) -> None:
+        before = self._members[actor]
+        member, effects = apply(before, event, self._config)
+        self._members[actor] = member
+        if member.state != before.state:
+            self._log.info("state_changed", member=actor, was=before.state, now=member.state, note=member.note)
+        for effect in effects:
+            self._carry_out(actor, effect)
+        if not isinstance(event, Seen):
+            self._write()
+
+    def _carry_out(self, actor: str, effect: Effect) -> None:
+        match effect.kind:
+            case "spawn":
+                self._spawn(actor)
+            case "retry":
+                delay_s = max(0.0, effect.at - self._clock.now())
+                asyncio.get_running_loop().call_later(delay_s, self._happened, actor, RetryDue())
+            case "kill":
+                self._log.warning("stuck_process_killed", member=actor, reason=effect.detail)
+                self._children[actor].kill_group()
+            case "lost":
+                self._words.put_nowait(InstanceLost(instance=effect.instance, exit=effect.detail))
+            case "gave_up":
+                for service in given_up_services(self._members.values()):
+                    self._words.put_nowait(ServiceGivenUp(service=service, given_up=True))
+            case "drain":
+                self._children[actor].signal(signal.SIGTERM)
+
+    def _spawn(self, actor: str) -> None:
+        """A new incarnation under a new epoch and a new secret."""
+        member = self._members[actor]
+        instance = f"{actor}@{self._clock.new_id()[:8]}"
+        argv = children.python(
+            "launch.process", member.role, "--instance", instance,
+            "--home", str(self._home.root), "--sockets", str(self._sockets),
+        )  # fmt: skip
+
+        def gone(how: str) -> None:
+            tokens.revoke(self._home.run, instance)
+            self._happened(actor, Exited(instance, how, self._clock.now(), self._clock.random()))
+
+        child: children.Child | None = None
+        try:
+            child = children.spawn(
+                argv, log_path=self._home.log(actor), liveness_argument="--liveness-fd", on_exit=gone
+            )
+            child.say_secret(tokens.mint(self._home.run, instance, member.role, child.pid))
+        except OSError as error:
+            if child is not None:
+                child.kill_group()
+            self._happened(actor, SpawnFailed(error.strerror or "", self._clock.now(), self._clock.random()))
+            return
+        self._children[actor] = child
+        self._happened(actor, Spawned(instance, child.pid, child.mark, self._clock.now()))
+
+    # --- what the broker says -----------------------------------------------------------------------------------
+
+    async def _watch(self, bus: Bus) -> None:
+        """Asks the broker how everybody is, for ever."""
+        while True:
+            await self._look(bus)
+            self._report_readiness()
+            is_starting = any(member.state == "starting" for member in self._members.values())
+            is_starting = is_starting or not self._was_reported
+            interval_ms = self._config.ready_poll_ms if is_starting else self._config.watch_interval_ms
+            await bus.sleep(interval_ms / 1000)
+
+    async def _look(self, bus: Bus) -> None:
+        try:
+            peers = await bus.request(
+                "broker", ReadPeers(), expect=Peers, timeout_s=self._config.client_timeout_ms / 1000
+            )
+        except RuntimeFault as fault:
+            # Without the broker's word only the broker itself can be judged.
+            self._log.info("broker_did_not_answer", code=fault.code)
+            self._happened("broker/1", Seen(None, self._clock.now()))
+            return
+        self._rows = {row.instance: row for row in peers.peers}
+        now = self._clock.now()
+        for actor, member in list(self._members.items()):
+            row = self._broker_row(member, peers) if member.role == "broker" else self._rows.get(member.instance)
+            self._happened(actor, Seen(row, now))
+        self._write()
+
+    def _broker_row(self, member: Member, peers: Peers) -> PeerRow | None:
+        """The broker is no peer of itself: its answer is its sign of life."""
+        if member.instance.rpartition("@")[2] != peers.epoch:
+            return None
+        return PeerRow(
+            instance=member.instance, role="broker", offers=["broker"], state="ready", slots=0, in_flight=0, keys=0,
+            last_beat_ms=0, connected_ms=0,
+        )  # fmt: skip
+
+    async def _tell(self, bus: Bus) -> None:
+        """Posts leave in the order of what happened; one that cannot leave is harmless: the broker finds out."""
+        while True:
+            word = await self._words.get()
+            try:
+                await bus.post("broker", word)
+            except RuntimeFault as fault:
+                self._log.info("post_not_sent", type=word.TYPE, code=fault.code)
+
+    async def _record_snapshot(self, bus: Bus) -> None:
+        """CONFIG_SNAPSHOT:<digest> stands in the record; a repeat adds nothing."""
+        while True:
+            try:
+                await record_snapshot(bus, self._plan.snapshot)
+            except RuntimeFault as fault:
+                self._log.warning("snapshot_not_recorded", code=fault.code, detail=fault.detail)
+                await bus.sleep(self._config.watch_interval_ms / 1000)
+            else:
+                return
+
+    # --- readiness ----------------------------------------------------------------------------------------------
+
+    def _report_readiness(self) -> None:
+        """Once: everybody is ready, or somebody certainly is not."""
+        if self._was_reported:
+            return
+        members = list(self._members.values())
+        waiting = [member for member in members if member.state != "ready"]
+        elapsed_ms = round((self._clock.now() - self._started_at) * 1000)
+        if not waiting:
+            self._was_reported = True
+            self._write("running")
+            self._report(Ready(run=self._now("running"), elapsed_ms=elapsed_ms))
+        elif elapsed_ms > self._config.ready_timeout_ms or any(member.state == "failed" for member in members):
+            self._was_reported = True
+            self._write("running")
+            tails = {
+                member.actor: logs.tail(self._home.log(member.actor), self._config.log_tail_lines) for member in waiting
+            }
+            self._report(NotReady(run=self._now("running"), elapsed_ms=elapsed_ms, tails=tails))
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    async def _drain(self) -> None:
+        """Stage by stage, edges first; a process over its deadline is named and killed."""
+        self._write("draining")
+        for role in STOP_ORDER:
+            actors = [actor for actor, member in self._members.items() if member.role == role]
+            for actor in actors:
+                self._happened(actor, DrainAsked())
+            async with asyncio.TaskGroup() as group:
+                for actor in actors:
+                    if self._members[actor].state in RUNNING:
+                        group.create_task(self._end(actor))
+
+    async def _end(self, actor: str) -> None:
+        child = self._children[actor]
+        try:
+            async with asyncio.timeout(self._config.drain_ms / 1000), asyncio.TaskGroup() as group:
+                impatience = group.create_task(self._kill_when_asked(child))
+                await child.wait()
+                impatience.cancel()
+        except TimeoutError:
+            row = self._rows.get(self._members[actor].instance)
+            held = f", {row.in_flight} requests in flight" if row is not None and row.in_flight else ""
+            note = f"did not end within {self._config.drain_ms / 1000:g} s{held}: killed (launcher.drain_ms)"
+            self._log.warning("drain_blocked", member=actor, note=note)
+            self._blocked(actor, note)
+            child.kill_group()
+            await child.wait()
+
+    def _blocked(self, actor: str, note: str) -> None:
+        """Named in the run file while `down` looks at it."""
+        self._members[actor] = replace(self._members[actor], note=note)
+        self._write()
+
+    async def _kill_when_asked(self, child: children.Child) -> None:
+        await self._kill_now.wait()
+        child.kill_group()
+
+    def _kill_all(self) -> None:
+        for child in self._children.values():
+            child.kill_group()
+
+    async def _all_gone(self) -> None:
+        for child in self._children.values():
+            await child.wait()
+
+    # --- the run file -------------------------------------------------------------------------------------------
+
+    def _now(self, phase: run_file.Phase) -> run_file.RunFile:
+        return run_file.RunFile(
+            phase=phase,
+            launcher_pid=os.getpid(),
+            launcher_mark=identity.start_mark(os.getpid()) or "",
+            started_at=self._started_at,
+            sockets=str(self._sockets),
+            config_digest=self._plan.snapshot.digest,
+            config_origin=self._plan.origin,
+            drain_bound_s=(len(STOP_ORDER) + 1) * self._config.drain_ms / 1000,
+            children=[member.row() for member in self._members.values()],
+        )
+
+    def _write(self, phase: run_file.Phase | None = None) -> None:
+        """The run file tells the present state; a full disk does not end the cluster."""
+        current = phase or (self._written.phase if self._written is not None else "starting")
+        run = self._now(current)
+        if run == self._written:
+            return
+        with suppress(OSError):
+            run_file.write(self._home.run_file, run)
+            self._written = run

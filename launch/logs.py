@@ -1,0 +1,67 @@
+"""Logs: structlog, one JSON object a line, in `<home>/logs/<actor>.log`. For operators; the ledger is the record."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TextIO
+
+import structlog
+
+
+def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> None:
+    """From now on every log line of this process carries its actor, instance and pid, and is one JSON object."""
+    target = stream or sys.stderr
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(sort_keys=False),
+        ],
+        logger_factory=structlog.WriteLoggerFactory(target),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(actor=actor, instance=instance, pid=os.getpid())
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(_JsonLines(actor, instance))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+
+
+class _JsonLines(logging.Formatter):
+    """Warnings of libraries that use the standard library's logging, in the same form."""
+
+    def __init__(self, actor: str, instance: str) -> None:
+        super().__init__()
+        self._actor = actor
+        self._instance = instance
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One JSON object."""
+        line = {
+            "event": record.getMessage(),
+            "logger": record.name,
+            "level": record.levelname.lower(),
+            "actor": self._actor,
+            "instance": self._instance,
+            "pid": record.process,
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def tail(path: Path, lines: int) -> list[str]:
+    """The last lines of a log; empty when there is none."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(0, end - 400 * lines))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return []
+    return text.splitlines()[-lines:]

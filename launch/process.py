@@ -1,0 +1,168 @@
+"""`python -m launch.process ROLE ...`: one operating system process of one role, from its secret to its orderly end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import structlog
+
+from bus.clock import SystemClock
+from bus.errors import RuntimeFault
+from config.snapshot import Snapshot
+from launch import broker_process, exit_codes, liveness, logs, orphan, wiring
+from launch.endpoints import Place
+from launch.home import home_of
+from launch.roles import Made
+
+Ending = Literal["told", "orphaned", "failed", "damaged"]
+
+_log = structlog.get_logger()
+
+_DRAIN_SHARE = 0.8
+"""Of the launcher's deadline, so that a process that cannot finish still ends by itself, saying what it gave back."""
+
+_EXIT = {"told": exit_codes.OK, "orphaned": exit_codes.OK, "failed": exit_codes.FAILED, "damaged": exit_codes.INTEGRITY}
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a process is started with; the secret came through the liveness pipe."""
+
+    role: str
+    instance: str
+    place: Place
+    secret: str
+    liveness_fd: int
+
+
+def main() -> None:
+    """Exit code 0 after an orderly end, 1 after a fault that the log names, 3 if another start cannot help."""
+    options = _parser().parse_args()
+    actor = options.instance.rpartition("@")[0]
+    try:
+        secret = liveness.read_secret(options.liveness_fd)
+    except liveness.LauncherGone:
+        sys.exit(0)
+    logs.configure(actor, options.instance)
+    try:
+        home = home_of(options.home)
+        snapshot = Snapshot.from_bytes(home.snapshot.read_bytes())
+        place = Place(home=home, sockets=options.sockets, snapshot=snapshot)
+        start = Start(options.role, options.instance, place, secret, options.liveness_fd)
+        if options.role == "broker":
+            broker_process.run_until_told(place, options.instance, options.liveness_fd)
+            ending: Ending = "told"
+        else:
+            # Made before there is a loop or a socket: an executor starts its tool processes now.
+            ending = asyncio.run(_Process(start, wiring.make_actor(place, options.role)).run())
+    except RuntimeFault as fault:
+        _log.error("process_failed", code=fault.code, detail=fault.detail)
+        sys.exit(_EXIT[_ending_of(fault)])
+    except OSError as error:
+        _log.error("process_failed", code="os_error", detail=str(error))
+        sys.exit(exit_codes.FAILED)
+    sys.exit(_EXIT[ending])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="hobus-process")
+    parser.add_argument("role", choices=sorted(orphan.STAGES))
+    parser.add_argument("--instance", required=True)
+    parser.add_argument("--home", type=Path, required=True)
+    parser.add_argument("--sockets", type=Path, required=True)
+    parser.add_argument("--liveness-fd", type=int, required=True)
+    return parser
+
+
+class _Process:
+    """An actor's process: runs until it is told to end, its launcher is gone, or it cannot go on."""
+
+    def __init__(self, start: Start, made: Made) -> None:
+        self._start = start
+        self._made = made
+        self._config = start.place.snapshot.config
+        self._clock = SystemClock()
+        self._ending: asyncio.Future[Ending] | None = None
+
+    async def run(self) -> Ending:
+        """Why it ended; nothing is left open."""
+        loop = asyncio.get_running_loop()
+        self._ending = loop.create_future()
+        loop.add_signal_handler(signal.SIGTERM, self._end, "told")
+        loop.add_signal_handler(signal.SIGINT, self._end, "told")
+        liveness.watch(
+            self._start.liveness_fd,
+            on_gone=lambda: _in_loop(loop, self._end),
+            hard_limit_s=orphan.hard_limit_s(self._config),
+        )
+        wired = wiring.wire(self._start.place, self._made, self._start.instance, self._start.secret, clock=self._clock)
+        try:
+            return await self._live(wired)
+        finally:
+            await wired.close()
+
+    def _end(self, why: Ending) -> None:
+        if self._ending is not None and not self._ending.done():
+            self._ending.set_result(why)
+
+    async def _live(self, wired: wiring.Wired) -> Ending:
+        assert self._ending is not None  # noqa: S101 - set by run
+        async with asyncio.TaskGroup() as group:
+            work = group.create_task(self._work(wired))
+            ending = await asyncio.shield(self._ending)
+            work.cancel()
+        _log.info("process_ending", why=ending)
+        if ending == "orphaned":
+            patience_s = await orphan.wait_until_not_needed(
+                self._start.role, wired.roles_present, clock=self._clock, sleep=asyncio.sleep, config=self._config
+            )
+            await wired.peer.stop(patience_s)
+        elif ending == "told":
+            await wired.peer.stop(_DRAIN_SHARE * self._config.launcher.drain_ms / 1000)
+        return ending
+
+    def _actor_failed(self, failure: asyncio.Future[BaseException]) -> None:
+        if not failure.cancelled():
+            _log.error("process_failed", reason=str(failure.result()), type=type(failure.result()).__name__)
+            self._end(_ending_of(failure.result()))
+
+    async def _work(self, wired: wiring.Wired) -> None:
+        """Starts the actor; returns only when this incarnation cannot go on."""
+        try:
+            await wired.peer.start(timeout_s=self._config.launcher.ready_timeout_ms / 1000)
+            _log.info("process_started", role=self._start.role)
+            failure = wired.failure()
+            if failure is not None:
+                failure.add_done_callback(self._actor_failed)
+            reason = await wired.peer.failed()
+        except RuntimeFault as fault:
+            reason = fault
+        _log.error("process_failed", reason=str(reason), type=type(reason).__name__, exc_info=_unexpected(reason))
+        self._end(_ending_of(reason))
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, end: Callable[[Ending], None]) -> None:
+    """From the liveness thread into the loop; a loop that has just closed is ending already."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(end, "orphaned")
+
+
+def _ending_of(reason: BaseException) -> Ending:
+    return "damaged" if isinstance(reason, RuntimeFault) and reason.code == "damaged" else "failed"
+
+
+def _unexpected(reason: BaseException) -> BaseException | None:
+    """A traceback belongs into the log for what nobody expected."""
+    return None if isinstance(reason, RuntimeFault) else reason
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""How the actor of each role is made for its own process; one file each, so that a process loads only what it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from bus.dispatch import Actor
+
+
+async def _nothing() -> None:
+    """Most actors leave nothing open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """An actor that is not started yet."""
+
+    actor: Actor
+    slots: int = 0
+    """How many credit-bound requests it takes at once."""
+    tools: Sequence[str] = ()
+    """Tools that it can run."""
+    close: Callable[[], Awaitable[None]] = _nothing
+    """Ends what it leaves open beside the bus."""

@@ -1,0 +1,76 @@
+"""One turn from a client's side: checked at the edge, retried under one input id until its deadline, answered once."""
+
+from __future__ import annotations
+
+import re
+
+from bus.errors import BusError, RuntimeFault
+from bus.messages.ledger import Entries, Query
+from bus.messages.session import ProcessTurn, TurnResult
+from bus.port import Bus
+from config.schema import HostConfig
+from launch import exit_codes
+from launch.errors import CommandError
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_PREFIX = re.compile(r"[0-9a-f]{4}[0-9a-f-]*")
+_PREFIX_PAGE = 10_000
+
+
+def check_text(text: str, limits: HostConfig) -> None:
+    """A message that can be sent. Raises CommandError (usage) for an empty one or one over the limit."""
+    if not text.strip():
+        raise CommandError(
+            "the message is empty", hint='hobus ask "what packages are installed?"', exit_code=exit_codes.USAGE
+        )
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if size_bytes > limits.prompt_max_bytes:
+        raise CommandError(
+            f"the message has {size_bytes} bytes; the limit is {limits.prompt_max_bytes} (host.prompt_max_bytes)",
+            hint="send a shorter one; nothing was sent",
+            exit_code=exit_codes.USAGE,
+        )
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise CommandError("the message is not valid UTF-8", exit_code=exit_codes.USAGE) from None
+
+
+async def session_of(bus: Bus, given: str, *, timeout_s: float) -> str:
+    """The full id of a session named by its id or by an unambiguous prefix (`SES-1a2b3c4d`). Raises CommandError."""
+    text = given.removeprefix("SES-").lower()
+    if _UUID.fullmatch(text):
+        return text
+    if not _PREFIX.fullmatch(text):
+        raise CommandError(
+            f"--session {given}: expected a session id or at least four hexadecimal digits of one",
+            exit_code=exit_codes.USAGE,
+        )
+    question = Query(where={"event_type": "SESSION_START"}, limit=_PREFIX_PAGE, newest_first=True)
+    page = await bus.request("ledger", question, expect=Entries, timeout_s=timeout_s)
+    found = sorted({e.provenance.session_id for e in page.entries if e.provenance.session_id.startswith(text)})
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise CommandError(
+            f"--session {given}: no such session in the record", hint="hobus ledger show --type SESSION_START"
+        )
+    raise CommandError(f"--session {given}: {len(found)} sessions begin like that: {', '.join(found[:5])}")
+
+
+async def process_turn(bus: Bus, turn: ProcessTurn, *, timeout_s: float, retry_interval_s: float) -> TurnResult:
+    """The turn's one answer. The same input is sent again when the host is lost, until the deadline.
+
+    Raises the last fault when the deadline is over or when trying again cannot help.
+    """
+    deadline = bus.clock.monotonic() + timeout_s
+    while True:
+        remaining_s = deadline - bus.clock.monotonic()
+        if remaining_s <= 0:
+            raise BusError("expired", f"input {turn.input_id} was not answered within {timeout_s:g} s")
+        try:
+            return await bus.request("host", turn, expect=TurnResult, timeout_s=remaining_s)
+        except RuntimeFault as fault:
+            if not fault.retryable or bus.clock.monotonic() + retry_interval_s >= deadline:
+                raise
+        await bus.sleep(retry_interval_s)

@@ -1,0 +1,92 @@
+"""The command group: fast help, errors in sentences, exit codes."""
+
+import errno
+import subprocess
+import sys
+
+import click
+import pytest
+
+from bus.errors import BusError, ConfigError, LedgerError, SessionFault
+from launch import cli, exit_codes
+from launch.children import environment
+from launch.errors import CommandError
+from launch.faults import as_command_error
+
+
+def test_help_imports_nothing_heavy():
+    """`hobus --help` loads neither sockets nor models nor terminal decoration, so that it is fast."""
+    program = (
+        "import sys; from launch.cli import run; code = run(['--help']); "
+        "heavy = [m for m in ('zmq','pydantic','rich','jsonschema','structlog','msgpack','asyncio','psutil') if m in sys.modules]; "
+        "print(code, heavy)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment(), timeout=30
+    )
+    assert done.stdout.splitlines()[-1] == "0 []"
+    assert "tap" in done.stdout and done.stderr == ""
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_every_command_can_be_imported_and_takes_a_home(name):
+    """The table names real commands, and each of them (or of its subcommands) knows --home."""
+    context = click.Context(cli.hobus)
+    command = cli.hobus.get_command(context, name)
+    assert command is not None
+    family = list(command.commands.values()) if isinstance(command, click.Group) else [command]
+    for member in family:
+        options = {option for parameter in member.params for option in parameter.opts}
+        assert name == "demo" or "--home" in options
+        assert member.help
+
+
+def test_usage_errors_exit_2(capsys):
+    """An unknown command or option is the caller's mistake."""
+    assert cli.run(["no-such-command"]) == exit_codes.USAGE
+    assert cli.run(["ps", "--no-such-option"]) == exit_codes.USAGE
+    assert "Traceback" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (CommandError("it is so", hint="do that", exit_code=exit_codes.REFUSED), exit_codes.REFUSED, "next: do that"),
+        (OSError(errno.ENOSPC, "No space left on device", "/x"), exit_codes.FAILED, "No space left on device (/x)"),
+        (OSError(errno.EROFS, "Read-only file system", "/x"), exit_codes.FAILED, "--home"),
+        (ConfigError("budget.classify_budget: missing"), exit_codes.USAGE, "budget.classify_budget"),
+        (BusError("no_route", "nobody offers ho1"), exit_codes.UNREACHABLE, "hobus ps"),
+        (BusError("denied", "a door may not"), exit_codes.REFUSED, "denied"),
+        (SessionFault("run_active", "SES-1 runs"), exit_codes.REFUSED, "run_active"),
+        (LedgerError("damaged", "0.seg byte 17"), exit_codes.INTEGRITY, "0.seg byte 17"),
+        (BusError("internal", "ValueError in a handler"), exit_codes.FAILED, "internal"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_what_a_user_can_cause_ends_in_a_sentence(raised, code, said, monkeypatch, capsys):
+    """Each expected fault has its exit code and no traceback."""
+
+    def fails(**_arguments):
+        raise raised
+
+    monkeypatch.setattr(cli.hobus, "main", fails)
+    monkeypatch.delenv("HOBUS_DEBUG", raising=False)
+    assert cli.run(["ps"]) == code
+    shown = capsys.readouterr().err
+    assert said in shown and "Traceback" not in shown
+
+
+def test_debug_shows_the_traceback(monkeypatch, capsys):
+    """With --debug the same error comes with where it was raised."""
+
+    def fails(**_arguments):
+        raise CommandError("it is so")
+
+    monkeypatch.setattr(cli.hobus, "main", fails)
+    assert cli.run(["ps", "--debug"]) == exit_codes.FAILED
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_programming_error_is_not_disguised():
+    """Only expected faults become sentences."""
+    assert as_command_error(ValueError("bug")) is None

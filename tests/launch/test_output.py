@@ -1,0 +1,42 @@
+"""What commands print."""
+
+import json
+
+import pytest
+
+from launch import output
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.04, "0.0 s"), (9.94, "9.9 s"), (10, "10 s"), (119, "119 s"), (120, "2 m"), (7200, "2 h"), (200_000, "2 d")],
+)
+def test_durations_read_as_people_say_them(seconds, text):
+    """Each unit begins at two of it."""
+    assert output.duration(seconds) == text
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1 K"), (40 * 2**20, "40 M")])
+def test_sizes_read_as_people_say_them(count, text):
+    """Steps of 1024."""
+    assert output.size(count) == text
+
+
+def test_json_shows_bytes_as_hexadecimal():
+    """Every value that a message can hold becomes JSON, at any depth."""
+    assert json.loads(output.as_json({"a": [b"\x00\xff", {"b": b""}], "c": 1})) == {"a": ["00ff", {"b": ""}], "c": 1}
+
+
+def test_a_table_without_a_terminal_has_no_colour(capsys):
+    """Piped output is plain text in columns without trailing blanks."""
+    output.table(("ACTOR", "STATE"), [("ho1/1", "ready"), ("ledger/1", "backoff(2)")], coloured=1)
+    assert capsys.readouterr().out == "ACTOR     STATE\nho1/1     ready\nledger/1  backoff(2)\n"
+
+
+def test_no_color_wins_over_a_terminal(monkeypatch):
+    """NO_COLOR is obeyed even where colours could be shown."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert output.colours()
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not output.colours()

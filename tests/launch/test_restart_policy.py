@@ -1,0 +1,66 @@
+"""The restart policy: back-off, jitter, cap, reset after a healthy life, crash budget."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.schema import LauncherConfig
+from config.snapshot import load_snapshot
+from launch.restart_policy import History, after_crash, backoff_s
+
+CONFIG: LauncherConfig = load_snapshot().config.launcher.model_copy(
+    update={
+        "restart_backoff_min_ms": 50,
+        "restart_backoff_max_ms": 5000,
+        "healthy_after_ms": 60_000,
+        "crash_budget": 3,
+        "crash_window_ms": 10_000,
+    }
+)
+
+
+def test_first_restart_waits_between_half_and_the_whole_of_the_smallest_step():
+    """A crash of a process without history is followed by the smallest back-off."""
+    assert after_crash(History(), started_at=0, now=1, draw=0.0, config=CONFIG).delay_s == 0.025
+    assert backoff_s(1, draw=0.999, config=CONFIG) < 0.05
+
+
+def test_back_off_doubles_and_is_capped():
+    """Each crash in a row doubles the step until the cap."""
+    steps = [backoff_s(streak, draw=0.0, config=CONFIG) * 2 for streak in range(1, 12)]
+    assert steps[:4] == [0.05, 0.1, 0.2, 0.4]
+    assert steps[-1] == 5.0
+
+
+@given(streak=st.integers(1, 10_000), draw=st.floats(0, 1, exclude_max=True))
+def test_back_off_is_never_zero_and_never_over_the_cap(streak, draw):
+    """Whatever the streak and the draw, the wait is inside its bounds."""
+    assert 0.025 <= backoff_s(streak, draw=draw, config=CONFIG) <= 5.0
+
+
+def test_a_healthy_life_starts_the_back_off_anew():
+    """A process that lived exactly healthy_after_ms counts as healthy."""
+    tired = History(crashes=(), streak=6)
+    healthy = after_crash(tired, started_at=0.0, now=60.0, draw=0.0, config=CONFIG)
+    assert (healthy.history.streak, healthy.delay_s) == (1, 0.025)
+    short = after_crash(tired, started_at=0.0, now=59.999, draw=0.0, config=CONFIG)
+    assert short.history.streak == 7
+
+
+def test_the_crash_budget_ends_in_giving_up():
+    """The third crash within the window exhausts a budget of three."""
+    history = History()
+    delays = []
+    for now in (1.0, 2.0, 3.0):
+        decision = after_crash(history, started_at=now - 0.5, now=now, draw=0.0, config=CONFIG)
+        history = decision.history
+        delays.append(decision.delay_s)
+    assert delays[0] is not None and delays[1] is not None
+    assert delays[2] is None
+
+
+def test_crashes_outside_the_window_are_forgotten():
+    """A crash exactly one window ago no longer counts."""
+    history = History(crashes=(1.0, 2.0), streak=2)
+    decision = after_crash(history, started_at=11.9, now=12.0, draw=0.0, config=CONFIG)
+    assert decision.history.crashes == (12.0,)
+    assert decision.delay_s is not None

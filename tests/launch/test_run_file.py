@@ -1,0 +1,40 @@
+"""The run file: written whole, read strictly."""
+
+import pytest
+
+from launch import run_file
+from launch.errors import CommandError
+from launch.supervision import Member
+
+RUN = run_file.RunFile(
+    phase="running",
+    launcher_pid=7,
+    launcher_mark="m",
+    started_at=1.5,
+    sockets="/tmp/x",
+    config_digest="sha256:00",
+    config_origin="shipped",
+    drain_bound_s=21.0,
+    children=[Member(actor="ho1/1", role="ho1").row()],
+)
+
+
+def test_what_is_written_is_read(tmp_path):
+    """The same run comes back, and nothing else is left in the directory."""
+    run_file.write(tmp_path / "run.json", RUN)
+    assert run_file.read(tmp_path / "run.json") == RUN
+    assert [path.name for path in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_no_file_is_no_run(tmp_path):
+    """A home in which nothing runs."""
+    assert run_file.read(tmp_path / "run.json") is None
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"version": 99}'])
+def test_a_file_of_another_shape_is_named(tmp_path, text):
+    """A torn or foreign file is a clear error that names the path."""
+    path = tmp_path / "run.json"
+    path.write_text(text)
+    with pytest.raises(CommandError, match=r"run\.json"):
+        run_file.read(path)

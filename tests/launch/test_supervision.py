@@ -1,0 +1,169 @@
+"""What follows from what happens to a member of the cluster."""
+
+import pytest
+
+from bus.messages.control import PeerRow
+from config.snapshot import load_snapshot
+from launch.supervision import (
+    START_ORDER,
+    STOP_ORDER,
+    DrainAsked,
+    Effect,
+    Exited,
+    Member,
+    RetryDue,
+    Seen,
+    Spawned,
+    SpawnFailed,
+    apply,
+    given_up_services,
+    plan,
+)
+
+CONFIG = load_snapshot().config.launcher.model_copy(
+    update={
+        "restart_backoff_min_ms": 100,
+        "restart_backoff_max_ms": 1000,
+        "healthy_after_ms": 60_000,
+        "crash_budget": 2,
+        "crash_window_ms": 60_000,
+        "stuck_after_ms": 5_000,
+        "ready_timeout_ms": 20_000,
+    }
+)
+
+
+def row(instance="ho1/1@a", state="ready", last_beat_ms=0, reason=""):
+    """What a broker says of a peer."""
+    return PeerRow(
+        instance=instance, role="ho1", offers=["ho1"], state=state, reason=reason, slots=4, in_flight=0, keys=0,
+        last_beat_ms=last_beat_ms, connected_ms=0,
+    )  # fmt: skip
+
+
+def after(member, *events):
+    """The member and the effects of the last event."""
+    effects = []
+    for event in events:
+        member, effects = apply(member, event, CONFIG)
+    return member, effects
+
+
+FRESH = Member(actor="ho1/1", role="ho1")
+STARTED = after(FRESH, Spawned("ho1/1@a", 41, "m", 100.0))[0]
+READY = after(STARTED, Seen(row(), 100.5))[0]
+
+
+def test_a_started_process_becomes_ready_by_the_brokers_word():
+    """Readiness is the peer's own word, and how long it took is kept."""
+    assert STARTED.state == "starting" and STARTED.restarts == 0
+    assert READY.state == "ready" and READY.ready_after_ms == 500
+
+
+def test_a_degraded_process_says_why():
+    """The reason that a peer gives is its note, and is gone when it is ready again."""
+    degraded, _ = after(READY, Seen(row(state="degraded", reason="no ledger"), 101.0))
+    assert (degraded.state, degraded.note) == ("degraded", "no ledger")
+    again, _ = after(degraded, Seen(row(), 102.0))
+    assert (again.state, again.note, again.ready_after_ms) == ("ready", "", 500)
+
+
+def test_a_crash_is_told_to_the_broker_before_the_restart_is_planned():
+    """An exit tells the bus at once and plans the restart after the back-off."""
+    member, effects = after(READY, Exited("ho1/1@a", "signal 9", 110.0, 0.0))
+    assert member.state == "backoff" and member.pid == 0 and member.note == "signal 9"
+    assert effects == [
+        Effect("lost", instance="ho1/1@a", detail="signal 9"),
+        Effect("retry", at=110.05),
+    ]
+    assert apply(member, RetryDue(), CONFIG)[1] == [Effect("spawn")]
+
+
+def test_exit_zero_without_being_asked_is_a_crash():
+    """A process that leaves by itself is started again."""
+    assert after(READY, Exited("ho1/1@a", "exit 0", 110.0, 0.0))[0].state == "backoff"
+
+
+def test_a_restart_counts_and_forgets_the_old_incarnation():
+    """The new incarnation starts with no readiness of its own."""
+    member, _ = after(READY, Exited("ho1/1@a", "signal 9", 110.0, 0.0), Spawned("ho1/1@b", 42, "n", 111.0))
+    assert (member.state, member.restarts, member.ready_after_ms, member.instance) == ("starting", 1, 0, "ho1/1@b")
+
+
+def test_news_of_an_earlier_incarnation_changes_nothing():
+    """A late exit or row under an old name is ignored."""
+    member, _ = after(READY, Exited("ho1/1@a", "signal 9", 110.0, 0.0), Spawned("ho1/1@b", 42, "n", 111.0))
+    assert after(member, Exited("ho1/1@a", "signal 9", 112.0, 0.0)) == (member, [])
+    assert after(member, Seen(row("ho1/1@a"), 112.0))[0].state == "starting"
+
+
+def test_the_crash_budget_gives_the_process_up():
+    """After the budget nothing is planned any more, and the note says which limit it was."""
+    member, effects = after(
+        READY,
+        Exited("ho1/1@a", "exit 1", 110.0, 0.0),
+        Spawned("ho1/1@b", 42, "n", 111.0),
+        Exited("ho1/1@b", "exit 1", 112.0, 0.0),
+    )
+    assert member.state == "failed" and "launcher.crash_budget" in member.note
+    assert [effect.kind for effect in effects] == ["lost", "gave_up"]
+
+
+def test_a_process_that_cannot_be_made_is_tried_again():
+    """No process, no death to tell; the back-off is the same."""
+    member, effects = after(FRESH, SpawnFailed("Resource temporarily unavailable", 5.0, 0.0))
+    assert member.state == "backoff" and "not started" in member.note
+    assert [effect.kind for effect in effects] == ["retry"]
+
+
+@pytest.mark.parametrize(("silent_ms", "is_killed"), [(5_000, False), (5_001, True)])
+def test_a_silent_process_is_stuck_just_beyond_the_limit(silent_ms, is_killed):
+    """Exactly stuck_after_ms of silence is still allowed."""
+    effects = after(READY, Seen(row(last_beat_ms=silent_ms), 100.5 + silent_ms / 1000))[1]
+    assert bool(effects) == is_killed
+    if is_killed:
+        assert effects[0].kind == "kill" and effects[0].instance == "ho1/1@a"
+
+
+def test_a_process_that_the_broker_never_saw_has_the_time_to_get_ready():
+    """Before its first word the start-up limit counts, not the beat's."""
+    assert after(STARTED, Seen(None, 119.9))[1] == []
+    assert after(STARTED, Seen(None, 120.1))[1][0].kind == "kill"
+
+
+def test_a_stuck_process_is_killed_once_per_silence():
+    """The kill's exit needs a moment; it is not ordered again at the next look."""
+    member, effects = after(READY, Seen(None, 106.0))
+    assert effects[0].kind == "kill"
+    assert after(member, Seen(None, 106.2))[1] == []
+
+
+def test_a_drained_process_ends_as_stopped_and_is_not_restarted():
+    """What was asked for is no crash, but the broker is told all the same."""
+    member, effects = after(READY, DrainAsked())
+    assert member.state == "draining" and [effect.kind for effect in effects] == ["drain"]
+    ended, effects = after(member, Exited("ho1/1@a", "exit 0", 120.0, 0.0))
+    assert ended.state == "stopped" and ended.note == ""
+    assert [effect.kind for effect in effects] == ["lost"]
+
+
+def test_a_drained_member_in_back_off_is_not_started_any_more():
+    """A restart that falls due after the drain does nothing."""
+    waiting, _ = after(READY, Exited("ho1/1@a", "signal 9", 110.0, 0.0))
+    stopped, effects = after(waiting, DrainAsked())
+    assert stopped.state == "stopped" and effects == []
+    assert after(stopped, RetryDue())[1] == []
+
+
+def test_the_plan_has_every_role_in_order():
+    """One of each, and as many executors and supervisors as asked for."""
+    actors = [member.actor for member in plan({"ho1": 2, "ho2": 1})]
+    assert actors == ["broker/1", "ledger/1", "gateway/1", "ho1/1", "ho1/2", "ho2/1", "host/1"]
+    assert sorted(START_ORDER) == sorted(STOP_ORDER)
+
+
+def test_a_service_is_given_up_when_its_last_member_failed():
+    """One living executor keeps the service."""
+    failed, alive = Member(actor="ho1/1", role="ho1", state="failed"), Member(actor="ho1/2", role="ho1", state="ready")
+    assert given_up_services([failed, alive]) == []
+    assert given_up_services([failed]) == ["ho1"]
