@@ -419,7 +419,8 @@ class Peer:
             return
         head = Header(
             HEADER_VERSION, int(kind), self._outbox.next_id(), request.message_id, request.message_id, answer.type,
-            answer.type_version, request.sender, "", 0, request.attempt, request.sensitive, request.trace, self._instance,
+            answer.type_version, request.sender, "", 0, request.attempt, request.sensitive, request.trace,
+            self._instance,
         )  # fmt: skip
         self._outbox.send_or_drop(self._broker, head, answer.body)
 

@@ -56,7 +56,7 @@ class SimLink:
 
     def send(self, header: bytes, body: bytes) -> None:
         """On its way to the server."""
-        if self.connection.is_open:
+        if self.connection.is_reachable:
             self.network.to_server(self.connection, header, body)
 
     def discard(self) -> None:
@@ -108,13 +108,19 @@ class SimNetwork:
     _context: contextvars.Context = field(default_factory=contextvars.copy_context)  # nobody's: a kill stops no frame
 
     def __post_init__(self) -> None:
+        self.start_broker(self.epoch)
+
+    def start_broker(self, epoch: str) -> None:
+        """A new incarnation of the broker, which knows nothing of an earlier one's connections."""
+        self.epoch = epoch
         self.broker = BrokerCore(
             self.settings,
-            epoch=self.epoch,
+            epoch=epoch,
             authenticate=self.authenticate,
             now=self.loop.time(),
             wall_now=self.epoch_s + self.loop.time(),
         )
+        self._set_alarm()
 
     # --- connections ------------------------------------------------------------------------------------------------
 

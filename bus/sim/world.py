@@ -113,12 +113,12 @@ class World:
         offered = list(offers) if offers is not None else ([role] if actor is not None else [])
         process = SimProcess(instance)
         clock = SimClock(self.loop, seed=self.seed, name=instance, epoch_s=EPOCH_S)
-        links = {
-            name: self.network.connect(process, name) for name in ["", *(lanes if lanes is not None else _lanes(role))]
-        }
+        connects_to = ["", *(lanes if lanes is not None else _lanes(role))]
+        links = {name: self.network.connect(process, name) for name in connects_to}
         peer = Peer(
             actor, instance=instance, role=role, offers=offered, slots=slots, token=_token(instance),
-            settings=self.settings, clock=clock, links=links, config_digest=self._config_digest, version="sim", tools=tools,
+            settings=self.settings, clock=clock, links=links, config_digest=self._config_digest, version="sim",
+            tools=tools,
         )  # fmt: skip
         for service in offered:
             if service in LANE_TYPES:
@@ -154,8 +154,11 @@ class World:
 
     async def settled(self) -> None:
         """Every process that was started is ready, degraded, or failed to start."""
-        while any(started.peer.state[0] == "starting" for started in self.processes.values()) and not self.errors:
-            await asyncio.sleep(self.settings.probe_interval_ms / 1000)  # noqa: ASYNC110 - virtual time costs nothing
+        while self._any_starting() and not self.errors:  # noqa: ASYNC110 - waiting costs nothing in virtual time
+            await asyncio.sleep(self.settings.probe_interval_ms / 1000)
+
+    def _any_starting(self) -> bool:
+        return any(started.peer.state[0] == "starting" for started in self.processes.values())
 
     # --- running ----------------------------------------------------------------------------------------------------
 

@@ -14,9 +14,6 @@ from typing import cast
 
 import zmq
 
-_DRAIN_MAX = 128
-"""Messages per turn of the event loop; a fairness bound between sockets and timers, not a limit of anything."""
-
 
 class DrainedSocket:
     """Hands every multipart message to `on_message`, calls `on_writable` when sending may work again."""
@@ -24,10 +21,12 @@ class DrainedSocket:
     def __init__(
         self,
         socket: zmq.Socket[bytes],
+        batch_max: int,
         on_message: Callable[[list[bytes]], None],
         on_writable: Callable[[], None] | None = None,
     ) -> None:
         self._socket = socket
+        self._batch_max = batch_max
         self._on_message = on_message
         self._on_writable = on_writable
         self._loop = asyncio.get_running_loop()
@@ -59,7 +58,7 @@ class DrainedSocket:
             self._again.cancel()
             self._again = None
         receive, on_message = self._socket.recv_multipart, self._on_message
-        for _ in range(_DRAIN_MAX):
+        for _ in range(self._batch_max):
             try:
                 frames = receive(zmq.DONTWAIT)
             except zmq.Again:

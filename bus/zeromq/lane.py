@@ -23,7 +23,7 @@ class ZeroMQLane:
         private_ipc(self.endpoint)
         self._server = server
         server.bind(self)
-        self._socket = DrainedSocket(socket, self._received)
+        self._socket = DrainedSocket(socket, server.settings.batch_max, self._received)
 
     def _received(self, frames: list[bytes]) -> None:
         self._server.receive(frames[0], frames[1:])

@@ -30,7 +30,7 @@ class ZeroMQLink:
         socket = zeromq.socket(zmq.DEALER)
         socket.setsockopt(zmq.IMMEDIATE, 1)
         socket.connect(endpoint)
-        self._socket = DrainedSocket(socket, self._received, self._flush)
+        self._socket = DrainedSocket(socket, settings.batch_max, self._received, self._flush)
         self._is_open = True
 
     def attach(self, on_frames: OnFrames) -> None:

@@ -1,0 +1,69 @@
+"""The table of requests that wait for their one outcome."""
+
+from __future__ import annotations
+
+from bus.correlation import Pending, PendingTable
+from bus.envelope import Kind, header
+
+
+def pending(message_id: str, *, connection: str = "", redeliver: bool = True) -> Pending[str]:
+    return Pending(header(Kind.REQUEST, message_id), b"", connection, 1.0, redeliver, ["waiter"])
+
+
+def table(*entries: Pending[str]) -> PendingTable[str]:
+    made = PendingTable[str]()
+    for entry in entries:
+        made.add(entry)
+    return made
+
+
+def test_a_reply_settles_its_request_once() -> None:
+    """The second reply to the same request finds nothing: it is late."""
+    requests = table(pending("a"))
+    assert requests.settle("a", "") is not None
+    assert requests.settle("a", "") is None
+    assert len(requests) == 0
+
+
+def test_a_reply_on_another_connection_settles_nothing() -> None:
+    """A lane's server cannot answer what was asked of the broker."""
+    requests = table(pending("a"))
+    assert requests.settle("a", "ledger") is None
+    assert len(requests) == 1
+
+
+def test_after_a_welcome_everything_redeliverable_is_sent_again_in_order() -> None:
+    """Same ids, oldest first, other connections untouched."""
+    requests = table(pending("b"), pending("lane", connection="ledger"), pending("a"))
+    for entry in requests.all():
+        entry.sent_epoch = "one"
+    after = requests.welcomed("", "two")
+    assert [entry.header.message_id for entry in after.send] == ["b", "a"]
+    assert after.lost == []
+    assert len(requests) == 3
+
+
+def test_a_restarted_server_took_what_must_not_be_delivered_twice_with_it() -> None:
+    """Not redeliverable and sent to the old incarnation: lost, and no longer pending."""
+    once = pending("once", redeliver=False)
+    once.sent_epoch = "one"
+    requests = table(once)
+    after = requests.welcomed("", "two")
+    assert (after.send, after.lost) == ([], [once])
+    assert requests.get("once") is None
+
+
+def test_the_same_server_still_owes_the_answer_to_what_must_not_be_delivered_twice() -> None:
+    """A second hello to one incarnation neither sends it again nor gives it up."""
+    once = pending("once", redeliver=False)
+    once.sent_epoch = "one"
+    requests = table(once)
+    after = requests.welcomed("", "one")
+    assert (after.send, after.lost) == ([], [])
+    assert requests.get("once") is once
+
+
+def test_what_was_never_sent_leaves_with_the_first_welcome() -> None:
+    """Even what must not be delivered twice: it was not delivered once."""
+    once = pending("once", redeliver=False)
+    assert table(once).welcomed("", "one").send == [once]

@@ -1,0 +1,194 @@
+"""Two clusters behind one face: the simulated one, and peers, broker and lanes over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from bus.clock import SystemClock
+from bus.dispatch import Actor
+from bus.lane_server import LaneServer
+from bus.lanes import LANE_TYPES
+from bus.link import Link
+from bus.messages.control import Hello, Refused
+from bus.peer import Peer
+from bus.settings import BusSettings
+from bus.sim.process import SimProcess
+from bus.sim.world import World
+from bus.zeromq.broker_loop import BrokerLoop
+from bus.zeromq.context import ZeroMQ
+from bus.zeromq.lane import ZeroMQLane
+from bus.zeromq.link import ZeroMQLink
+
+T = TypeVar("T")
+CONFIG = Path(__file__).parents[2] / "config" / "admin_config.json"
+
+
+def bus_settings(**changes: int) -> BusSettings:
+    """The shipped settings with some values changed."""
+    return BusSettings(**{**json.loads(CONFIG.read_text(encoding="utf-8"))["bus"], **changes})
+
+
+class Cluster(Protocol):
+    """What the suite needs of a cluster."""
+
+    settings: BusSettings
+
+    async def start(self, actor: Actor | None, *, role: str, slots: int = 0) -> Peer: ...
+
+    def kill(self, peer: Peer) -> None: ...
+
+    def raw(self, server: str = "") -> Link: ...
+
+    async def restart_broker(self) -> None: ...
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
+
+    def close(self) -> None: ...
+
+
+class SimCluster:
+    """Virtual time."""
+
+    def __init__(self, settings: BusSettings) -> None:
+        self.settings = settings
+        self.world = World(settings)
+        self._epochs = 1
+
+    async def start(self, actor: Actor | None, *, role: str, slots: int = 0) -> Peer:
+        peer = self.world.start(actor, role=role, slots=slots)
+        await self.world.settled()
+        return peer
+
+    def kill(self, peer: Peer) -> None:
+        self.world.kill(peer.instance)
+
+    def raw(self, server: str = "") -> Link:
+        return self.world.network.connect(SimProcess("stranger"), server)
+
+    async def restart_broker(self) -> None:
+        self._epochs += 1
+        self.world.network.start_broker(f"sim{self._epochs}")
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.world.run(coroutine)
+
+    def close(self) -> None:
+        self.world.close()
+
+
+class RealCluster:
+    """ZeroMQ over ipc: the broker in a thread, peers on one asyncio loop."""
+
+    def __init__(self, settings: BusSettings) -> None:
+        self.settings = settings
+        self._folder = Path(tempfile.mkdtemp(prefix="hobus-"))
+        self._runner = asyncio.Runner()
+        self._clock = SystemClock()
+        self._zeromq = ZeroMQ(settings)
+        self._peers: list[Peer] = []
+        self._links: list[Link] = []
+        self._counts: dict[str, int] = {}
+        self._epochs = 0
+        self._thread: threading.Thread | None = None
+        self._start_broker()
+
+    def _endpoint(self, server: str) -> str:
+        return f"ipc://{self._folder}/{server or 'broker'}"
+
+    def _authenticate(self, hello: Hello) -> Refused | None:
+        if hello.token != f"secret of {hello.instance}":
+            return Refused(code="bad_token", detail=f"{hello.instance} has no valid token")
+        return None
+
+    def _start_broker(self) -> None:
+        self._epochs += 1
+        reader, self._stop_writer = os.pipe()
+        loop = BrokerLoop(
+            settings=self.settings,
+            endpoint=self._endpoint(""),
+            tap_endpoint=self._endpoint("tap"),
+            epoch=f"real{self._epochs}",
+            authenticate=self._authenticate,
+            clock=self._clock,
+            stops={reader: lambda _peers: True},
+        )
+
+        def run() -> None:
+            try:
+                loop.run()
+            finally:
+                loop.close()
+                os.close(reader)
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+
+    def _stop_broker(self) -> None:
+        os.close(self._stop_writer)
+        assert self._thread is not None
+        self._thread.join(5)
+        assert not self._thread.is_alive()
+
+    async def restart_broker(self) -> None:
+        self._stop_broker()
+        self._start_broker()
+
+    async def start(self, actor: Actor | None, *, role: str, slots: int = 0) -> Peer:
+        self._counts[role] = self._counts.get(role, 0) + 1
+        instance = f"{role}/{self._counts[role]}@r{self._counts[role]}"
+        lanes = [name for name in LANE_TYPES if name != role and (name == "ledger" or role == "host")]
+        links = {name: ZeroMQLink(self._zeromq, self.settings, self._endpoint(name)) for name in ["", *lanes]}
+        peer = Peer(
+            actor,
+            instance=instance,
+            role=role,
+            offers=[role] if actor is not None else [],
+            slots=slots,
+            token=f"secret of {instance}",
+            settings=self.settings,
+            clock=self._clock,
+            links=links,
+            config_digest="",
+            version="test",
+        )
+        if actor is not None and role in LANE_TYPES:
+            server = LaneServer(instance, self.settings, self._clock, self._authenticate)
+            peer.serve_lane(server)
+            ZeroMQLane(self._zeromq, server, self._endpoint(role))
+        self._peers.append(peer)
+        await peer.start(timeout_s=5)
+        while peer.state[0] == "starting":
+            await asyncio.sleep(0.01)
+        return peer
+
+    def kill(self, peer: Peer) -> None:
+        peer.close()
+
+    def raw(self, server: str = "") -> Link:
+        link = ZeroMQLink(self._zeromq, self.settings, self._endpoint(server))
+        self._links.append(link)
+        return link
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(coroutine)
+
+    def close(self) -> None:
+        async def close_all() -> None:
+            for peer in self._peers:
+                peer.close()
+            for link in self._links:
+                link.close()
+
+        self._runner.run(close_all())
+        self._runner.close()
+        self._zeromq.close()
+        self._stop_broker()
+        shutil.rmtree(self._folder)
