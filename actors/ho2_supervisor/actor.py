@@ -1,0 +1,246 @@
+"""HO2: where a supervisor's messages arrive. It owns sessions by id, drives their turns, and never talks to a provider.
+
+Admission is one synchronous step once the session is at hand; everything that takes time is a drive (`drive.py`).
+Source: spec pages "Session contracts" and "Session host and HO2 supervisor".
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from actors.ho2_supervisor import answers, turn, views
+from actors.ho2_supervisor.admission import Attach, Begin, Known, Refused, admit
+from actors.ho2_supervisor.drive import Drive, Drives, TurnInput
+from actors.ho2_supervisor.own_entries import OwnEntries
+from actors.ho2_supervisor.owner import AppendRefused, JournalLost, OwnedSession
+from actors.ho2_supervisor.session.journal import input_digest, turn_key
+from actors.ho2_supervisor.sessions import Sessions
+from actors.ho2_supervisor.verdicts import verdict_result
+from bus.dispatch import Actor, Call
+from bus.errors import LedgerError, RuntimeFault, SessionFault
+from bus.ledger_client import LedgerClient
+from bus.messages.base import pack
+from bus.messages.ledger import LedgerStats, ReadLedgerStats
+from bus.messages.session import (
+    EndSession,
+    LifecycleChanged,
+    ReadSession,
+    RunCancelled,
+    SessionClosed,
+    SessionConfig,
+    SessionEnded,
+    SessionReady,
+    SessionStarted,
+    SessionView,
+    StartSession,
+    TurnReply,
+    TurnRequest,
+    TurnResult,
+)
+from bus.messages.work_order import Cost
+from bus.port import Bus
+from config.snapshot import Snapshot
+
+
+class Supervisor(Actor):
+    """Sessions and their turns, under one frozen snapshot."""
+
+    service = "ho2"
+
+    def __init__(self, *, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._config = snapshot.config
+
+    async def start(self, bus: Bus) -> None:
+        """Everything that lives as long as this incarnation."""
+        ledger = self._config.ledger
+        self._bus = bus
+        self._client = LedgerClient(
+            bus,
+            request_timeout_s=ledger.request_timeout_ms / 1000,
+            outage_wait_s=ledger.outage_wait_ms / 1000,
+            outstanding_max=ledger.client_outstanding_max,
+        )
+        self._drives = Drives(bus=bus, snapshot=self._snapshot, own_entries=OwnEntries(bus.instance))
+        self._sessions = Sessions(
+            bus=bus,
+            client=self._client,
+            config=self._config,
+            limits=turn.history_limits(self._config),
+            taken_over=self._drives.resume,
+            is_running=self._drives.is_running,
+        )
+        self._drives.sessions = self._sessions
+
+    async def ready(self) -> str:
+        """Ready once the ledger answers: without its journal no session can be owned."""
+        try:
+            await self._bus.request(
+                "ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=self._config.ledger.request_timeout_ms / 1000
+            )
+        except RuntimeFault as fault:
+            return f"ledger: {fault.code}"
+        return ""
+
+    async def drain(self) -> None:
+        """The runs in progress are answered and everything is durable."""
+        await self._drives.drain()
+        await self._client.flush()
+
+    def counters(self) -> dict[str, int]:
+        """For the heartbeat."""
+        return {"runs": len(self._drives), "sessions": len(self._sessions), "unacknowledged": self._client.outstanding}
+
+    # --- handlers -----------------------------------------------------------------------------------------------------
+
+    async def start_session(self, message: StartSession, call: Call) -> SessionReady:
+        """The session exists and is ours; durable. Idempotent by session_id: the first start decides its agent."""
+        session_id = message.session_id or self._bus.new_id()
+        agent_id = message.agent_id or self._config.host.agent_id
+        if agent_id not in self._snapshot.agents:
+            known = ", ".join(self._snapshot.agents)
+            raise SessionFault("invalid_input", f"no agent {agent_id} is configured; there are {known}")
+        for _ in range(self._config.ho2.takeover_attempts_max):
+            session = await self._sessions.owned(session_id)
+            is_new = not session.record.state.is_started
+            if is_new:
+                session.take_over()
+                session.append(self._session_started(session, agent_id, message.session_config), trace=call.trace)
+            if self._drives.is_running(session_id) or await self._is_durable(session):
+                return SessionReady(
+                    session_id=session_id, agent_id=session.record.state.agent_id or agent_id, is_new=is_new
+                )
+        raise self._keeps_moving(session_id)
+
+    async def turn(self, message: TurnRequest, call: Call) -> TurnReply:
+        """The one answer to this input. Raises SessionFault for a verdict about it, or the fault of a failed run."""
+        session = await self._started(message.session_id)
+        await self._learn_digest(session, message.input_id)
+        decision = admit(
+            session.record.state,
+            session.record.inputs,
+            input_id=message.input_id,
+            text=message.text,
+            digest=input_digest(message.input_id, message.text),
+            overrides=message.run_overrides,
+        )
+        deadline_at = self._drives.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
+        match decision:
+            case Refused(code, detail):
+                raise SessionFault(code, detail)
+            case Known(known):
+                return TurnReply(result=await answers.recorded(session, known))
+            case Attach():
+                drive = self._drives.of(session)
+                if drive is None:
+                    raise LedgerError("unavailable", f"session {session.session_id} is being read", retryable=True)
+                self._drives.attach(drive, deadline_at)
+            case Begin():
+                wanted = TurnInput(message.input_id, message.text, message.run_overrides, deadline_at)
+                drive = self._drives.begin(session, wanted, trace=call.trace)
+        return TurnReply(result=await asyncio.shield(drive.answer))
+
+    async def read_session(self, message: ReadSession, call: Call) -> SessionView:  # noqa: ARG002 - a handler's shape
+        """What is known of a session; reading never takes it over."""
+        session = self._sessions.held(message.session_id) or await self._sessions.peek(message.session_id)
+        view = views.view_of(session.record)
+        if view is None:
+            raise RuntimeFault("not_found", f"no session {message.session_id} was started")
+        return view
+
+    async def end_session(self, message: EndSession, call: Call) -> SessionClosed:
+        """The session is closed, durably; a run in progress is cancelled first. Idempotent."""
+        for _ in range(self._config.ho2.takeover_attempts_max):
+            session = await self._started(message.session_id)
+            drive = self._drives.of(session)
+            cancelled: TurnResult | None = None
+            if session.record.state.status == "open":
+                cancelled = self._cancel_run(session, drive)
+                self._append_end(session, message.reason, call.trace)
+            is_durable = await self._is_durable(session)
+            if drive is not None and cancelled is not None and not drive.answer.done():
+                self._settle_cancelled(drive, cancelled, is_durable=is_durable)
+            if is_durable:
+                return SessionClosed(session_id=session.session_id, turn_count=session.record.turn_count)
+        raise self._keeps_moving(message.session_id)
+
+    # --- steps of the handlers ----------------------------------------------------------------------------------------
+
+    async def _started(self, session_id: str) -> OwnedSession:
+        session = await self._sessions.owned(session_id)
+        if not session.record.state.is_started:
+            self._sessions.drop(session)
+            raise RuntimeFault("not_found", f"no session {session_id} was started; send session.start first")
+        return session
+
+    async def _is_durable(self, session: OwnedSession) -> bool:
+        """Whether what was appended stands; False: the stream moved on, the session is to be read again."""
+        try:
+            await session.barrier()
+        except AppendRefused:
+            self._sessions.drop(session)
+            return False
+        except JournalLost:
+            self._sessions.drop(session)
+            raise
+        return True
+
+    async def _learn_digest(self, session: OwnedSession, input_id: str) -> None:
+        """The digest of an input that only the host recorded follows from its text; an erased text matches any."""
+        known = session.record.inputs.get(input_id)
+        if known is None or known.digest is not None:
+            return
+        try:
+            known.digest = input_digest(input_id, await session.text(known.input_ref))
+        except RuntimeFault as fault:
+            if fault.code not in ("erased", "not_found"):
+                raise
+
+    def _session_started(self, session: OwnedSession, agent_id: str, wanted: SessionConfig) -> SessionStarted:
+        """The first fact; provider and model come from `gateway.default_route` unless they were given."""
+        route = self._config.gateway.default_route
+        filled = {"provider": wanted.provider or route.provider_id, "model": wanted.model or route.model_id}
+        return SessionStarted(
+            agent_id=agent_id,
+            session_config=wanted.model_copy(update=filled),
+            max_in_flight_effects=self._config.sessions.max_in_flight_effects,
+            at=session.now(),
+        )
+
+    def _cancel_run(self, session: OwnedSession, drive: Drive | None) -> TurnResult | None:
+        """The active run stops and is recorded as cancelled: the one answer to its input. None if no run is active."""
+        run_id, input_id = session.record.state.active_run_id, session.record.state.active_input_id
+        if run_id is None or input_id is None:
+            return None
+        if drive is not None:
+            self._drives.stop(drive)
+        result = verdict_result(
+            "cancelled", session_id=session.session_id, run_id=run_id, input_id=input_id, cost=Cost(),
+            elapsed_ms=0, tool_calls=[], exchange_entry_ids=[],
+        )  # fmt: skip
+        session.append(LifecycleChanged(lifecycle="Cancelling", at=session.now()))
+        session.append(
+            RunCancelled(input_id=input_id, reason="session_ended", at=session.now()),
+            bodies=[pack(result.model_dump())],
+            once=turn_key(session.session_id, input_id),
+        )
+        return result
+
+    def _settle_cancelled(self, drive: Drive, cancelled: TurnResult, *, is_durable: bool) -> None:
+        """Whoever waits for the stopped run is told; if the cancellation did not commit, to ask again."""
+        if is_durable:
+            drive.answer.set_result(cancelled)
+        else:
+            drive.answer.set_exception(self._keeps_moving(drive.session.session_id))
+
+    def _append_end(self, session: OwnedSession, reason: str, trace: str) -> None:
+        record = session.record
+        total = {"total_tokens": record.total_tokens, "cost_usd": record.total_cost_usd}
+        session.append(
+            SessionEnded(reason=reason, turn_count=record.turn_count, at=session.now()),
+            bodies=[pack({"total_cost": total})],
+            trace=trace,
+        )
+
+    def _keeps_moving(self, session_id: str) -> LedgerError:
+        return LedgerError("unavailable", f"session {session_id}: its head keeps moving", retryable=True)

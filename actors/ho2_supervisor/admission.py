@@ -1,0 +1,71 @@
+"""May this input start a run, join one, or was it answered? Pure: one synchronous step of the supervisor.
+
+Source: spec page "Session contracts", section Where it lives, and how a turn survives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from actors.ho2_supervisor.session.record import KnownInput
+from actors.ho2_supervisor.session.state import SessionState, resolve_run_config
+from bus.messages.session import SessionConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """A new run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """The active run is about this very input: wait for its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The input's run is over, or the host answered it: give what the record says."""
+
+    known: KnownInput
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A verdict: `code` of the session faults, and what is the matter."""
+
+    code: str
+    detail: str
+
+
+Admission = Begin | Attach | Known | Refused
+
+
+def admit(  # noqa: PLR0913 - what a request and a session are
+    state: SessionState,
+    inputs: Mapping[str, KnownInput],
+    *,
+    input_id: str,
+    text: str,
+    digest: str,
+    overrides: SessionConfig | None,
+) -> Admission:
+    """What becomes of a request. A known input comes first: its answer stands whatever the session is by now."""
+    if not text.strip():
+        return Refused("invalid_input", f"input {input_id} is blank; a turn needs text")
+    known = inputs.get(input_id)
+    if known is not None:
+        if known.digest not in (None, digest):
+            return Refused(
+                "input_conflict", f"input {input_id} came before with another text; a new text needs a new input id"
+            )
+        return Attach() if known.became == "running" else Known(known)
+    if state.status == "closed":
+        return Refused("session_closed", f"session {state.session_id} has ended; start another one")
+    if state.active_run_id is not None:
+        return Refused(
+            "run_active", f"run {state.active_run_id} answers input {state.active_input_id}; wait until it is over"
+        )
+    if resolve_run_config(state.session_config, overrides) is None:
+        return Refused("invalid_input", "the run's provider or model is blank; name both or leave them out")
+    return Begin()

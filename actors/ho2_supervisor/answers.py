@@ -1,0 +1,36 @@
+"""What the record says about an input whose run is over: the same answer for everybody who asks again."""
+
+from __future__ import annotations
+
+from actors.ho2_supervisor.owner import OwnedSession
+from actors.ho2_supervisor.session.record import KnownInput, result_of
+from actors.ho2_supervisor.verdicts import is_verdict, verdict_result
+from bus.errors import LedgerError, WorkOrderFault
+from bus.messages.session import TurnResult
+from bus.messages.work_order import Cost
+
+
+async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
+    """The recorded result: of RunCompleted, of a verdict, or what the host delivered. Raises a failed run's fault."""
+    if known.became == "degraded":
+        return TurnResult(
+            response=await session.text(known.result_ref),
+            outcome="degraded",
+            session_id=session.session_id,
+            run_id=known.run_id,
+            input_id=known.input_id,
+            code="degraded",
+        )
+    if known.became == "failed" and not is_verdict(known.code):
+        raise WorkOrderFault(
+            known.code, f"run {known.run_id} of input {known.input_id} has failed; it is not run again"
+        )
+    if not known.result_ref:
+        return verdict_result(
+            known.code, session_id=session.session_id, run_id=known.run_id, input_id=known.input_id, cost=Cost(),
+            elapsed_ms=0, tool_calls=[], exchange_entry_ids=[],
+        )  # fmt: skip
+    result = result_of(await session.body(known.result_ref))
+    if result is None:
+        raise LedgerError("damaged", f"{known.result_ref} holds no TurnResult")
+    return result

@@ -1,0 +1,75 @@
+"""What a turn's receipts add up to: cost, prompt records, tool calls, and the hash over all of them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from actors.ho2_supervisor.recorded_form import blank_receipt
+from bus.messages.base import canonical_bytes
+from bus.messages.session import ToolCallSummary
+from bus.messages.work_order import Cost, Receipt, ToolCall
+
+CallEnd = Literal["Succeeded", "Failed", "Cancelled"]
+
+
+def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
+    """The sum of the receipts' costs; money is unknown as soon as one of them is. Tools are named once each."""
+    tokens_in = tokens_out = tokens = llm_calls = tool_calls = 0
+    tools: dict[str, None] = {}
+    usd: float | None = 0.0
+    for receipt in receipts:
+        cost = receipt.cost
+        tokens_in += cost.input_tokens
+        tokens_out += cost.output_tokens
+        tokens += cost.total_tokens
+        llm_calls += cost.llm_calls
+        tool_calls += cost.tool_calls
+        tools |= dict.fromkeys(cost.tool_ids_used)
+        usd = None if usd is None or cost.cost_usd is None else round(usd + cost.cost_usd, 9)
+    return Cost(
+        input_tokens=tokens_in,
+        output_tokens=tokens_out,
+        total_tokens=tokens,
+        llm_calls=llm_calls,
+        tool_calls=tool_calls,
+        tool_ids_used=list(tools),
+        elapsed_ms=elapsed_ms,
+        cost_usd=usd,
+    )
+
+
+def trace_hash(receipts: Iterable[Receipt]) -> str:
+    """SHA-256 over the receipts' canonical bytes, as recorded, in order: checkable from the session's stream alone."""
+    digest = hashlib.sha256()
+    for receipt in receipts:
+        digest.update(canonical_bytes(Receipt.model_validate(blank_receipt(receipt))))
+    return f"sha256:{digest.hexdigest()}"
+
+
+def prompt_records(receipts: Iterable[Receipt]) -> list[str]:
+    """The turn's PROMPT_RECEIVED entries in order."""
+    return [entry_id for receipt in receipts for entry_id in receipt.prompt_received_ids]
+
+
+def summarize(calls: Sequence[ToolCall], receipts: Sequence[Receipt]) -> list[ToolCallSummary]:
+    """One line per tool call, as a client sees it."""
+    return [
+        ToolCallSummary(tool_id=call.tool_id, status=call_status(receipt), code=failure_code(receipt))
+        for call, receipt in zip(calls, receipts, strict=True)
+    ]
+
+
+def call_status(receipt: Receipt) -> CallEnd:
+    """The terminal status of a tool call whose order ended so."""
+    if receipt.state == "completed":
+        return "Succeeded"
+    return "Cancelled" if failure_code(receipt) == "cancelled" else "Failed"
+
+
+def failure_code(receipt: Receipt) -> str:
+    """Why an order failed; empty for a completed one."""
+    if receipt.state == "completed":
+        return ""
+    return "execution_error" if receipt.error is None else receipt.error.code

@@ -1,0 +1,79 @@
+"""What a classification may say: the closed label vocabulary is enforced, the rest is taken as checked by its contract.
+
+Pure. A label outside the vocabulary is dropped and recorded. Source: spec page "Work orders", section Contracts and
+prompt packs (Classify).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from config.schema import ClassifyLabels
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """A turn's labels; empty everywhere when the classification failed."""
+
+    speech_act: str = ""
+    ambiguity: str = ""
+    action: str = ""
+    objective: str = ""
+    domain: tuple[str, ...] = ()
+    task: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    """`domain` or `task` for each label outside the vocabulary; the label itself is a model's free text"""
+
+    def as_text(self) -> str:
+        """What the synthesize prompt is told: one JSON object, keys in a fixed order; empty if nothing is known."""
+        if not self.speech_act:
+            return ""
+        known: dict[str, Any] = {
+            "speech_act": self.speech_act,
+            "ambiguity": self.ambiguity,
+            "action": self.action,
+            "objective": self.objective,
+            "domain": list(self.domain),
+            "task": list(self.task),
+        }
+        return json.dumps({key: value for key, value in known.items() if value}, ensure_ascii=False)
+
+
+def read_classification(
+    parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, *, is_first: bool
+) -> Classification:
+    """The classification behind a checked answer. The first message of a session always declares something new."""
+    if not parsed:
+        return Classification()
+    labels = _mapping(parsed.get("labels"))
+    domain, domain_dropped = _known(labels.get("domain"), vocabulary.domain, "domain")
+    task, task_dropped = _known(labels.get("task"), vocabulary.task, "task")
+    signal = _mapping(parsed.get("intent_signal"))
+    return Classification(
+        speech_act=_text(parsed.get("speech_act")),
+        ambiguity=_text(parsed.get("ambiguity")),
+        action="new" if is_first else _text(signal.get("action")),
+        objective=_text(signal.get("candidate_objective")),
+        domain=domain,
+        task=task,
+        dropped=(*domain_dropped, *task_dropped),
+    )
+
+
+def _known(value: Any, allowed: Sequence[str], kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Labels inside the vocabulary, each once, in the order given; and one mark per label outside it."""
+    given: list[Any] = value if isinstance(value, list) else [] if value is None else [value]
+    kept = dict.fromkeys(label for label in given if isinstance(label, str) and label in allowed)
+    dropped = [kind for label in given if not isinstance(label, str) or label not in allowed]
+    return tuple(kept), tuple(dropped)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

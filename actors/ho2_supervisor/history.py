@@ -1,0 +1,159 @@
+"""What was said before: the delivered turns of a session, and the segments that a prompt gets of them. Pure.
+
+Newest turns stand verbatim, whole turns only, within a token budget and a count; older ones as one line each, newest
+first, while the budget lasts. Source: spec page "Session host and HO2 supervisor", section History.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bus.messages.work_order import Segment
+
+ERASED = "[erased]"
+_NAME = "history"
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryLimits:
+    """How much of the past a prompt may show; values come from the configuration."""
+
+    budget_tokens: int
+    turns_max: int
+    digest_chars: int
+    chars_per_token: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveredTurn:
+    """One answered input as the user saw it; a text is None until it was read from the record."""
+
+    input_id: str
+    input_ref: str
+    reply_ref: str
+    input_text: str | None
+    reply_text: str | None
+    tool_ids: tuple[str, ...] = ()
+    is_degraded: bool = False
+
+    def missing_refs(self) -> tuple[str, ...]:
+        """Refs of the texts that are still to be read."""
+        pairs = ((self.input_ref, self.input_text), (self.reply_ref, self.reply_text))
+        return tuple(ref for ref, text in pairs if text is None)
+
+    def filled(self, texts: Mapping[str, str]) -> DeliveredTurn:
+        """The turn with its missing texts taken from `texts` by ref."""
+        return replace(
+            self,
+            input_text=texts.get(self.input_ref) if self.input_text is None else self.input_text,
+            reply_text=texts.get(self.reply_ref) if self.reply_text is None else self.reply_text,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The delivered turns that a prompt can still show: the newest whole, those before them as lines; oldest first."""
+
+    turns: tuple[DeliveredTurn, ...] = ()
+    digests: tuple[tuple[str, str], ...] = ()
+    """(input id, line)"""
+    count: int = 0
+
+    def missing_refs(self) -> tuple[str, ...]:
+        """Refs of the texts that are still to be read, in order."""
+        return tuple(ref for turn in self.turns for ref in turn.missing_refs())
+
+    def filled(self, texts: Mapping[str, str]) -> History:
+        """The history with missing texts taken from `texts` by ref."""
+        return replace(self, turns=tuple(turn.filled(texts) for turn in self.turns))
+
+
+def remember(history: History, turn: DeliveredTurn, limits: HistoryLimits) -> History:
+    """The history with this turn: in the place of an earlier answer to the same input, else as the newest one."""
+    if any(known.input_id == turn.input_id for known in history.turns):
+        turns = tuple(turn if known.input_id == turn.input_id else known for known in history.turns)
+        return replace(history, turns=turns)
+    if any(input_id == turn.input_id for input_id, _ in history.digests):
+        line = digest(turn, limits.digest_chars)
+        digests = tuple((known, line if known == turn.input_id else old) for known, old in history.digests)
+        return replace(history, digests=digests)
+    turns = (*history.turns, turn)
+    digests = history.digests
+    if len(turns) > limits.turns_max:
+        digests = (*digests, (turns[0].input_id, digest(turns[0], limits.digest_chars)))
+        turns = turns[1:]
+    return History(turns, _shown_at_most(digests, limits), history.count + 1)
+
+
+def digest(turn: DeliveredTurn, chars_max: int) -> str:
+    """One line for a turn: what was asked, which tools answered, whether it was a degraded answer."""
+    asked = " ".join((ERASED if turn.input_text is None else turn.input_text).split())
+    notes = [", ".join(turn.tool_ids)] if turn.tool_ids else []
+    notes += ["degraded"] if turn.is_degraded else []
+    tail = f" ({'; '.join(notes)})" if notes else ""
+    room = max(0, chars_max - len("- user: ") - len(tail))
+    return f"- user: {asked if len(asked) <= room else asked[: max(0, room - 1)] + '…'}{tail}"
+
+
+def segments(history: History, limits: HistoryLimits) -> list[Segment]:
+    """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn."""
+    left = limits.budget_tokens
+    shown: list[list[Segment]] = []
+    for turn in reversed(history.turns):
+        whole = _verbatim(turn)
+        tokens = _tokens(whole, limits)
+        if tokens > left:
+            break
+        left -= tokens
+        shown.append(whole)
+    cut = history.turns[: len(history.turns) - len(shown)]
+    lines = [line for _, line in history.digests] + [digest(turn, limits.digest_chars) for turn in cut]
+    older = _lines_that_fit(lines, left, limits)
+    return older + [segment for whole in reversed(shown) for segment in whole]
+
+
+def newest_lines(history: History, limits: HistoryLimits) -> list[Segment]:
+    """The newest turn as one line: enough to tell a first message from a later one."""
+    return [Segment(name=_NAME, text=digest(turn, limits.digest_chars)) for turn in history.turns[-1:]]
+
+
+def _verbatim(turn: DeliveredTurn) -> list[Segment]:
+    used = f" (used {', '.join(turn.tool_ids)})" if turn.tool_ids else ""
+    return [
+        Segment(name=_NAME, text="user: "),
+        _text(turn.input_ref, turn.input_text),
+        Segment(name=_NAME, text=f"\nassistant{used}: "),
+        _text(turn.reply_ref, turn.reply_text),
+        Segment(name=_NAME, text="\n"),
+    ]
+
+
+def _text(ref: str, text: str | None) -> Segment:
+    """The text by its ref; where it was erased, a mark without ref, so that the record shows what the model saw."""
+    return Segment(name=_NAME, text=ERASED) if text is None else Segment(name=_NAME, ref=ref, text=text)
+
+
+def _lines_that_fit(lines: Sequence[str], budget_tokens: int, limits: HistoryLimits) -> list[Segment]:
+    kept: list[str] = []
+    for line in reversed(lines):
+        if _tokens([Segment(text="\n".join([line, *kept, ""]))], limits) > budget_tokens:
+            break
+        kept.insert(0, line)
+    return [Segment(name=_NAME, text="\n".join([*kept, ""]))] if kept else []
+
+
+def _shown_at_most(digests: tuple[tuple[str, str], ...], limits: HistoryLimits) -> tuple[tuple[str, str], ...]:
+    """Lines that no prompt could ever show are let go, so that a long session costs no more than a short one."""
+    room = limits.budget_tokens * limits.chars_per_token
+    used = sum(len(line) + 1 for _, line in digests)
+    start = 0
+    while used > room + limits.digest_chars:
+        used -= len(digests[start][1]) + 1
+        start += 1
+    return digests[start:]
+
+
+def _tokens(parts: Sequence[Segment], limits: HistoryLimits) -> int:
+    """The estimate of section `attention`: length over characters per token, rounded up, so that a budget is kept."""
+    return -(-sum(len(part.text) for part in parts) // limits.chars_per_token)

@@ -1,0 +1,64 @@
+"""Entries that HO2 writes beside a session's journal: the chain, the gate, escalations, orders that were lost.
+
+Source: spec page "The ledger", the record table (streams ho2m and ho1m).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from actors.ho2_supervisor.recorded_form import blank_receipt
+from bus.messages.base import pack
+from bus.messages.ledger import Provenance, WriteEntry
+from bus.messages.work_order import Receipt
+
+
+class OwnEntries:
+    """Builds entries of stream ho2m; submission ids count per incarnation."""
+
+    def __init__(self, instance: str) -> None:
+        self._instance = instance
+        self._count = 0
+
+    def ho2m(  # noqa: PLR0913 - an entry has these fields
+        self,
+        event_type: str,
+        payload: dict[str, Any],
+        *,
+        provenance: Provenance,
+        parents: Sequence[str],
+        at_us: int,
+        decision: str = "",
+        reason: str = "",
+        trace: str = "",
+    ) -> WriteEntry:
+        """One entry about a run; its parents say which journal entry it stands on."""
+        self._count += 1
+        return WriteEntry(
+            submission_id=f"{event_type}:{self._instance}/{self._count}",
+            stream="ho2m",
+            event_type=event_type,
+            decision=decision,
+            reason=reason,
+            provenance=provenance,
+            parents=list(parents),
+            trace=trace,
+            at_us=at_us,
+            bodies=[pack(payload)],
+        )
+
+    def lost_order(self, receipt: Receipt, *, provenance: Provenance, at_us: int, trace: str) -> WriteEntry:
+        """WO_FAILED of an order that nobody answered; an end that HO1 recorded after all stands before it."""
+        return WriteEntry(
+            submission_id=f"WO_FAILED:{receipt.wo_id}/{self._instance}",
+            stream="ho1m",
+            event_type="WO_FAILED",
+            reason="" if receipt.error is None else receipt.error.code,
+            provenance=provenance,
+            parents=[f"WO_DISPATCHED:{receipt.wo_id}"],
+            trace=trace,
+            at_us=at_us,
+            bodies=[pack(blank_receipt(receipt))],
+            once=f"end:{receipt.wo_id}",
+        )

@@ -1,0 +1,224 @@
+"""A session in the hands of its owner: append to its journal, wait for durability, read it back, take it over.
+
+Appending is synchronous (reduce, fold, queue); entries that lie next to each other leave in one write. `flush` sends
+what is queued without waiting, `barrier` returns when all of it is durable. A refused append means that the stream
+moved on without us; the next barrier says so, whoever appended.
+Source: spec pages "Session contracts" and "The ledger" (write rules).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+from actors.ho2_supervisor.history import HistoryLimits
+from actors.ho2_supervisor.session import journal
+from actors.ho2_supervisor.session.journal import Recorded
+from actors.ho2_supervisor.session.outcome import Outcome
+from actors.ho2_supervisor.session.record import SessionRecord
+from actors.ho2_supervisor.session.reducer import reduce
+from bus.errors import LedgerError, RuntimeFault
+from bus.ledger_client import LedgerClient
+from bus.messages.ids import RunId, iso
+from bus.messages.ledger import Ack, Provenance, WriteEntry, session_stream
+from bus.messages.session import SessionEventKind, TookOver
+from bus.port import Bus
+
+
+class AppendRefused(Exception):
+    """The stream's head or tenure is not what this owner's state says: drop the state and read again."""
+
+    def __init__(self, ack: Ack) -> None:
+        super().__init__(f"{ack.outcome} {ack.code} {ack.submission_id}".strip())
+        self.ack = ack
+
+
+class EventRejected(RuntimeFault):
+    """The reducer does not take an event that this program wanted to append: a fault of the program."""
+
+    def __init__(self, session_id: str, kind: str, reason: str) -> None:
+        super().__init__("internal", f"session {session_id}: {kind} was rejected: {reason}")
+
+
+class JournalLost(LedgerError):
+    """The record does not answer: what was appended last is unknown, so the state in memory is given up."""
+
+
+class OwnedSession:
+    """One session's record in memory and the way to extend it."""
+
+    def __init__(self, *, session_id: str, bus: Bus, client: LedgerClient, limits: HistoryLimits) -> None:
+        self.session_id = session_id
+        self.record = SessionRecord(session_id, limits)
+        self.tenure = 0  # of this owner; 0 until it took the session over
+        self.barriers = 0
+        self._bus = bus
+        self._client = client
+        self._limits = limits
+        self._unsent: list[WriteEntry] = []
+        self._lost: Exception | None = None
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    async def read(self, *, page: int) -> None:
+        """The record of everything that stands in the stream now; what was appended and refused is gone."""
+        record = SessionRecord(self.session_id, self._limits)
+        after = -1
+        while True:
+            entries = await self._client.read(
+                session_stream(self.session_id), after=after, limit=page, with_bodies=True
+            )
+            for entry in entries.entries:
+                after = entry.sequence
+                taken = journal.recorded(entry)
+                if taken is None:
+                    raise LedgerError("erased", f"session {self.session_id}: replay stops at entry {entry.sequence}")
+                record.take(taken)
+            if not entries.more:
+                break
+        self.record, self._unsent, self._lost = record, [], None
+
+    async def fill_history(self) -> None:
+        """The texts that the history still lacks, read from where they stand; an erased one stays away."""
+        texts: dict[str, str] = {}
+        for ref in self.record.history.missing_refs():
+            try:
+                texts[ref] = await self.text(ref)
+            except RuntimeFault as fault:
+                if fault.code not in ("erased", "not_found"):
+                    raise
+                texts[ref] = "[erased]"
+        if texts:
+            self.record.fill_texts(texts)
+
+    async def text(self, ref: str) -> str:
+        """The text behind a ref. Raises LedgerError(erased) or BusError(not_found)."""
+        return (await self.body(ref)).decode(errors="replace")
+
+    async def body(self, ref: str) -> bytes:
+        """The bytes behind a ref. Raises LedgerError(erased) or BusError(not_found)."""
+        return await self._client.body(ref)
+
+    async def texts(self, refs: Sequence[str]) -> dict[str, str]:
+        """The texts behind these refs, one by one."""
+        return {ref: await self.text(ref) for ref in refs}
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def new_id(self, kind: str) -> str:
+        """The submission id that the next append gets if it is of this kind and counted."""
+        return journal.counted_id(kind, self.session_id, self.tenure, self.record.appended + 1)
+
+    def append(
+        self,
+        event: SessionEventKind,
+        *,
+        bodies: Sequence[bytes] = (),
+        once: str | None = None,
+        work_order_id: str = "",
+        trace: str = "",
+    ) -> Outcome:
+        """The event stands in the state and is queued for the journal. Raises EventRejected, changing nothing."""
+        state = self.record.state
+        enveloped = journal.envelope(state, event)
+        outcome = reduce(state, enveloped)
+        if outcome.rejection is not None:
+            raise EventRejected(self.session_id, event.kind, outcome.rejection.reason)
+        submission_id = journal.derived_id(self.session_id, event, state.active_run_id) or self.new_id(event.kind)
+        entry = journal.entry_of(
+            enveloped,
+            submission_id=submission_id,
+            prev=self.record.head,
+            tenure=self.tenure,
+            at_us=self.at_us(),
+            bodies=bodies,
+            once=once,
+            provenance=self.provenance(state.active_run_id or outcome.state.active_run_id, work_order_id),
+            trace=trace,
+        )
+        self.record.take(Recorded(submission_id, enveloped, tuple(entry.bodies)), outcome)
+        self._unsent.append(entry)
+        return outcome
+
+    def take_over(self) -> None:
+        """Fence whoever owned the session before; durable with the next barrier."""
+        self.tenure = self.record.state.tenure + 1
+        self.append(TookOver(tenure=self.tenure, instance=self._bus.instance, at=self.now()))
+
+    def also(self, entry: WriteEntry) -> None:
+        """Queue an entry of another stream, to leave in the same write."""
+        self._unsent.append(entry)
+
+    def flush(self) -> None:
+        """What is queued is on its way; a refusal shows at the next barrier."""
+        if not self._unsent or self._lost is not None:
+            return
+        entries, self._unsent = self._unsent, []
+        try:
+            submitted = self._client.submit(entries, trace=entries[0].trace)
+        except LedgerError as fault:
+            self._lost = self._journal_lost(fault)
+        else:
+            submitted.add_done_callback(partial(self._acknowledged, entries))
+
+    async def barrier(self) -> None:
+        """Everything appended is durable. Raises AppendRefused, or JournalLost when the ledger stays away."""
+        self._raise_if_lost()
+        self.barriers += 1 if self._unsent else 0
+        self.flush()
+        try:
+            await self._client.flush()
+        except RuntimeFault as fault:
+            self._lost = self._journal_lost(fault)
+        self._raise_if_lost()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether an append was refused or has no known outcome: the state in memory is not to be trusted."""
+        return self._lost is not None
+
+    def _acknowledged(self, entries: Sequence[WriteEntry], future: asyncio.Future[list[Ack]]) -> None:
+        fault = None if future.cancelled() else future.exception()
+        if isinstance(fault, RuntimeFault):
+            self._lost = self._lost or self._journal_lost(fault)
+        elif not future.cancelled():
+            self._note(future.result(), entries)
+
+    def _note(self, acks: Sequence[Ack], entries: Sequence[WriteEntry]) -> None:
+        """Keep the first refusal on our own stream; entries of other streams are conditional on nothing of ours."""
+        for ack, entry in zip(acks, entries, strict=True):
+            if entry.prev is not None and not ack.is_first and self._lost is None:
+                self._lost = AppendRefused(ack)
+
+    def _journal_lost(self, fault: RuntimeFault) -> JournalLost:
+        """Also after a write that the ledger cannot take at all: what follows in memory has no ground any more."""
+        return JournalLost(
+            fault.code, f"journal of session {self.session_id}: {fault.detail}", retryable=fault.retryable
+        )
+
+    def _raise_if_lost(self) -> None:
+        if self._lost is not None:
+            raise self._lost
+
+    # --- what entries carry -------------------------------------------------------------------------------------------
+
+    def now(self) -> str:
+        """The bus's wall clock as a timestamp."""
+        return iso(self._bus.now())
+
+    def at_us(self) -> int:
+        """The bus's wall clock in microseconds."""
+        return round(self._bus.now() * 1_000_000)
+
+    def provenance(self, run_id: RunId | None, work_order_id: str = "") -> Provenance:
+        """Who and what an entry of this moment is about."""
+        state = self.record.state
+        return Provenance(
+            agent_id=state.agent_id or "",
+            session_id=self.session_id,
+            run_seq=0 if run_id is None else run_id.run_seq,
+            round_seq=0 if state.active_turn_id is None else state.active_turn_id.turn_seq,
+            work_order_id=work_order_id,
+            tier="ho2",
+        )

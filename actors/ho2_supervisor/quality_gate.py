@@ -1,0 +1,76 @@
+"""Is this answer acceptable? Every acceptance criterion that exists is enforced; pure.
+
+Source: spec page "Session host and HO2 supervisor", A turn in HO2, step 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from bus.messages.work_order import OutputResult
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`faults` say in words what is wrong, one per criterion that is not met; none: accepted."""
+
+    faults: tuple[str, ...]
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether every criterion is met."""
+        return not self.faults
+
+    def note(self) -> str:
+        """What the model is told when it is asked again."""
+        return "The previous draft was not accepted: " + "; ".join(self.faults) + "."
+
+
+def judge(criteria: Mapping[str, Any], output: OutputResult | None) -> Judgement:
+    """The answer against its criteria. A criterion that nobody knows how to enforce is a fault, never skipped."""
+    if output is None:
+        return Judgement(("there is no answer",))
+    faults = [fault for name, wanted in criteria.items() if (fault := _fault(name, wanted, output))]
+    return Judgement(tuple(faults))
+
+
+def _fault(name: str, wanted: Any, output: OutputResult) -> str:
+    text = output.text.text
+    match name:
+        case "requires_response_text":
+            return "it has no text" if wanted and not text.strip() else ""
+        case "min_response_length":
+            length = len(text.strip())
+            return f"it has {length} characters, at least {wanted} are needed" if length < int(wanted) else ""
+        case "response_schema":
+            return _schema_fault(wanted, output)
+        case "no_error":
+            return "it ended with an error" if wanted and output.finish_reason == "error" else ""
+        case _:
+            return f"criterion {name} is not known and cannot be met"
+
+
+def _schema_fault(schema: Any, output: OutputResult) -> str:
+    """The first place, in order of place, where the parsed answer breaks the schema; never its value."""
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        return f"its response_schema is no JSON Schema at {error.json_path}"
+    value: Any = output.parsed if output.parsed is not None else output.text.text
+    errors = sorted(Draft202012Validator(schema).iter_errors(value), key=lambda error: error.json_path)
+    return f"it breaks its schema at {errors[0].json_path} ({errors[0].validator})" if errors else ""
+
+
+def better(left: tuple[OutputResult, Judgement], right: tuple[OutputResult, Judgement]) -> bool:
+    """Whether `right` is at least as good as `left`: fewer faults, then some text; the later one of equals."""
+    return _rank(right) >= _rank(left)
+
+
+def _rank(candidate: tuple[OutputResult, Judgement]) -> tuple[bool, int]:
+    output, judgement = candidate
+    return (bool(output.text.text.strip()), -len(judgement.faults))

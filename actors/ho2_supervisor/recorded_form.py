@@ -1,0 +1,73 @@
+"""Orders and receipts as the journal holds them: every text that has a ref is blank; and back. Pure.
+
+Expanding the recorded form gives the same bytes that were sent first.
+Source: spec page "Session contracts", section Where it lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bus.messages.work_order import Exchange, Receipt, Segment, WorkOrder
+
+_Change = Callable[[Segment], Segment]
+
+
+def blank_order(order: WorkOrder) -> dict[str, Any]:
+    """What OrderDispatched carries; fields at their defaults are left out."""
+    return _order_with(order, _blank).model_dump(exclude_defaults=True)
+
+
+def blank_receipt(receipt: Receipt) -> dict[str, Any]:
+    """What OrderEnded carries; fields at their defaults are left out."""
+    return _receipt_with(receipt, _blank).model_dump(exclude_defaults=True)
+
+
+def order_refs(order: WorkOrder) -> tuple[str, ...]:
+    """Refs of the texts that a recorded order leaves out, each once, in order."""
+    segments = [*order.input_context, *(s for e in order.exchanges for s in (e.text, *e.results))]
+    return tuple(dict.fromkeys(segment.ref for segment in segments if segment.ref is not None))
+
+
+def receipt_refs(receipt: Receipt) -> tuple[str, ...]:
+    """Refs of the texts that a recorded receipt leaves out."""
+    output = receipt.output_result
+    return () if output is None or output.text.ref is None else (output.text.ref,)
+
+
+def expand_order(order: WorkOrder, texts: Mapping[str, str]) -> WorkOrder:
+    """The recorded order with its texts in place."""
+    return _order_with(order, _filler(texts))
+
+
+def expand_receipt(receipt: Receipt, texts: Mapping[str, str]) -> Receipt:
+    """The recorded receipt with its text in place."""
+    return _receipt_with(receipt, _filler(texts))
+
+
+def _blank(segment: Segment) -> Segment:
+    return segment if segment.ref is None else segment.model_copy(update={"text": ""})
+
+
+def _filler(texts: Mapping[str, str]) -> _Change:
+    def fill(segment: Segment) -> Segment:
+        return segment if segment.ref is None else segment.model_copy(update={"text": texts[segment.ref]})
+
+    return fill
+
+
+def _order_with(order: WorkOrder, change: _Change) -> WorkOrder:
+    exchanges = [
+        Exchange(tool_calls=e.tool_calls, results=[change(r) for r in e.results], text=change(e.text))
+        for e in order.exchanges
+    ]
+    inputs = [change(segment) for segment in order.input_context]
+    return order.model_copy(update={"input_context": inputs, "exchanges": exchanges})
+
+
+def _receipt_with(receipt: Receipt, change: _Change) -> Receipt:
+    output = receipt.output_result
+    if output is None:
+        return receipt
+    return receipt.model_copy(update={"output_result": output.model_copy(update={"text": change(output.text)})})

@@ -1,0 +1,338 @@
+"""One run as its turn sees it: `step` (journal + reduce), `order` and `calls` (memo, dispatch, receipt).
+
+Driven again after a crash or a take-over, the same calls in the same order answer from the journal at once: a recorded
+step is not recorded again, an ended order gives its recorded receipt, an order without end is sent again with the same
+bytes under the next attempt.
+Source: spec pages "Session contracts" (Where it lives, and how a turn survives) and "Work orders".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from actors.ho2_supervisor import chain, recorded_form, work_orders
+from actors.ho2_supervisor.history import History
+from actors.ho2_supervisor.own_entries import OwnEntries
+from actors.ho2_supervisor.owner import OwnedSession
+from actors.ho2_supervisor.session.record import RunMemo, step_key
+from actors.ho2_supervisor.work_orders import OrderContext
+from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
+from bus.messages.base import pack
+from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, parse_iso
+from bus.messages.session import (
+    BatchSettled,
+    OrderDispatched,
+    OrderEnded,
+    RunConfig,
+    RunStarted,
+    SessionEventKind,
+    StepStarted,
+    ToolBatchIssued,
+    ToolReceipt,
+)
+from bus.messages.work_order import Cost, ExecuteWorkOrder, Receipt, ToolCall, WorkOrder, WorkOrderError
+from bus.port import Bus
+from config.assets import Agent
+from config.schema import AdminConfig
+
+HO1 = "ho1"
+
+
+@dataclass(slots=True)
+class _Pending:
+    """An order on its way: what to send under which attempt, or the receipt that the journal holds."""
+
+    order: WorkOrder
+    attempt: int
+    receipt: Receipt | None = None
+
+
+class Run:
+    """The active run of one session, at one attempt to drive it."""
+
+    def __init__(  # noqa: PLR0913 - what a run stands on
+        self,
+        *,
+        session: OwnedSession,
+        memo: RunMemo,
+        bus: Bus,
+        config: AdminConfig,
+        agent: Agent,
+        own_entries: OwnEntries,
+        trace: str,
+    ) -> None:
+        if memo.input_text is None:
+            raise LedgerError("erased", f"the text of input {memo.requested.input_id} is erased")
+        self.session = session
+        self.config = config
+        self.agent = agent
+        self.own_entries = own_entries
+        self.trace = trace
+        self.input_text: str = memo.input_text
+        self.input_id = memo.requested.input_id
+        self.input_ref = memo.requested.input_ref
+        self.receipts: dict[str, Receipt] = {}
+        self.round_count = 0
+        self._memo = memo
+        self._bus = bus
+        self._step_seq = 0
+        self._text_refs: dict[str, str] = {}
+
+    # --- facts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def run_id(self) -> RunId:
+        """Which run this is."""
+        return self._memo.run_id
+
+    @property
+    def history(self) -> History:
+        """What was said before this run."""
+        return self.session.record.history
+
+    @property
+    def run_config(self) -> RunConfig:
+        """The configuration frozen at RunStarted."""
+        config = self.session.record.state.active_run_config
+        if config is None:
+            raise AssertionError(f"run {self.run_id} has not started")
+        return config
+
+    @property
+    def elapsed_ms(self) -> int:
+        """Since the run was requested, by the wall clock (a run may outlive its process)."""
+        return max(0, round((self._bus.now() - parse_iso(self._memo.requested.at)) * 1000))
+
+    def remaining_s(self) -> float:
+        """Until the run's deadline, which an attached request may have moved; never negative."""
+        deadline_at = self.session.record.state.deadline_at
+        return max(0.0, parse_iso(deadline_at) - self._bus.now()) if deadline_at else 0.0
+
+    def timeout_s(self, limit_ms: int) -> float:
+        """An order's time-out: its own limit within the run's. Raises WorkOrderFault when the run has no time left."""
+        remaining = self.remaining_s()
+        if remaining <= 0:
+            raise WorkOrderFault("deadline_exceeded", f"run {self.run_id} is past its deadline")
+        return min(limit_ms / 1000, remaining)
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """RunStarted: the run's configuration is frozen."""
+        self.step(RunStarted(at=self.session.now()))
+
+    def new_round(self) -> OrderContext:
+        """The first step of the next model round."""
+        self.round_count += 1
+        self._step_seq = 0
+        return self.new_step()
+
+    def new_step(self) -> OrderContext:
+        """A step boundary; what an order of this step carries."""
+        self._step_seq += 1
+        turn_id = TurnId(run_id=self.run_id, turn_seq=self.round_count)
+        step_id = StepId(turn_id=turn_id, step_seq=self._step_seq)
+        self.step(StepStarted(step_id=step_id, new_round=self._step_seq == 1, at=self.session.now()))
+        return OrderContext(
+            step_id=step_id,
+            fence=self.session.record.state.fence,
+            agent=self.agent,
+            config_digest=self._memo.requested.config_digest,
+            planned_at=self.session.now(),
+            budget_mode=self.config.budget.budget_mode,
+        )
+
+    def step(self, event: SessionEventKind, *, bodies: Sequence[bytes] = ()) -> None:
+        """The event is journaled, unless an earlier drive of this run did so."""
+        if step_key(event) not in self._memo.steps:
+            self.session.append(event, bodies=bodies, trace=self.trace)
+
+    def is_round_recorded(self, number: int) -> bool:
+        """Whether an earlier drive of this run began this round."""
+        step_id = StepId(turn_id=TurnId(run_id=self.run_id, turn_seq=number), step_seq=1)
+        return f"StepStarted:{step_id}" in self._memo.steps
+
+    # --- orders -------------------------------------------------------------------------------------------------------
+
+    async def order(self, planned: WorkOrder) -> Receipt:
+        """The receipt of this order, recorded once; dispatched only after that is durable."""
+        pending = await self._pending(planned)
+        await self._dispatch([pending])
+        return await self._finish(pending)
+
+    async def calls(self, asked: Sequence[ToolCall], *, parent_wo_id: str) -> list[Receipt]:
+        """One batch: every call as an order of its own, in parallel over the pool, settled; receipts in call order."""
+        context = self.new_step()
+        batch_id = ToolBatchId(step_id=context.step_id, batch_seq=1)
+        call_ids = [call.call_id for call in asked]
+        self.step(ToolBatchIssued(tool_batch_id=batch_id, call_ids=call_ids, at=self.session.now()))
+        receipts: list[Receipt] = []
+        for wave in _waves(asked, self.session.record.state.max_in_flight_effects):
+            receipts += await self._wave(context, batch_id, wave, parent_wo_id)
+        results = [
+            {
+                "call_id": call.call_id,
+                "state": receipt.state,
+                "code": chain.failure_code(receipt),
+                "wo_id": receipt.wo_id,
+            }
+            for call, receipt in zip(asked, receipts, strict=True)
+        ]
+        results_ref = f"{self.session.new_id('BatchSettled')}/1"
+        settled = BatchSettled(tool_batch_id=batch_id, results_ref=results_ref, at=self.session.now())
+        self.step(settled, bodies=[pack(results)])
+        return receipts
+
+    async def _wave(
+        self, context: OrderContext, batch_id: ToolBatchId, wave: Sequence[ToolCall], parent_wo_id: str
+    ) -> list[Receipt]:
+        """As many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""
+        timeout_s = self.timeout_s(self.config.ho2.order_timeout_ms)
+        budget = self.config.budget.synthesize_budget
+        pending = [
+            await self._pending(
+                work_orders.tool_call(
+                    context, call, token_budget=budget, timeout_seconds=timeout_s, parent_wo_id=parent_wo_id
+                )
+            )
+            for call in wave
+        ]
+        await self._dispatch(pending)
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(self._call(batch_id, call, one)) for call, one in zip(wave, pending, strict=True)
+            ]
+        receipts = [task.result() for task in tasks]
+        # Receipts arrive in any order; the chain has them in call order.
+        for receipt in receipts:
+            self.receipts[receipt.wo_id] = self.receipts.pop(receipt.wo_id)
+        return receipts
+
+    async def _call(self, batch_id: ToolBatchId, call: ToolCall, pending: _Pending) -> Receipt:
+        receipt = await self._finish(pending)
+        self.step(
+            ToolReceipt(
+                tool_batch_id=batch_id,
+                call_id=call.call_id,
+                status=chain.call_status(receipt),
+                code=chain.failure_code(receipt),
+                session_epoch=receipt.fence.session_epoch,
+                step_epoch=receipt.fence.step_epoch,
+                at=self.session.now(),
+            )
+        )
+        if self.session.record.state.open_orders:
+            self.session.flush()  # other calls may run for long; the last one leaves with the next step's write
+        return receipt
+
+    async def _pending(self, planned: WorkOrder) -> _Pending:
+        """What the journal holds of this order, else the planned one, journaled as dispatched."""
+        recorded = self._memo.orders.get(planned.wo_id)
+        if recorded is None:
+            return self._planned(planned)
+        order = WorkOrder.model_validate(recorded)
+        ended = self._memo.receipts.get(planned.wo_id)
+        if ended is not None:
+            receipt = Receipt.model_validate(ended)
+            texts = await self.session.texts(recorded_form.receipt_refs(receipt))
+            return _Pending(order, 0, recorded_form.expand_receipt(receipt, texts))
+        texts = await self.session.texts(recorded_form.order_refs(order))
+        attempt = 2 + self.session.tenure - self._memo.dispatched_in[planned.wo_id]
+        return _Pending(recorded_form.expand_order(order, texts), attempt)
+
+    def _planned(self, planned: WorkOrder) -> _Pending:
+        completed = {wo_id for wo_id, receipt in self.receipts.items() if receipt.state == "completed"}
+        if wrong := work_orders.faults(planned, completed):
+            raise WorkOrderFault("execution_error", f"{planned.wo_id} was not dispatched: {'; '.join(wrong)}")
+        owned, brought = work_orders.with_own_texts(planned, f"WO_DISPATCHED:{planned.wo_id}", self._text_refs)
+        self._text_refs |= brought
+        order = work_orders.advance(owned, "dispatched", "ho2")
+        self.session.append(
+            OrderDispatched(
+                wo_id=order.wo_id,
+                wo_type=order.wo_type,
+                step_id=self._step_of(order),
+                order=recorded_form.blank_order(order),
+                at=self.session.now(),
+            ),
+            bodies=[text.encode() for text in brought],
+            work_order_id=order.wo_id,
+            trace=self.trace,
+        )
+        return _Pending(order, 1)
+
+    def _step_of(self, order: WorkOrder) -> StepId:
+        step = self.session.record.state.active_step_id
+        if step is None:
+            raise AssertionError(f"{order.wo_id} was planned before any step")
+        return step
+
+    async def _dispatch(self, pending: Sequence[_Pending]) -> None:
+        """Barrier: WO_DISPATCHED is durable before anything is sent. Nothing to wait for if all were ended before."""
+        if any(one.receipt is None for one in pending):
+            await self.session.barrier()
+
+    async def _finish(self, pending: _Pending) -> Receipt:
+        receipt = pending.receipt
+        if receipt is None:
+            receipt = await self._sent(pending.order, pending.attempt)
+            self.session.append(
+                OrderEnded(wo_id=receipt.wo_id, receipt=recorded_form.blank_receipt(receipt), at=self.session.now()),
+                work_order_id=receipt.wo_id,
+                trace=self.trace,
+            )
+        self.receipts[receipt.wo_id] = receipt
+        return receipt
+
+    async def _sent(self, order: WorkOrder, first_attempt: int) -> Receipt:
+        """The receipt of the pool; a failed one of our own making when nobody answers within the order's time-out."""
+        clock = self._bus.clock
+        give_up = clock.monotonic() + order.constraints.timeout_seconds
+        fault = RuntimeFault("expired", "no attempt fitted into the time-out")
+        for attempt in range(first_attempt, first_attempt + self.config.ho2.order_attempts_max):
+            left_s = min(give_up - clock.monotonic(), self.remaining_s())
+            if left_s <= 0:
+                break
+            try:
+                receipt = await self._bus.request(
+                    HO1, ExecuteWorkOrder(order=order, attempt=attempt), expect=Receipt, timeout_s=left_s,
+                    message_id=order.wo_id, attempt=attempt, trace=self.trace,
+                )  # fmt: skip
+            except RuntimeFault as refusal:
+                fault = refusal
+                if not refusal.retryable:
+                    break
+                await self._bus.sleep(self.config.ho2.order_retry_interval_ms / 1000)
+                continue
+            if (receipt.wo_id, receipt.fence) == (order.wo_id, order.fence):
+                return receipt
+            fault = RuntimeFault("malformed", f"a receipt of {receipt.wo_id} for {order.wo_id}")
+            break
+        return self._lost(order, fault)
+
+    def _lost(self, order: WorkOrder, fault: RuntimeFault) -> Receipt:
+        """HO2 fails an order that was lost, so that it has an end; what it may have cost is not known."""
+        receipt = Receipt(
+            wo_id=order.wo_id,
+            fence=order.fence,
+            state="failed",
+            error=WorkOrderError(
+                code="deadline_exceeded" if fault.code == "expired" else "execution_error",
+                message=f"{fault.code}: {fault.detail}",
+            ),
+            cost=Cost(cost_usd=None),
+            executed_by=self._bus.instance,
+            completed_at=self.session.now(),
+        )
+        provenance = self.session.provenance(self.run_id, order.wo_id)
+        self.session.also(
+            self.own_entries.lost_order(receipt, provenance=provenance, at_us=self.session.at_us(), trace=self.trace)
+        )
+        return receipt
+
+
+def _waves(calls: Sequence[ToolCall], size: int) -> Iterator[Sequence[ToolCall]]:
+    for start in range(0, len(calls), size):
+        yield calls[start : start + size]

@@ -1,0 +1,127 @@
+"""Journal entries and session events: submission ids, once keys, body layout, and back. Pure.
+
+Body 0 of an entry is the packed SessionEvent; further bodies are texts and documents that the event names by ref.
+Source: spec pages "The ledger" (write rules) and "What we build" (submission ids).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from actors.ho2_supervisor.session.state import SessionState
+from bus.messages.base import pack, unpack
+from bus.messages.ids import split_body_ref
+from bus.messages.ledger import Entry, Provenance, WriteEntry, session_stream
+from bus.messages.session import ENTRY_NAMES, SessionEvent, SessionEventKind
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One journal entry as the fold takes it; a body is None where it was erased."""
+
+    submission_id: str
+    event: SessionEvent
+    bodies: tuple[bytes | None, ...]
+
+
+def input_digest(input_id: str, text: str) -> str:
+    """Tells a retry from a conflict without showing the text; the input id is its salt."""
+    return hashlib.sha256(f"{input_id}\n{text}".encode()).hexdigest()
+
+
+def turn_key(session_id: str, input_id: str) -> str:
+    """The once key for which everything competes that can be the one answer to an input."""
+    return f"turn:{session_id}/{input_id}"
+
+
+def entry_name(kind: str) -> str:
+    """The event_type of this event kind's entry."""
+    return ENTRY_NAMES.get(kind, kind)
+
+
+def counted_id(kind: str, session_id: str, tenure: int, number: int) -> str:
+    """`<event type>:<session>/<tenure>.<n-th append of that tenure>`."""
+    return f"{entry_name(kind)}:{session_id}/{tenure}.{number}"
+
+
+def derived_id(session_id: str, event: SessionEventKind, run: object) -> str | None:
+    """The submission id of an event that has one of its own, by what it is about; None for counted ones."""
+    match event.kind:
+        case "RunRequested" | "TurnDegraded":
+            return f"{event.kind}:{session_id}/{event.input_id}"
+        case "TookOver":
+            return f"TookOver:{session_id}/{event.tenure}"
+        case "OrderDispatched" | "OrderEnded":
+            return f"{entry_name(event.kind)}:{event.wo_id}"
+        case "RunCompleted":
+            return f"RunCompleted:{run}"
+        case _:
+            return None
+
+
+def envelope(state: SessionState, event: SessionEventKind) -> SessionEvent:
+    """The event with the correlation fields of this moment."""
+    return SessionEvent(
+        session_id=state.session_id,
+        run_id=state.active_run_id,
+        turn_id=state.active_turn_id,
+        step_id=state.active_step_id,
+        session_epoch=state.session_epoch,
+        step_epoch=state.step_epoch,
+        event=event,
+    )
+
+
+def entry_of(  # noqa: PLR0913 - an entry has these fields
+    event: SessionEvent,
+    *,
+    submission_id: str,
+    prev: str,
+    tenure: int,
+    at_us: int,
+    bodies: Sequence[bytes] = (),
+    once: str | None = None,
+    provenance: Provenance,
+    trace: str = "",
+) -> WriteEntry:
+    """The ledger entry of an event, conditional on the stream's head and the writer's tenure."""
+    return WriteEntry(
+        submission_id=submission_id,
+        stream=session_stream(event.session_id),
+        event_type=event.entry_name,
+        provenance=provenance,
+        trace=trace,
+        at_us=at_us,
+        bodies=[pack(event.model_dump()), *bodies],
+        prev=prev,
+        tenure=tenure,
+        once=once,
+    )
+
+
+def recorded(entry: Entry | WriteEntry) -> Recorded | None:
+    """The event behind an entry; None for an entry whose event was erased or is of a version not known here."""
+    bodies = tuple(entry.bodies)
+    if not bodies or bodies[0] is None:
+        return None
+    try:
+        event = SessionEvent.model_validate(unpack(bodies[0]))
+    except (ValidationError, ValueError):
+        return None
+    return Recorded(entry.submission_id, event, bodies)
+
+
+def own_text(entry: Recorded, ref: str) -> str | None:
+    """The text behind a ref into this very entry; None if the ref leads elsewhere, or the text was erased."""
+    try:
+        submission_id, number = split_body_ref(ref)
+    except ValueError:
+        return None
+    if submission_id != entry.submission_id or number >= len(entry.bodies):
+        return None
+    body = entry.bodies[number]
+    return None if body is None else body.decode(errors="replace")

@@ -1,0 +1,206 @@
+"""A session as its journal says: state, inputs and their answers, history, and what the active run has recorded.
+
+One fold for live appends and for replay, so that both give the same. No I/O; the owner appends and reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from actors.ho2_supervisor import history as history_rules
+from actors.ho2_supervisor.history import DeliveredTurn, History, HistoryLimits
+from actors.ho2_supervisor.session.journal import Recorded, own_text
+from actors.ho2_supervisor.session.outcome import Outcome
+from actors.ho2_supervisor.session.reducer import reduce
+from actors.ho2_supervisor.session.state import SessionState
+from bus.messages import session as events
+from bus.messages.base import unpack
+from bus.messages.ids import RunId
+from bus.messages.session import TurnResult
+
+AnswerKind = Literal["running", "answered", "failed", "degraded"]
+
+
+@dataclass(slots=True)
+class KnownInput:
+    """One input of the session and what became of it."""
+
+    input_id: str
+    digest: str | None  # None: degraded before HO2 saw it; follows from the text behind input_ref
+    input_ref: str
+    run_id: RunId | None
+    became: AnswerKind = "running"
+    result_ref: str = ""  # answered: the packed TurnResult; degraded: the reply's text
+    code: str = ""  # failed: why
+
+
+@dataclass(slots=True)
+class RunMemo:
+    """What the journal holds of the active run: the memo table that makes a run resumable."""
+
+    run_id: RunId
+    requested: events.RunRequested
+    input_text: str | None
+    steps: set[str] = field(default_factory=set[str])
+    orders: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    dispatched_in: dict[str, int] = field(default_factory=dict[str, int])
+    receipts: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+
+class SessionRecord:
+    """The fold of one journal. `take` is the only way it changes."""
+
+    def __init__(self, session_id: str, limits: HistoryLimits) -> None:
+        self.state = SessionState(session_id=session_id)
+        self.head = ""
+        self.appended = 0  # entries of the current tenure after its TookOver
+        self.inputs: dict[str, KnownInput] = {}
+        self.history = History()
+        self.total_tokens = 0
+        self.total_cost_usd: float | None = 0.0
+        self.run: RunMemo | None = None
+        self._limits = limits
+
+    @property
+    def turn_count(self) -> int:
+        """Turns that were delivered, degraded ones included."""
+        return self.history.count
+
+    def take(self, entry: Recorded, reduced: Outcome | None = None) -> Outcome:
+        """Fold one entry; a rejected event leaves everything but the stream's head as it was.
+
+        `reduced`: what `reduce` says of it, where the caller has asked already.
+        """
+        outcome = reduced or reduce(self.state, entry.event)
+        self._advance(entry)
+        if outcome.rejection is None:
+            self.state = outcome.state
+            self._remember(entry)
+        return outcome
+
+    def replay(self, entries: Iterable[Recorded]) -> None:
+        """Fold entries in order."""
+        for entry in entries:
+            self.take(entry)
+
+    def fill_texts(self, texts: dict[str, str]) -> None:
+        """Give the history texts that stand elsewhere in the record."""
+        self.history = self.history.filled(texts)
+
+    def _advance(self, entry: Recorded) -> None:
+        self.head = entry.submission_id
+        kind = entry.event.event.kind
+        if kind == "TookOver":
+            self.appended = 0
+        elif kind != "TurnDegraded":  # the host's; it counts in no tenure
+            self.appended += 1
+
+    def _remember(self, entry: Recorded) -> None:
+        event = entry.event.event
+        if self.run is not None and (key := step_key(event)):
+            self.run.steps.add(key)
+        match event:
+            case events.RunRequested():
+                self._requested(entry, event)
+            case events.OrderDispatched() if self.run is not None:
+                self.run.orders[event.wo_id] = event.order
+                self.run.dispatched_in[event.wo_id] = self.state.tenure
+            case events.OrderEnded() if self.run is not None:
+                self.run.receipts.setdefault(event.wo_id, event.receipt)
+            case events.RunCompleted():
+                self._completed(entry, event)
+            case events.RunFailed():
+                self._ended(event.input_id, "failed", code=event.code, result_ref=event.detail_ref or "")
+            case events.RunCancelled():
+                self._ended(event.input_id, "failed", code="cancelled")
+            case events.TurnDegraded():
+                self._degraded(entry, event)
+            case _:
+                pass
+
+    def _requested(self, entry: Recorded, event: events.RunRequested) -> None:
+        run_id = self.state.active_run_id
+        if run_id is None:
+            raise AssertionError("the reducer accepted RunRequested without an active run")
+        known = KnownInput(event.input_id, event.input_digest, event.input_ref, run_id)
+        self.inputs[event.input_id] = known
+        self.run = RunMemo(run_id, event, own_text(entry, event.input_ref))
+
+    def _completed(self, entry: Recorded, event: events.RunCompleted) -> None:
+        result = result_in(entry, event.result_ref)
+        known = self.inputs[event.input_id]
+        turn = DeliveredTurn(
+            input_id=event.input_id,
+            input_ref=known.input_ref,
+            reply_ref=event.reply_ref,
+            input_text=None if self.run is None else self.run.input_text,
+            reply_text=None if result is None else result.response,
+            tool_ids=() if result is None else tuple(dict.fromkeys(call.tool_id for call in result.tool_calls)),
+        )
+        self.history = history_rules.remember(self.history, turn, self._limits)
+        if result is not None:
+            self._spent(result)
+        self._ended(event.input_id, "answered", result_ref=event.result_ref)
+
+    def _ended(self, input_id: str, became: AnswerKind, *, result_ref: str = "", code: str = "") -> None:
+        known = self.inputs[input_id]
+        known.became, known.result_ref, known.code = became, result_ref, code
+        self.run = None
+
+    def _degraded(self, entry: Recorded, event: events.TurnDegraded) -> None:
+        known = self.inputs.get(event.input_id) or KnownInput(event.input_id, None, event.input_ref, None)
+        known.became, known.result_ref, known.code = "degraded", event.reply_ref, ""
+        self.inputs[event.input_id] = known
+        own_input = own_text(entry, event.input_ref)
+        if own_input is None and self.run is not None and self.run.requested.input_id == event.input_id:
+            own_input = self.run.input_text
+        turn = DeliveredTurn(
+            input_id=event.input_id,
+            input_ref=event.input_ref,
+            reply_ref=event.reply_ref,
+            input_text=own_input,
+            reply_text=own_text(entry, event.reply_ref),
+            is_degraded=True,
+        )
+        self.history = history_rules.remember(self.history, turn, self._limits)
+        if self.state.active_run_id is None:
+            self.run = None
+
+    def _spent(self, result: TurnResult) -> None:
+        self.total_tokens += result.cost.total_tokens
+        cost = result.cost.cost_usd
+        self.total_cost_usd = None if cost is None or self.total_cost_usd is None else self.total_cost_usd + cost
+
+
+def step_key(event: events.SessionEventKind) -> str:
+    """What makes a recorded step of a run the same step when the run is driven again; empty for other events."""
+    match event:
+        case events.RunStarted():
+            return "RunStarted"
+        case events.StepStarted():
+            return f"StepStarted:{event.step_id}"
+        case events.ToolBatchIssued():
+            return f"ToolBatchIssued:{event.tool_batch_id}"
+        case events.ToolReceipt():
+            return f"ToolReceipt:{event.tool_batch_id}.{event.call_id}"
+        case events.BatchSettled():
+            return f"BatchSettled:{event.tool_batch_id}"
+        case _:
+            return ""
+
+
+def result_in(entry: Recorded, ref: str) -> TurnResult | None:
+    """The TurnResult that this entry brought; None where it was erased."""
+    _, _, number = ref.rpartition("/")
+    body = entry.bodies[int(number)] if number.isdigit() and int(number) < len(entry.bodies) else None
+    return None if body is None else result_of(body)
+
+
+def result_of(body: bytes) -> TurnResult | None:
+    """The TurnResult in a body; None if it is none."""
+    try:
+        return TurnResult.model_validate(unpack(body))
+    except ValueError:
+        return None

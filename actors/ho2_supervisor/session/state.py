@@ -1,0 +1,126 @@
+"""The state that a session's journal folds to (`aos.agent/SessionState@1` and our extensions).
+
+Source: spec page "Session contracts" (seed 004). Values only; what changes them is `reducer.reduce`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Literal
+
+from pydantic import Field
+
+from bus.messages.base import Count, Record, Timestamp, canonical_bytes
+from bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId
+from bus.messages.session import Lifecycle, RunConfig, SessionConfig
+from bus.messages.work_order import Fence
+
+CallState = Literal["Pending", "Succeeded", "Failed", "IgnoredStale", "Cancelled"]
+
+
+class CallStatus(Record):
+    """What became of one tool call (`aos.agent/ToolCallStatus@1`); every state but Pending is final."""
+
+    state: CallState
+    code: str = ""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether nothing more can happen to this call."""
+        return self.state != "Pending"
+
+
+class ActiveToolBatch(Record):
+    """The one fan-out of the current round (`aos.agent/ActiveToolBatch@1`)."""
+
+    tool_batch_id: ToolBatchId
+    issued_at_step_epoch: Count
+    expected_call_ids: list[str]
+    call_status: dict[str, CallStatus]
+    results_ref: str | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every expected call is terminal."""
+        return all(self.call_status[call].is_terminal for call in self.expected_call_ids)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether BatchSettled was recorded: only then may the next step begin."""
+        return self.results_ref is not None
+
+
+class RunLease(Record):
+    """A timed right to run (`aos.agent/RunLease@1`). Issued by a later stage; its shape is final."""
+
+    lease_id: str
+    issued_at: Timestamp
+    expires_at: Timestamp
+    heartbeat_timeout_secs: Count
+
+
+class SessionState(Record):
+    """Everything a session is, after a prefix of its journal."""
+
+    session_id: SessionId
+    lifecycle: Lifecycle = "Idle"
+    session_epoch: Count = 0
+    step_epoch: Count = 0
+    next_run_seq: Sequence = 1
+    next_turn_seq: Sequence = 1
+    next_step_seq: Sequence = 1
+    session_config: SessionConfig = SessionConfig()
+    active_run_id: RunId | None = None
+    active_run_config: RunConfig | None = None
+    active_turn_id: TurnId | None = None
+    active_step_id: StepId | None = None
+    active_tool_batch: ActiveToolBatch | None = None
+    in_flight_effects: Count = 0
+    max_in_flight_effects: Count = 0
+    active_run_lease: RunLease | None = None
+    last_heartbeat_at: Timestamp | None = None
+    pending_steer: list[str] = Field(default_factory=list[str])
+    pending_follow_up: list[str] = Field(default_factory=list[str])
+    created_at: Timestamp | None = None
+    updated_at: Timestamp | None = None
+
+    # our extensions
+    agent_id: str | None = None
+    status: Literal["open", "closed"] = "open"
+    tenure: Count = 0
+    owner: str = ""
+    active_input_id: InputId | None = None
+    run_overrides: SessionConfig | None = None
+    deadline_at: Timestamp | None = None
+    run_config_digest: str = ""
+    step_orders: list[str] = Field(default_factory=list[str])
+    open_orders: list[str] = Field(default_factory=list[str])
+    applied_command_ids: list[str] = Field(default_factory=list[str])
+    pause_requested: bool = False
+    cancel_reason: str | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether SESSION_START was recorded (a stream may begin with TurnDegraded)."""
+        return self.agent_id is not None
+
+    @property
+    def fence(self) -> Fence:
+        """What an order issued now carries. Only while a run is active."""
+        if self.active_run_id is None:
+            raise ValueError(f"session {self.session_id} has no active run")
+        return Fence(run_id=self.active_run_id, session_epoch=self.session_epoch, step_epoch=self.step_epoch)
+
+
+def resolve_run_config(base: SessionConfig, overrides: SessionConfig | None) -> RunConfig | None:
+    """The overrides merged field by field over the session's configuration; None if provider or model stay blank."""
+    given = {} if overrides is None else {k: v for k, v in overrides.model_dump().items() if v is not None}
+    merged = base.model_dump() | given
+    if not (merged["provider"] or "").strip() or not (merged["model"] or "").strip():
+        return None
+    return RunConfig.model_validate(merged)
+
+
+def state_hash(state: SessionState) -> str:
+    """SHA-256 of the canonical state bytes, in hex."""
+    return hashlib.sha256(canonical_bytes(state)).hexdigest()

@@ -1,0 +1,130 @@
+"""The sessions that this instance holds: found in memory, or read from their journals and taken over.
+
+The registry is the long-lived owner of the loading tasks: several requests for one session wait for one loading, and a
+requester that goes away does not end it. Source: spec page "Session contracts", Where it lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+
+from actors.ho2_supervisor.history import HistoryLimits
+from actors.ho2_supervisor.owner import AppendRefused, OwnedSession
+from bus.errors import LedgerError
+from bus.ledger_client import LedgerClient
+from bus.port import Bus
+from config.schema import AdminConfig
+
+
+class Sessions:
+    """Session id -> the loading that gives or gave the session; bounded, the longest idle one goes first."""
+
+    def __init__(  # noqa: PLR0913 - what loading needs, and whom it tells
+        self,
+        *,
+        bus: Bus,
+        client: LedgerClient,
+        config: AdminConfig,
+        limits: HistoryLimits,
+        taken_over: Callable[[OwnedSession], None],
+        is_running: Callable[[str], bool],
+    ) -> None:
+        self._bus = bus
+        self._client = client
+        self._config = config
+        self._limits = limits
+        self._taken_over = taken_over
+        self._is_running = is_running
+        self._loadings: OrderedDict[str, asyncio.Task[OwnedSession]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._loadings)
+
+    def held(self, session_id: str) -> OwnedSession | None:
+        """The session if it is in memory and trusted."""
+        session = self._loaded(session_id)
+        return None if session is None or session.is_lost else session
+
+    async def owned(self, session_id: str) -> OwnedSession:
+        """The session, read and taken over unless it is held already. One that never started is not taken over.
+
+        Nothing is awaited after the session is at hand, so that the caller's next step is synchronous with it.
+        """
+        while True:
+            session = self.held(session_id)
+            if session is not None:
+                self._loadings.move_to_end(session_id)
+                return session
+            loading = self._loadings.get(session_id)
+            if loading is None or loading.done():
+                loading = self._load_anew(session_id)
+            await asyncio.shield(loading)
+
+    async def peek(self, session_id: str) -> OwnedSession:
+        """The session as its journal says, without taking it over."""
+        session = self._new(session_id)
+        await session.read(page=self._config.sessions.journal_page)
+        return session
+
+    async def reread(self, session: OwnedSession) -> None:
+        """The same session from its journal again, after a refused append. Raises LedgerError if it has a new owner."""
+        tenure = session.tenure
+        await session.read(page=self._config.sessions.journal_page)
+        if session.record.state.tenure != tenure:
+            self.drop(session)
+            raise LedgerError(
+                "unavailable",
+                f"session {session.session_id} has a new owner (tenure {session.record.state.tenure}, ours {tenure})",
+                retryable=True,
+            )
+        await session.fill_history()
+
+    def drop(self, session: OwnedSession) -> None:
+        """Forget the session; the next request reads it again."""
+        if self._loaded(session.session_id) is session:
+            del self._loadings[session.session_id]
+
+    def _loaded(self, session_id: str) -> OwnedSession | None:
+        loading = self._loadings.get(session_id)
+        if loading is None or not loading.done() or loading.cancelled() or loading.exception() is not None:
+            return None
+        return loading.result()
+
+    def _load_anew(self, session_id: str) -> asyncio.Task[OwnedSession]:
+        loading = asyncio.get_running_loop().create_task(self._load(session_id))
+        self._loadings[session_id] = loading
+        self._let_idle_go()
+        return loading
+
+    async def _load(self, session_id: str) -> OwnedSession:
+        session = self._new(session_id)
+        for _ in range(self._config.ho2.takeover_attempts_max):
+            await session.read(page=self._config.sessions.journal_page)
+            if not session.record.state.is_started:
+                return session
+            session.take_over()
+            try:
+                await session.barrier()
+            except AppendRefused:
+                continue
+            await session.fill_history()
+            self._taken_over(session)
+            return session
+        raise LedgerError(
+            "unavailable",
+            f"session {session_id}: its head moved during each of {self._config.ho2.takeover_attempts_max} readings "
+            "(ho2.takeover_attempts_max)",
+            retryable=True,
+        )
+
+    def _new(self, session_id: str) -> OwnedSession:
+        return OwnedSession(session_id=session_id, bus=self._bus, client=self._client, limits=self._limits)
+
+    def _let_idle_go(self) -> None:
+        for session_id, loading in list(self._loadings.items()):
+            if len(self._loadings) <= self._config.ho2.sessions_max:
+                return
+            if loading.done() and not self._is_running(session_id):
+                del self._loadings[session_id]

@@ -1,0 +1,203 @@
+"""One user turn, top to bottom. Every await is a recorded order or the barrier before the reply.
+
+After a crash it runs again from the top, and what the journal holds answers at once (`run.py`).
+Source: spec page "Session host and HO2 supervisor", A turn in HO2, in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from actors.ho2_supervisor import chain, classification, history, quality_gate, turn_record, work_orders
+from actors.ho2_supervisor.classification import Classification
+from actors.ho2_supervisor.history import HistoryLimits
+from actors.ho2_supervisor.quality_gate import Judgement
+from actors.ho2_supervisor.run import Run
+from actors.ho2_supervisor.verdicts import GATEWAY_REFUSALS
+from bus.errors import WorkOrderFault
+from bus.messages.session import ToolCallSummary, TurnResult
+from bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
+from config.schema import AdminConfig, BudgetConfig
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the rounds of a turn have brought so far; a failing run reports from it."""
+
+    exchanges: list[Exchange] = field(default_factory=list[Exchange])
+    tool_calls: list[ToolCallSummary] = field(default_factory=list[ToolCallSummary])
+    tokens_used: int = 0
+    parent: str | None = None
+    note: str = ""
+    rejections: int = 0
+    best: tuple[OutputResult, Judgement] | None = None
+
+
+async def take_turn(run: Run, progress: Progress) -> TurnResult:
+    """Answer the run's input; RunCompleted is durable when this returns. Raises RuntimeFault: the run has failed."""
+    run.begin()
+    labels = await _classify(run, progress)
+    context = _context(run, labels)
+
+    while True:
+        _require_round(run, progress)
+        receipt = await _synthesize(run, context, progress)
+        output = _completed_output(receipt)
+        progress.parent = receipt.wo_id
+        progress.tokens_used += receipt.cost.total_tokens
+        if output.tool_calls:
+            await _call_tools(run, output, progress)
+            continue
+        judgement = quality_gate.judge(_criteria(run.config), output)
+        if progress.best is None or quality_gate.better(progress.best, (output, judgement)):
+            progress.best = (output, judgement)
+        if judgement.is_accepted or not _may_retry(run, progress):
+            break
+        progress.rejections += 1
+        progress.note = judgement.note()
+
+    answer, verdict = progress.best
+    return await turn_record.record_answer(run, answer, verdict, labels, progress.tool_calls)
+
+
+async def _classify(run: Run, progress: Progress) -> Classification:
+    """The message's labels; none when the classification failed. Only a gateway's refusal ends the turn."""
+    config = run.config
+    inputs = [
+        _message_to_classify(run),
+        *history.newest_lines(run.history, history_limits(config)),
+    ]
+    receipt = await run.order(
+        work_orders.classify(
+            run.new_round(),
+            inputs=inputs,
+            token_budget=config.budget.classify_budget,
+            timeout_seconds=run.timeout_s(config.ho2.classify_timeout_ms),
+        )
+    )
+    if receipt.state == "failed" or receipt.output_result is None:
+        if chain.failure_code(receipt) in GATEWAY_REFUSALS:
+            raise _fault_of(receipt)
+        return Classification()
+    progress.parent = receipt.wo_id
+    return classification.read_classification(
+        receipt.output_result.parsed, config.classify_labels, is_first=run.history.count == 0
+    )
+
+
+def _message_to_classify(run: Run) -> Segment:
+    """The user's message; of one that would fill the classification's budget alone, its beginning."""
+    config = run.config
+    chars_max = config.budget.classify_budget * config.attention.chars_per_token // 2
+    if len(run.input_text) <= chars_max:
+        return Segment(name="user_input", ref=run.input_ref, text=run.input_text)
+    return Segment(name="user_input", text=run.input_text[:chars_max])
+
+
+def _context(run: Run, labels: Classification) -> list[Segment]:
+    """The prompt's inputs that stay the same in every round, the stable ones first."""
+    return [
+        Segment(name="system", text=run.agent.system_prompt),
+        *history.segments(run.history, history_limits(run.config)),
+        Segment(name="classification", text=labels.as_text()),
+        Segment(name="user_input", ref=run.input_ref, text=run.input_text),
+    ]
+
+
+async def _synthesize(run: Run, context: list[Segment], progress: Progress) -> Receipt:
+    """One model round towards the answer."""
+    config = run.config
+    note = [Segment(name="prior_results", text=progress.note)] if progress.note else []
+    return await run.order(
+        work_orders.synthesize(
+            run.new_round(),
+            inputs=[*context, *note],
+            exchanges=progress.exchanges,
+            run_config=run.run_config,
+            token_budget=_round_budget(config.budget, progress.tokens_used),
+            timeout_seconds=run.timeout_s(config.ho2.order_timeout_ms),
+            criteria=_criteria(config),
+            parent_wo_id=progress.parent,
+        )
+    )
+
+
+async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:
+    """The calls that the model asked for, settled, as the exchange that the next round shows it."""
+    receipts = await run.calls(output.tool_calls, parent_wo_id=progress.parent or "")
+    progress.tool_calls += chain.summarize(output.tool_calls, receipts)
+    results = [_tool_result(call.call_id, receipt) for call, receipt in zip(output.tool_calls, receipts, strict=True)]
+    progress.exchanges.append(Exchange(tool_calls=output.tool_calls, results=results, text=output.text))
+
+
+def _tool_result(call_id: str, receipt: Receipt) -> Segment:
+    """A call's result as the model sees it; a failed one says so, so that the model can."""
+    if receipt.output_result is not None and receipt.state == "completed":
+        return receipt.output_result.text.model_copy(update={"name": call_id})
+    message = "" if receipt.error is None else receipt.error.message
+    return Segment(name=call_id, text=f"error {chain.failure_code(receipt)}: {message}")
+
+
+def _completed_output(receipt: Receipt) -> OutputResult:
+    """What the order brought. Raises WorkOrderFault for a failed one: a failure is never dressed up as text."""
+    if receipt.state == "failed" or receipt.output_result is None:
+        raise _fault_of(receipt)
+    return receipt.output_result
+
+
+def _fault_of(receipt: Receipt) -> WorkOrderFault:
+    message = "it brought no output" if receipt.error is None else receipt.error.message
+    return WorkOrderFault(chain.failure_code(receipt) or "execution_error", f"{receipt.wo_id}: {message}")
+
+
+def _require_round(run: Run, progress: Progress) -> None:
+    """A further round needs a place under turn_limit and, after the first, followup_min_remaining tokens."""
+    budget = run.config.budget
+    if run.round_count >= budget.turn_limit:
+        raise WorkOrderFault(
+            "turn_limit_exceeded", f"run {run.run_id} used {run.round_count} rounds (budget.turn_limit)"
+        )
+    if _has_budget(budget, progress.tokens_used):
+        return
+    if budget.budget_mode == "enforce":
+        raise WorkOrderFault(
+            "budget_exhausted",
+            f"run {run.run_id} used {progress.tokens_used} of {budget.synthesize_budget} tokens "
+            "(budget.synthesize_budget, budget.followup_min_remaining)",
+        )
+    if budget.budget_mode == "warn":
+        turn_record.warn_of_budget(run, progress.tokens_used)
+
+
+def _may_retry(run: Run, progress: Progress) -> bool:
+    """Whether a rejected answer is tried again: within max_retries, the round limit and an enforced budget."""
+    config = run.config
+    is_affordable = config.budget.budget_mode != "enforce" or _has_budget(config.budget, progress.tokens_used)
+    has_round = run.round_count < config.budget.turn_limit
+    return progress.rejections < config.quality_gate.max_retries and has_round and is_affordable
+
+
+def _has_budget(budget: BudgetConfig, tokens_used: int) -> bool:
+    return tokens_used == 0 or budget.synthesize_budget - tokens_used >= budget.followup_min_remaining
+
+
+def _round_budget(budget: BudgetConfig, tokens_used: int) -> int:
+    """What a round may use: what is left; the whole budget again where running over it is only warned of."""
+    left = budget.synthesize_budget - tokens_used
+    return left if left > 0 and _has_budget(budget, tokens_used) else budget.synthesize_budget
+
+
+def _criteria(config: AdminConfig) -> dict[str, Any]:
+    gate = config.quality_gate
+    return {"requires_response_text": gate.requires_response_text, "min_response_length": gate.min_response_length}
+
+
+def history_limits(config: AdminConfig) -> HistoryLimits:
+    """How much of the past a prompt may show, from the configuration."""
+    return HistoryLimits(
+        budget_tokens=config.budget.history_budget,
+        turns_max=config.ho2.history_turns_max,
+        digest_chars=config.ho2.history_digest_chars,
+        chars_per_token=config.attention.chars_per_token,
+    )

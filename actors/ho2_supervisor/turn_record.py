@@ -1,0 +1,117 @@
+"""How a turn ends in the record: the answer with its chain and its judgement, or the verdict; durable before the reply.
+
+Source: spec pages "Session host and HO2 supervisor" (A turn in HO2, step 7) and "The ledger" (once keys, barriers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from actors.ho2_supervisor import chain
+from actors.ho2_supervisor.classification import Classification
+from actors.ho2_supervisor.quality_gate import Judgement
+from actors.ho2_supervisor.run import Run
+from actors.ho2_supervisor.session.journal import turn_key
+from actors.ho2_supervisor.verdicts import verdict_result
+from bus.messages.base import pack
+from bus.messages.ids import body_ref
+from bus.messages.session import RunCompleted, RunFailed, ToolCallSummary, TurnResult
+from bus.messages.work_order import OutputResult
+
+
+async def record_answer(
+    run: Run, answer: OutputResult, judgement: Judgement, labels: Classification, tool_calls: Sequence[ToolCallSummary]
+) -> TurnResult:
+    """The turn's result; RunCompleted and what explains it left in one write and are durable."""
+    receipts = list(run.receipts.values())
+    result = TurnResult(
+        response=answer.text.text,
+        outcome="success",
+        session_id=run.session.session_id,
+        run_id=run.run_id,
+        input_id=run.input_id,
+        tool_calls=list(tool_calls),
+        exchange_entry_ids=chain.prompt_records(receipts),
+        quality_gate_passed=judgement.is_accepted,
+        cost=chain.total_cost(receipts, run.elapsed_ms),
+        elapsed_ms=run.elapsed_ms,
+    )
+    completed_id = f"RunCompleted:{run.run_id}"
+    own_text = [] if answer.text.ref else [answer.text.text.encode()]
+    about = run.session.provenance(run.run_id)
+    run.session.append(
+        RunCompleted(
+            input_id=run.input_id,
+            result_ref=body_ref(completed_id, 1),
+            reply_ref=answer.text.ref or body_ref(completed_id, 2),
+            at=run.session.now(),
+        ),
+        bodies=[pack(result.model_dump()), *own_text],
+        once=turn_key(run.session.session_id, run.input_id),
+        trace=run.trace,
+    )
+    chain_payload: dict[str, Any] = {
+        "run_id": str(run.run_id),
+        "wo_ids": [receipt.wo_id for receipt in receipts],
+        "trace_hash": chain.trace_hash(receipts),
+        "cost": result.cost.model_dump(),
+        "labels": {"domain": list(labels.domain), "task": list(labels.task)},
+        "labels_dropped": list(labels.dropped),
+    }
+    gate_payload: dict[str, Any] = {"run_id": str(run.run_id), "faults": list(judgement.faults)}
+    decision = "ACCEPTED" if judgement.is_accepted else "REJECTED"
+    also = [("WO_CHAIN_COMPLETE", "", chain_payload), ("WO_QUALITY_GATE", decision, gate_payload)]
+    if not judgement.is_accepted:
+        also.append(("ESCALATION", "ESCALATED", {**gate_payload, "wo_id": receipts[-1].wo_id}))
+    for event_type, decision_of, payload in also:
+        run.session.also(
+            run.own_entries.ho2m(
+                event_type, payload, provenance=about, parents=[completed_id], at_us=run.session.at_us(),
+                decision=decision_of, trace=run.trace,
+            )
+        )  # fmt: skip
+    await run.session.barrier()
+    return result
+
+
+async def record_verdict(run: Run, code: str, tool_calls: Sequence[ToolCallSummary]) -> TurnResult:
+    """The error result that a verdict is; it is the input's one answer, so RunFailed is durable before the reply."""
+    receipts = list(run.receipts.values())
+    result = verdict_result(
+        code,
+        session_id=run.session.session_id,
+        run_id=run.run_id,
+        input_id=run.input_id,
+        cost=chain.total_cost(receipts, run.elapsed_ms),
+        elapsed_ms=run.elapsed_ms,
+        tool_calls=list(tool_calls),
+        exchange_entry_ids=chain.prompt_records(receipts),
+    )
+    detail_ref = body_ref(run.session.new_id("RunFailed"), 1)
+    run.session.append(
+        RunFailed(input_id=run.input_id, code=code, detail_ref=detail_ref, at=run.session.now()),
+        bodies=[pack(result.model_dump())],
+        once=turn_key(run.session.session_id, run.input_id),
+        trace=run.trace,
+    )
+    await run.session.barrier()
+    return result
+
+
+def warn_of_budget(run: Run, tokens_used: int) -> None:
+    """BUDGET_WARNING: the next round runs over the turn's budget, which mode warn allows. Said once per round."""
+    if run.is_round_recorded(run.round_count + 1):
+        return
+    budget = run.config.budget
+    run.session.also(
+        run.own_entries.ho2m(
+            "BUDGET_WARNING",
+            {"run_id": str(run.run_id), "used": tokens_used, "budget": budget.synthesize_budget},
+            provenance=run.session.provenance(run.run_id),
+            parents=[f"RunRequested:{run.session.session_id}/{run.input_id}"],
+            at_us=run.session.at_us(),
+            reason="followup_min_remaining",
+            trace=run.trace,
+        )
+    )

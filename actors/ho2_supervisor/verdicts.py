@@ -1,0 +1,63 @@
+"""Ends of a run that are refusals on purpose: the user is told, nobody degrades. Pure.
+
+Source: spec page "Session host and HO2 supervisor", Verdicts do not degrade.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from bus.messages.ids import RunId
+from bus.messages.session import ToolCallSummary, TurnResult
+from bus.messages.work_order import Cost
+
+GATEWAY_REFUSALS = frozenset(
+    {"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "TURN_LIMIT", "NOT_ALLOCATED", "FORBIDDEN", "AUTH_ERROR"}
+)
+"""Codes by which the gateway refuses a call on purpose; they end a turn even when its classification meets them."""
+
+SENTENCES = MappingProxyType(
+    {
+        "BUDGET_EXHAUSTED": "This would exceed the token budget.",
+        "HIERARCHY_EXCEEDED": "This would exceed a budget above this session.",
+        "TURN_LIMIT": "This turn reached the limit of model calls.",
+        "NOT_ALLOCATED": "No budget is allocated for this.",
+        "FORBIDDEN": "This agent may not use that provider or model.",
+        "AUTH_ERROR": "The gateway did not accept the caller.",
+        "budget_exhausted": "The token budget of this turn is spent.",
+        "turn_limit_exceeded": "This turn reached the limit of model rounds.",
+        "cancelled": "The turn was cancelled.",
+    }
+)
+"""Verdict code -> the one sentence that the user reads."""
+
+
+def is_verdict(code: str) -> bool:
+    """Whether a run that ends with this code was answered by that (and not left to degradation)."""
+    return code in SENTENCES
+
+
+def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
+    code: str,
+    *,
+    session_id: str,
+    run_id: RunId | None,
+    input_id: str,
+    cost: Cost,
+    elapsed_ms: int,
+    tool_calls: list[ToolCallSummary],
+    exchange_entry_ids: list[str],
+) -> TurnResult:
+    """The answer that a verdict is."""
+    return TurnResult(
+        response=SENTENCES[code],
+        outcome="error",
+        session_id=session_id,
+        run_id=run_id,
+        input_id=input_id,
+        tool_calls=tool_calls,
+        exchange_entry_ids=exchange_entry_ids,
+        cost=cost,
+        elapsed_ms=elapsed_ms,
+        code=code,
+    )

@@ -1,0 +1,211 @@
+"""Work orders: built once, validated in words, and who may move one to which state. Pure.
+
+Source: spec page "Work orders and the HO1 executor".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from bus.errors import WorkOrderFault
+from bus.messages.ids import StepId, body_ref, work_order_id
+from bus.messages.session import RunConfig
+from bus.messages.work_order import (
+    BudgetMode,
+    Constraints,
+    Exchange,
+    Fence,
+    Segment,
+    ToolCall,
+    WorkOrder,
+    WorkOrderState,
+)
+from config.assets import Agent
+
+CLASSIFY_CONTRACT = "PRC-CLASSIFY-001"
+SYNTHESIZE_CONTRACT = "PRC-SYNTHESIZE-001"
+CLASSIFY_TAG = "classification"
+CREATED_BY = "ho2"
+LLM_TYPES = frozenset({"classify", "synthesize", "execute", "consolidate"})
+WORK_ORDER_TYPES = LLM_TYPES | {"tool_call"}
+
+Role = Literal["ho2", "ho1"]
+
+TRANSITIONS: Mapping[tuple[WorkOrderState, WorkOrderState], frozenset[Role]] = {
+    ("planned", "dispatched"): frozenset({"ho2"}),
+    ("dispatched", "executing"): frozenset({"ho1"}),
+    ("executing", "completed"): frozenset({"ho1"}),
+    ("executing", "failed"): frozenset({"ho1"}),
+    ("planned", "failed"): frozenset({"ho2"}),
+    ("dispatched", "failed"): frozenset({"ho2"}),
+}
+"""(from, to) -> who may: HO2 plans, dispatches and fails; HO1 executes, completes and fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderContext:
+    """What every order of a run has in common at its step."""
+
+    step_id: StepId
+    fence: Fence
+    agent: Agent
+    config_digest: str
+    planned_at: str
+    budget_mode: BudgetMode
+
+
+def classify(
+    context: OrderContext, *, inputs: Sequence[Segment], token_budget: int, timeout_seconds: float
+) -> WorkOrder:
+    """The classification of the user's message; names no provider, so that its domain tag routes it."""
+    return _order(
+        context,
+        "classify",
+        inputs=inputs,
+        constraints=Constraints(
+            prompt_contract_id=CLASSIFY_CONTRACT,
+            token_budget=token_budget,
+            timeout_seconds=timeout_seconds,
+            domain_tags=[CLASSIFY_TAG],
+            budget_mode=context.budget_mode,
+        ),
+    )
+
+
+def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
+    context: OrderContext,
+    *,
+    inputs: Sequence[Segment],
+    exchanges: Sequence[Exchange],
+    run_config: RunConfig,
+    token_budget: int,
+    timeout_seconds: float,
+    criteria: Mapping[str, Any],
+    parent_wo_id: str | None,
+) -> WorkOrder:
+    """One model round towards the answer; names the run's provider and model."""
+    return _order(
+        context,
+        "synthesize",
+        inputs=inputs,
+        exchanges=exchanges,
+        criteria=criteria,
+        parent_wo_id=parent_wo_id,
+        constraints=Constraints(
+            prompt_contract_id=SYNTHESIZE_CONTRACT,
+            token_budget=token_budget,
+            timeout_seconds=timeout_seconds,
+            tools_allowed=list(context.agent.tools),
+            budget_mode=context.budget_mode,
+            provider_id=run_config.provider,
+            model_id=run_config.model,
+            max_tokens=run_config.max_tokens,
+        ),
+    )
+
+
+def tool_call(
+    context: OrderContext, call: ToolCall, *, token_budget: int, timeout_seconds: float, parent_wo_id: str
+) -> WorkOrder:
+    """One call that the model asked for, as an order of its own."""
+    return _order(
+        context,
+        "tool_call",
+        call=call,
+        parent_wo_id=parent_wo_id,
+        constraints=Constraints(
+            token_budget=token_budget,
+            timeout_seconds=timeout_seconds,
+            tools_allowed=list(context.agent.tools),
+            budget_mode=context.budget_mode,
+        ),
+    )
+
+
+def _order(  # noqa: PLR0913 - the fields that differ between the types
+    context: OrderContext,
+    wo_type: Literal["classify", "synthesize", "tool_call"],
+    *,
+    constraints: Constraints,
+    inputs: Sequence[Segment] = (),
+    exchanges: Sequence[Exchange] = (),
+    call: ToolCall | None = None,
+    criteria: Mapping[str, Any] | None = None,
+    parent_wo_id: str | None = None,
+) -> WorkOrder:
+    return WorkOrder(
+        wo_id=work_order_id(context.step_id, "" if call is None else call.call_id),
+        session_id=context.fence.run_id.session_id,
+        agent_id=context.agent.agent_id,
+        agent_class=context.agent.agent_class,
+        framework_id=context.agent.framework_id,
+        fence=context.fence,
+        wo_type=wo_type,
+        state="planned",
+        planned_at=context.planned_at,
+        created_by=CREATED_BY,
+        parent_wo_id=parent_wo_id,
+        input_context=list(inputs),
+        exchanges=list(exchanges),
+        tool_call=call,
+        constraints=constraints,
+        acceptance_criteria=dict(criteria or {}),
+        config_digest=context.config_digest,
+    )
+
+
+def faults(order: WorkOrder, completed: Collection[str]) -> list[str]:
+    """Every fault of an order at once, in words; empty: it may be dispatched. `completed`: ids of completed orders."""
+    limits = order.constraints
+    needs_budget = order.wo_type in LLM_TYPES
+    checks = (
+        (order.wo_type not in WORK_ORDER_TYPES, f"wo_type {order.wo_type} is not known"),
+        (not order.session_id.strip(), "session_id is missing"),
+        (not order.created_by.strip(), "created_by is missing"),
+        (needs_budget and not limits.prompt_contract_id, f"a {order.wo_type} order names no prompt_contract_id"),
+        (order.wo_type == "tool_call" and not limits.tools_allowed, "a tool_call order allows no tools"),
+        (order.wo_type == "tool_call" and order.tool_call is None, "a tool_call order carries no tool_call"),
+        (limits.token_budget <= 0, f"token_budget is {limits.token_budget}, it must be positive"),
+        (limits.timeout_seconds <= 0, f"timeout_seconds is {limits.timeout_seconds}, it must be positive"),
+        (
+            order.parent_wo_id is not None and order.parent_wo_id not in completed,
+            f"parent {order.parent_wo_id} is not completed",
+        ),
+    )
+    return [words for is_wrong, words in checks if is_wrong]
+
+
+def advance(order: WorkOrder, state: WorkOrderState, role: Role) -> WorkOrder:
+    """The order in its next state. Raises WorkOrderFault(execution_error) for an illegal move or the wrong role."""
+    allowed = TRANSITIONS.get((order.state, state))
+    if allowed is None:
+        raise WorkOrderFault("execution_error", f"{order.wo_id}: {order.state} -> {state} is no transition")
+    if role not in allowed:
+        raise WorkOrderFault("execution_error", f"{order.wo_id}: {role} may not move it {order.state} -> {state}")
+    return order.model_copy(update={"state": state})
+
+
+def with_own_texts(order: WorkOrder, submission_id: str, known: Mapping[str, str]) -> tuple[WorkOrder, dict[str, str]]:
+    """The order whose longer texts have refs, and those texts (text -> ref) that its entry brings as bodies.
+
+    `known`: refs of texts that earlier orders of the run brought. Later orders, and the prompt's own record, then name a
+    text by ref and store it no more. A text that is shorter than its ref stays as it is.
+    """
+    brought: dict[str, str] = {}
+
+    def owned(segment: Segment) -> Segment:
+        ref = known.get(segment.text) or brought.get(segment.text) or body_ref(submission_id, len(brought) + 1)
+        if segment.ref is not None or len(segment.text) <= len(ref):
+            return segment
+        if segment.text not in known:
+            brought.setdefault(segment.text, ref)
+        return segment.model_copy(update={"ref": ref})
+
+    inputs = [owned(segment) for segment in order.input_context]
+    exchanges = [
+        exchange.model_copy(update={"text": owned(exchange.text), "results": [owned(r) for r in exchange.results]})
+        for exchange in order.exchanges
+    ]
+    return order.model_copy(update={"input_context": inputs, "exchanges": exchanges}), brought

@@ -1,0 +1,250 @@
+"""The supervisor among real neighbours: simulated cluster, the real ledger service, and a pool that answers by script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from actors.ho2_supervisor.actor import Supervisor
+from bus.dispatch import Actor, Call
+from bus.errors import RuntimeFault
+from bus.ledger_client import LedgerClient
+from bus.messages.base import Message
+from bus.messages.ids import iso
+from bus.messages.ledger import Ack, Entry, WriteEntry, session_stream
+from bus.messages.session import (
+    EndSession,
+    ReadSession,
+    SessionClosed,
+    SessionReady,
+    SessionView,
+    StartSession,
+    TurnReply,
+    TurnRequest,
+    TurnResult,
+)
+from bus.messages.work_order import (
+    Cost,
+    ExecuteWorkOrder,
+    OutputResult,
+    Receipt,
+    Segment,
+    ToolCall,
+    WorkOrder,
+    WorkOrderError,
+)
+from bus.port import Bus
+from bus.sim.world import World
+from config.snapshot import Snapshot, load_snapshot
+from ledger_service.service import LedgerService
+
+SESSION = "11111111-2222-5333-8444-555555555555"
+CLASSIFIED = {
+    "speech_act": "question",
+    "ambiguity": "low",
+    "intent_signal": {"action": "new", "candidate_objective": "see", "confidence": 0.9},
+    "labels": {"domain": "system", "task": "inspect"},
+}
+
+
+@cache
+def snapshot(*changes: tuple[str, Any]) -> Snapshot:
+    """The shipped snapshot with some values of `admin_config.json` changed, named by dotted path."""
+    shipped = load_snapshot()
+    values = shipped.config.model_dump()
+    for path, value in (("bus.service_grace_ms", 500), *changes):
+        *sections, name = path.split(".")
+        section = values
+        for step in sections:
+            section = section[step]
+        assert name in section, path
+        section[name] = value
+    config = type(shipped.config).model_validate(values)
+    return Snapshot(
+        digest=shipped.digest, config=config, agents=shipped.agents, contracts=shipped.contracts,
+        prompt_packs=shipped.prompt_packs, frameworks=shipped.frameworks, specs=shipped.specs,
+        packages=shipped.packages, origins=shipped.origins,
+    )  # fmt: skip
+
+
+Answer = OutputResult | str | list[ToolCall] | RuntimeFault | WorkOrderError | None
+"""What a pool's script gives: an output, a text, tool calls, a fault of the bus, a failed order, or never an answer."""
+
+
+def calls(*tool_ids: str) -> list[ToolCall]:
+    """Tool calls in the order of an answer."""
+    return [ToolCall(call_id=f"{n:03d}", tool_id=tool_id, arguments={"n": n}) for n, tool_id in enumerate(tool_ids, 1)]
+
+
+def classified(parsed: dict[str, Any] | None = None) -> OutputResult:
+    """A classification's output."""
+    return OutputResult(parsed=parsed or CLASSIFIED)
+
+
+def question_and_answer(order: WorkOrder) -> Answer:
+    """The plainest script: classified, answered."""
+    return classified() if order.wo_type == "classify" else f"answer to {text_of(order, 'user_input')}"
+
+
+def one_tool(order: WorkOrder) -> Answer:
+    """Classified, three tools asked for at once, answered from their results."""
+    match order.wo_type:
+        case "classify":
+            return classified()
+        case "tool_call":
+            assert order.tool_call is not None
+            return f"result of {order.tool_call.tool_id}"
+        case _ if not order.exchanges:
+            return calls("list_packages", "list_tools", "list_packages")
+        case _:
+            return "from tools: " + ", ".join(segment.text for segment in order.exchanges[-1].results)
+
+
+def text_of(order: WorkOrder, name: str) -> str:
+    """What the order's segments of one name say together."""
+    return "".join(segment.text for segment in order.input_context if segment.name == name)
+
+
+@dataclass
+class Pool(Actor):
+    """An executor that answers by script and, like the real one, the same receipt again when asked again."""
+
+    script: Callable[[WorkOrder], Answer] = question_and_answer
+    delay_s: Callable[[WorkOrder], float] = lambda _: 0.0
+    received: list[ExecuteWorkOrder] = field(default_factory=list)
+    executed: list[str] = field(default_factory=list)
+    receipts: dict[str, Receipt] = field(default_factory=dict)
+    service = "ho1"
+
+    def __post_init__(self) -> None:
+        self.bus: Bus | None = None
+
+    async def start(self, bus: Bus) -> None:
+        self.bus = bus
+
+    async def execute(self, message: ExecuteWorkOrder, call: Call) -> Receipt:
+        assert self.bus is not None
+        order = message.order
+        self.received.append(message)
+        if order.wo_id in self.receipts:
+            return self.receipts[order.wo_id]
+        await self.bus.sleep(self.delay_s(order))
+        answer = self.script(order)
+        if isinstance(answer, RuntimeFault):
+            raise answer
+        if answer is None:
+            await self.bus.sleep(3000)
+        self.executed.append(order.wo_id)
+        self.receipts[order.wo_id] = receipt_of(order, answer, iso(self.bus.now()))
+        return self.receipts[order.wo_id]
+
+    @property
+    def orders(self) -> list[WorkOrder]:
+        return [message.order for message in self.received]
+
+
+def receipt_of(order: WorkOrder, answer: Answer, at: str) -> Receipt:
+    """The receipt that HO1 would give."""
+    output: OutputResult | None = None
+    match answer:
+        case OutputResult():
+            output = answer
+        case str():
+            output = OutputResult(text=Segment(text=answer), finish_reason="stop")
+        case list():
+            output = OutputResult(tool_calls=answer, finish_reason="tool_calls")
+        case _:
+            pass
+    is_tool = order.wo_type == "tool_call"
+    tool_ids = [order.tool_call.tool_id] if order.tool_call is not None else []
+    cost = Cost(
+        input_tokens=0 if is_tool else 100, output_tokens=0 if is_tool else 10, total_tokens=0 if is_tool else 110,
+        llm_calls=0 if is_tool else 1, tool_calls=len(tool_ids), tool_ids_used=tool_ids, elapsed_ms=1, cost_usd=0.0,
+    )  # fmt: skip
+    return Receipt(
+        wo_id=order.wo_id,
+        fence=order.fence,
+        state="failed" if isinstance(answer, WorkOrderError) else "completed",
+        output_result=output,
+        error=answer if isinstance(answer, WorkOrderError) else None,
+        cost=cost,
+        prompt_received_ids=[] if is_tool else [f"PROMPT_RECEIVED:{order.wo_id}#1/1"],
+        executed_by="ho1/1@s1",
+        completed_at=at,
+    )
+
+
+class Rig:
+    """World, ledger, pool, supervisors and a client that stands in for the host."""
+
+    def __init__(self, *changes: tuple[str, Any], script: Callable[[WorkOrder], Answer] = question_and_answer) -> None:
+        self.snapshot = snapshot(*changes)
+        self.world = World(self.snapshot.config.bus)
+        disk = self.world.disk("ledger")
+        self.ledger = LedgerService(disk, self.snapshot.config.ledger)
+        self.world.start(self.ledger, role="ledger", disk=disk)
+        self.pool = Pool(script)
+        self.world.start(self.pool, role="ho1", slots=16)
+        self.supervisors: list[Supervisor] = []
+        self.instances: list[str] = []
+        self.supervise()
+        self.host = self.world.client("host")
+        self.client = LedgerClient(self.host, request_timeout_s=2.0, outage_wait_s=5.0, outstanding_max=1000)
+        self.run(self.world.settled())
+
+    def __enter__(self) -> Rig:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.world.close()
+
+    def supervise(self) -> Supervisor:
+        """One more supervisor."""
+        supervisor = Supervisor(snapshot=self.snapshot)
+        peer = self.world.start(supervisor, role="ho2")
+        self.supervisors.append(supervisor)
+        self.instances.append(peer.instance)
+        return supervisor
+
+    def run(self, coroutine: Any) -> Any:
+        return self.world.run(coroutine)
+
+    # --- what a host asks ---------------------------------------------------------------------------------------------
+
+    async def ask(self, message: Message, expect: type[Message], *, timeout_s: float = 30.0, to: str = "ho2") -> Any:
+        session_id = getattr(message, "session_id", SESSION)
+        return await self.host.request(to, message, expect=expect, timeout_s=timeout_s, key=session_id)
+
+    async def start_session(self, session_id: str = SESSION, **fields: Any) -> SessionReady:
+        return await self.ask(StartSession(session_id=session_id, **fields), SessionReady)
+
+    async def turn(
+        self, input_id: str, text: str, *, timeout_s: float = 30.0, to: str = "ho2", **fields: Any
+    ) -> TurnResult:
+        request = TurnRequest(session_id=SESSION, input_id=input_id, text=text, **fields)
+        reply = await self.ask(request, TurnReply, timeout_s=timeout_s, to=to)
+        assert reply.result is not None
+        return reply.result
+
+    async def end_session(self) -> SessionClosed:
+        return await self.ask(EndSession(session_id=SESSION), SessionClosed)
+
+    async def view(self) -> SessionView:
+        return await self.ask(ReadSession(session_id=SESSION), SessionView)
+
+    # --- the record ---------------------------------------------------------------------------------------------------
+
+    async def journal(self, stream: str = session_stream(SESSION)) -> list[Entry]:
+        page = await self.client.read(stream, limit=10_000, with_bodies=True)
+        assert not page.more
+        return page.entries
+
+    async def write(self, *entries: WriteEntry) -> list[Ack]:
+        return await self.client.write(entries)
+
+
+def names(entries: list[Entry]) -> list[str]:
+    """Event types in order."""
+    return [entry.event_type for entry in entries]
