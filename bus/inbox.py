@@ -63,6 +63,7 @@ class Running:
     task: asyncio.Task[None] | None = None  # None while it waits its turn behind another of its routing key
     is_started: bool = False  # its task has had its first step
     stopped: Literal["", "cancelled", "expired"] = ""
+    again: tuple[Header, bytes, Route] | None = None  # asked again while it was being stopped
 
 
 @dataclass(slots=True)
@@ -105,7 +106,7 @@ class Inbox:
         key = (role_of(header.sender), header.type, header.message_id)
         try:
             row, (cls, handler) = self._allowed(header, route)
-            if self._is_duplicate(key, header, route):
+            if self._is_duplicate(key, header, body, route):
                 return
             deadline = self._deadline(header)
             if row.mode == "immediate" and len(self._running) >= self.settings.mailbox_max:
@@ -130,7 +131,7 @@ class Inbox:
             )
         return row, handler
 
-    def _is_duplicate(self, key: RequestKey, header: Header, route: Route) -> bool:
+    def _is_duplicate(self, key: RequestKey, header: Header, body: bytes, route: Route) -> bool:
         """Whether this id was answered (answer it again) or is at work (its newest requester gets the answer)."""
         answer = self.window.recorded(key)
         running = self._running.get(key)
@@ -139,6 +140,8 @@ class Inbox:
         self.counters.duplicates += 1
         if answer is not None:
             route.answer(header, Kind(answer.kind), answer)
+        elif running is not None and running.stopped:
+            running.again = (header, body, route)
         elif running is not None:
             self._attach(running, header, route)
         return True
@@ -146,7 +149,7 @@ class Inbox:
     def _attach(self, running: Running, header: Header, route: Route) -> None:
         """The newest requester gets the answer; its deadline counts if it is later."""
         running.route, running.header = route, header
-        if running.deadline is None or header.deadline_ms <= 0 or running.stopped:
+        if running.deadline is None or header.deadline_ms <= 0:
             return
         deadline = self.clock.monotonic() + header.deadline_ms / 1000
         if deadline > running.deadline:
@@ -284,6 +287,9 @@ class Inbox:
     def _answer(self, running: Running, outcome: Recorded | RuntimeFault | None) -> None:
         """One answer; kept for duplicates unless a retry may bring another one."""
         self.counters.handled += 1
+        if running.again is not None:  # the one that was stopped is nobody's any more
+            self.receive(*running.again)
+            return
         if isinstance(outcome, RuntimeFault):
             self.counters.failed += 1
             answer, is_final = self._failure(outcome), not outcome.retryable and outcome.code != "cancelled"

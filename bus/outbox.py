@@ -52,6 +52,7 @@ class Outbox:
     clock: Clock
     connections: dict[str, Connection]
     on_deadline_set: Callable[[float], None]
+    before_send: Callable[[float], None]  # with the time: a loop that stood still sends nothing before its hello
     counters: OutboxCounters = field(default_factory=OutboxCounters)
     deadlines: Deadlines[str] = field(default_factory=Deadlines[str])
     is_closed: bool = False
@@ -106,7 +107,9 @@ class Outbox:
     ) -> Pending[Waiter]:
         name = lane_for(head.destination, head.type)
         connection = self.connections.get(name) or self.connections[""]
-        deadline = self.clock.monotonic() + timeout_s
+        now = self.clock.monotonic()
+        self.before_send(now)
+        deadline = now + timeout_s
         row = _row(head)
         pending = Pending(head, body, connection.name, deadline, row is None or row.redeliver, [waiter], on_stream)
         self._pending.add(pending)

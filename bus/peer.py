@@ -81,7 +81,7 @@ class Peer:
         )  # fmt: skip
         self._connections = {name: Connection(name, link, self._timeout_s) for name, link in links.items()}
         self._broker = self._connections[""]
-        self._outbox = Outbox(instance, settings, clock, self._connections, self._arm)
+        self._outbox = Outbox(instance, settings, clock, self._connections, self._arm, self._notice_standstill)
         self._inbox = Inbox(role, handlers_of(actor) if actor is not None else {}, settings, clock, self._arm)
         self._servers: list[LaneServer] = []
         self._route = _BrokerRoute(self)
@@ -178,7 +178,11 @@ class Peer:
             async with asyncio.timeout(timeout_s):
                 await self._welcome
         except TimeoutError:
+            self.close()
             raise BusError("no_route", f"{self._instance}: {self._broker.why_down()} within {timeout_s} s") from None
+        except BusError:
+            self.close()
+            raise
         if self._actor is not None:
             await self._actor.start(self)
         self._is_open = True
@@ -253,6 +257,8 @@ class Peer:
     def close(self) -> None:
         """Closed without another word: timers, links, lanes; own requests fail."""
         self._is_open = False
+        if self._readiness is not None:
+            self._readiness.cancel()
         for timer in (self._tick_timer, self._due_timer):
             if timer is not None:
                 timer.cancel()
@@ -266,6 +272,7 @@ class Peer:
 
     def _tick(self) -> None:
         """Once per beat interval: beats, hellos that are due, silent lane clients."""
+        self._tick_timer = asyncio.get_running_loop().call_later(self._beat_s, self._tick)
         now = self._clock.monotonic()
         self._notice_standstill(now)
         self._ticked_at = now
@@ -277,7 +284,6 @@ class Peer:
                 self._say_hello(connection, now)
         for server in self._servers:
             server.sweep(now)
-        self._tick_timer = asyncio.get_running_loop().call_later(self._beat_s, self._tick)
 
     def _notice_standstill(self, now: float) -> None:
         """After a standstill longer than the peer time-out somebody else may have this actor's work."""
@@ -369,11 +375,13 @@ class Peer:
 
     def _refused(self, connection: Connection, refused: Refused) -> None:
         """The broker's no is final for this incarnation; a lane is asked again after the next time-out."""
+        is_news = connection.refused != refused
         connection.refused = refused
         connection.is_bound = False
-        _log.error(
-            "hello_refused", instance=self._instance, link=connection.name, code=refused.code, detail=refused.detail
-        )
+        if is_news:
+            _log.error(
+                "hello_refused", instance=self._instance, link=connection.name, code=refused.code, detail=refused.detail
+            )
         if connection is not self._broker:
             return
         fault = BusError("denied", f"{self._instance} was refused ({refused.code}): {refused.detail}")
@@ -415,6 +423,7 @@ class Peer:
 
         The next hello says what was answered; whoever still wants it asks again, and the window answers.
         """
+        self._notice_standstill(self._clock.monotonic())
         if not self._broker.is_bound:
             return
         head = Header(

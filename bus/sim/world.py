@@ -24,7 +24,7 @@ from bus.settings import BusSettings
 from bus.sim.clock import SimClock
 from bus.sim.disk import SimDisk, SimMedium
 from bus.sim.loop import VirtualLoop
-from bus.sim.network import SimNetwork
+from bus.sim.network import DELAY_S, SimNetwork
 from bus.sim.process import SimProcess
 
 T = TypeVar("T")
@@ -156,6 +156,7 @@ class World:
         """Every process that was started is ready, degraded, or failed to start."""
         while self._any_starting() and not self.errors:  # noqa: ASYNC110 - waiting costs nothing in virtual time
             await asyncio.sleep(self.settings.probe_interval_ms / 1000)
+        await asyncio.sleep(2 * DELAY_S)  # the broker knows it, too
 
     def _any_starting(self) -> bool:
         return any(started.peer.state[0] == "starting" for started in self.processes.values())

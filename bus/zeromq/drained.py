@@ -57,19 +57,28 @@ class DrainedSocket:
         if self._again is not None:
             self._again.cancel()
             self._again = None
+        try:
+            self._drain()
+        except BaseException:
+            self._look_again()  # a failing receiver must not cost us the edge
+            raise
+        if self._socket.closed:
+            return
+        if self._events() & zmq.POLLOUT and self._on_writable is not None:
+            self._on_writable()
+        if not self._socket.closed and self._events() & zmq.POLLIN:
+            self._look_again()
+
+    def _drain(self) -> None:
         receive, on_message = self._socket.recv_multipart, self._on_message
         for _ in range(self._batch_max):
             try:
                 frames = receive(zmq.DONTWAIT)
             except zmq.Again:
-                break
+                return
             on_message(frames)
             if self._socket.closed:
                 return
-        if self._events() & zmq.POLLOUT and self._on_writable is not None:
-            self._on_writable()
-        if not self._socket.closed and self._events() & zmq.POLLIN:
-            self._look_again()
 
     def close(self, linger_ms: int = 0) -> None:
         """No longer watched; the socket is closed."""
