@@ -1,0 +1,167 @@
+"""The session host: start a session, pass a turn to HO2, degrade. Everything else belongs to HO2.
+
+Source: spec page "Session host and HO2 supervisor", section Session host.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from actors.session_host import turns
+from actors.session_host.degrade import Degradation
+from actors.session_host.turns import Turn
+from bus.dispatch import Actor, Call
+from bus.errors import BusError, RuntimeFault
+from bus.ledger_client import LedgerClient
+from bus.messages.control import Peers, ReadPeers
+from bus.messages.session import (
+    EndSession,
+    ProcessTurn,
+    SessionClosed,
+    SessionReady,
+    StartSession,
+    TurnReply,
+    TurnRequest,
+    TurnResult,
+)
+from bus.port import Bus, Disk
+from bus.spool import RecordKeeper, Spool
+from config.snapshot import Snapshot
+
+SPOOL_FILE = "host.spool"
+_log = structlog.get_logger("session_host")
+
+
+class SessionHost(Actor):
+    """The boundary that every client sees. Holds no session: what it knows comes with each request."""
+
+    service = "host"
+
+    def __init__(self, *, snapshot: Snapshot, spool: Disk) -> None:
+        self._snapshot = snapshot
+        self._config = snapshot.config.host
+        self._spool = Spool(spool, SPOOL_FILE)
+
+    async def start(self, bus: Bus) -> None:
+        """What an earlier incarnation spooled is on its way to the ledger."""
+        ledger = self._snapshot.config.ledger
+        self._bus = bus
+        self._ledger = LedgerClient(
+            bus,
+            request_timeout_s=ledger.request_timeout_ms / 1000,
+            outage_wait_s=ledger.outage_wait_ms / 1000,
+            outstanding_max=ledger.client_outstanding_max,
+        )
+        left_over = self._spool.open()
+        self._keeper = RecordKeeper(self._ledger, self._spool, spool_after_s=self._config.append_reserve_ms / 1000)
+        self._degradation = Degradation(bus, self._ledger, self._keeper, self._snapshot)
+        for entry in left_over:
+            self._keeper.submit(entry, keep=False)
+
+    async def ready(self) -> str:
+        """Ready with a supervisor, or with the gateway alone: then it can degrade."""
+        try:
+            peers = await self._bus.request("broker", ReadPeers(), expect=Peers, timeout_s=self._s("retry_interval_ms"))
+        except RuntimeFault as fault:
+            return f"broker: {fault.code}"
+        roles = {peer.role for peer in peers.peers if peer.state == "ready"}
+        return "" if roles & {"ho2", "gateway"} else "no supervisor and no gateway is ready"
+
+    async def drain(self) -> None:
+        """Records of degraded turns are in the ledger, or stay on disk."""
+        await self._ledger.flush()
+
+    def counters(self) -> dict[str, int]:
+        """For the heartbeat."""
+        return {"spooled": self._keeper.spooled}
+
+    # --- messages ---------------------------------------------------------------------------------------------------
+
+    async def on_start_session(self, message: StartSession, call: Call) -> SessionReady:
+        """A session exists; idempotent by its id, which is drawn here if the client names none."""
+        session_id = message.session_id or self._bus.new_id()
+        started = message.model_copy(
+            update={"session_id": session_id, "agent_id": message.agent_id or self._config.agent_id}
+        )
+        return await self._bus.request(
+            "ho2", started, expect=SessionReady, timeout_s=self._client_left(call), key=session_id, trace=call.trace
+        )
+
+    async def on_process_turn(self, message: ProcessTurn, call: Call) -> TurnResult:
+        """One message, answered before the client's deadline: by HO2, a verdict, degraded, or an honest error."""
+        turn = turns.turn_of(
+            message,
+            call,
+            now=self._bus.clock.monotonic(),
+            timeout_s=self._s("turn_timeout_ms"),
+            agent_id=self._config.agent_id,
+        )
+        if refusal := turns.refusal_of(turn, self._config.prompt_max_bytes):
+            return turns.error(turn, *refusal, elapsed_ms=0)
+        try:
+            if turn.is_first:
+                await self._begin(turn)
+            return await self._ask_supervisor(turn, message)
+        except RuntimeFault as fault:
+            if turns.is_verdict(fault):
+                elapsed_s = self._bus.clock.monotonic() - turn.started
+                return turns.error(turn, fault.code, fault.detail, elapsed_ms=max(0, round(elapsed_s * 1000)))
+            return await self._degradation.answer(turn, fault)
+
+    async def on_end_session(self, message: EndSession, call: Call) -> SessionClosed:
+        """Best effort: whatever HO2 says, the client is done with this id; its next turn gets a new session."""
+        try:
+            return await self._bus.request(
+                "ho2", message, expect=SessionClosed, timeout_s=self._client_left(call), key=message.session_id
+            )
+        except RuntimeFault as fault:
+            _log.warning("end_session_failed", session_id=message.session_id, code=fault.code)
+            return SessionClosed(session_id=message.session_id, turn_count=0)
+
+    # --- HO2 --------------------------------------------------------------------------------------------------------
+
+    async def _begin(self, turn: Turn) -> None:
+        """The session of a first turn; a retry finds the same one."""
+        started = StartSession(session_id=turn.session_id, agent_id=turn.agent_id)
+        await self._bus.request(
+            "ho2", started, expect=SessionReady, timeout_s=self._supervisor_left(turn), key=turn.session_id
+        )
+
+    async def _ask_supervisor(self, turn: Turn, message: ProcessTurn) -> TurnResult:
+        """HO2's answer, asked again while the run waits for a resume or an approval."""
+        request = TurnRequest(
+            session_id=turn.session_id,
+            input_id=turn.input_id,
+            text=turn.text,
+            run_overrides=message.run_overrides,
+        )
+        asked = 0
+        while True:
+            asked += 1
+            reply = await self._bus.request(
+                "ho2",
+                request,
+                expect=TurnReply,
+                timeout_s=self._supervisor_left(turn),
+                key=turn.session_id,
+                # Derived from the client's request: what a restarted host sends again for it joins this one.
+                message_id=f"turn:{turn.session_id}/{turn.input_id}/{turn.request_id}.{asked}",
+                trace=turn.trace,
+            )
+            if reply.result is not None:
+                return reply.result
+            await self._bus.sleep(self._s("retry_interval_ms"))
+
+    def _supervisor_left(self, turn: Turn) -> float:
+        """The client's deadline less what degrading takes. Raises BusError(expired) when nothing is left for HO2."""
+        left = turn.deadline - self._s("degrade_reserve_ms") - self._bus.clock.monotonic()
+        if left <= 0:
+            raise BusError("expired", f"no time is left for the supervisor before the deadline of {turn.input_id}")
+        return left
+
+    def _client_left(self, call: Call) -> float:
+        return min(call.remaining_s(self._bus.clock.monotonic()), self._s("turn_timeout_ms"))
+
+    def _s(self, name: str) -> float:
+        milliseconds: int = getattr(self._config, name)
+        return milliseconds / 1000

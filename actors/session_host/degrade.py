@@ -1,0 +1,141 @@
+"""The last resort: one bare model call, and the stream decides whether its reply is the turn's answer.
+
+Source: spec page "Session host and HO2 supervisor": Degrade, The race is decided by the stream, Gateway fails too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from actors.session_host import records, turns
+from actors.session_host.turns import Turn
+from bus.errors import ConfigError, RuntimeFault
+from bus.ledger_client import LedgerClient
+from bus.messages.gateway import DegradedPrompt, Prompt, PromptResponse
+from bus.messages.ids import call_key, degraded_order_id
+from bus.messages.ledger import Ack
+from bus.messages.session import TurnResult
+from bus.messages.work_order import Segment
+from bus.port import Bus
+from bus.spool import RecordKeeper
+from config.prompt_pack import fill_pack, parse_pack
+from config.snapshot import Snapshot
+
+CONTRACT = "PRC-DEGRADED-001"
+_log = structlog.get_logger("session_host")
+
+
+class Degradation:
+    """Answers a turn that the supervisor could not."""
+
+    def __init__(self, bus: Bus, ledger: LedgerClient, keeper: RecordKeeper, snapshot: Snapshot) -> None:
+        self._bus = bus
+        self._ledger = ledger
+        self._keeper = keeper
+        self._snapshot = snapshot
+        self._config = snapshot.config.host
+        self._prompts = DegradedPrompts(snapshot)
+
+    async def answer(self, turn: Turn, fault: RuntimeFault) -> TurnResult:
+        """The reduced answer, or the one that the stream has instead, or an honest error; before the deadline."""
+        self._record(turn, fault)
+        try:
+            response = await self._bus.request(
+                "gateway",
+                self._prompts.prompt_of(turn),
+                expect=PromptResponse,
+                timeout_s=self._left(turn, self._config.append_reserve_ms),
+                trace=turn.trace,
+            )
+        except RuntimeFault as error:
+            return turns.unanswered(turn, error.code, elapsed_ms=self._elapsed_ms(turn))
+        if response.outcome != "SUCCESS" or not response.content.strip():
+            return turns.unanswered(turn, response.error_code, elapsed_ms=self._elapsed_ms(turn))
+        return await self._deliver(turn, response)
+
+    def _record(self, turn: Turn, fault: RuntimeFault) -> None:
+        """Before the gateway is called; pipelined, on disk if the ledger stays silent, never in an answer's way."""
+        _log.warning("turn_degrades", session_id=turn.session_id, input_id=turn.input_id, code=fault.code)
+        self._keeper.submit(records.degradation(turn, fault, now=self._bus.now()), keep=True)
+
+    async def _deliver(self, turn: Turn, response: PromptResponse) -> TurnResult:
+        """TurnDegraded is durable and first, or what came before it is the answer."""
+        entry = records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=False)
+        future = self._keeper.submit(entry, keep=False)
+        try:
+            async with asyncio.timeout(self._left(turn, self._config.reply_reserve_ms)):
+                ack = (await asyncio.shield(future))[0]
+                if not ack.is_first:
+                    return await self._winner(turn, ack)
+        except (TimeoutError, RuntimeFault):
+            self._keep_delivered(turn, response)
+        return turns.degraded(turn, response, elapsed_ms=self._elapsed_ms(turn))
+
+    async def _winner(self, turn: Turn, ack: Ack) -> TurnResult:
+        """What answered this input before: the run's own result, a verdict, or an earlier degraded reply."""
+        elapsed_ms = self._elapsed_ms(turn)
+        (entry,) = await self._ledger.lookup(once=[records.turn_key(turn)], with_bodies=True)
+        try:
+            if entry is None:
+                raise ValueError(f"{ack.outcome} {ack.code}")
+            return turns.result_in(turn, entry, elapsed_ms=elapsed_ms)
+        except ValueError as error:
+            _log.warning("winning_answer_unreadable", submission_id=ack.submission_id, error=str(error))
+            sentence = "This turn was answered before, and that answer cannot be read any more."
+            return turns.error(turn, "unavailable", sentence, elapsed_ms=elapsed_ms)
+
+    def _keep_delivered(self, turn: Turn, response: PromptResponse) -> None:
+        """The ledger cannot decide in time: the reply goes out, and the record will say that it did."""
+        entry = records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=True)
+        self._keeper.submit(entry, keep=True)
+        try:
+            self._keeper.spool_now(entry)
+        except OSError as error:
+            _log.error("spool_failed", submission_id=entry.submission_id, error=type(error).__name__)
+
+    def _left(self, turn: Turn, reserve_ms: int) -> float:
+        return max(0.0, turn.deadline - reserve_ms / 1000 - self._bus.clock.monotonic())
+
+    def _elapsed_ms(self, turn: Turn) -> int:
+        return max(0, round((self._bus.clock.monotonic() - turn.started) * 1000))
+
+
+class DegradedPrompts:
+    """Prompts under PRC-DEGRADED-001: the user's message and basic facts about the agent; no memory, no tools."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        contract = snapshot.contracts.get(CONTRACT)
+        if contract is None:
+            raise ConfigError(f"contracts: {CONTRACT} is missing; the session host degrades with it")
+        text = snapshot.prompt_packs.get(contract.prompt_pack_id)
+        if text is None:
+            raise ConfigError(f"prompt_packs: {contract.prompt_pack_id} of {CONTRACT} is missing")
+        self._contract = contract
+        self._pack = parse_pack(contract.prompt_pack_id, text)
+        self._snapshot = snapshot
+
+    def prompt_of(self, turn: Turn) -> DegradedPrompt:
+        """The call for this turn; the same for every retry of its input id."""
+        agent = self._snapshot.agents.get(turn.agent_id)
+        agent_class = agent.agent_class if agent else ""
+        facts = {"agent_id": turn.agent_id, "agent_class": agent_class, "user_input": turn.text}
+        order_id = degraded_order_id(turn.input_id)
+        boundary = self._contract.boundary
+        prompt = Prompt(
+            messages=fill_pack(self._pack, {name: [Segment(name=name, text=text)] for name, text in facts.items()}),
+            prompt_pack_id=self._contract.prompt_pack_id,
+            contract_id=CONTRACT,
+            agent_id=turn.agent_id,
+            agent_class=agent_class,
+            framework_id=agent.framework_id if agent else "",
+            work_order_id=order_id,
+            session_id=turn.session_id,
+            tier=self._contract.tier or "",
+            max_tokens=boundary.max_tokens,
+            temperature=boundary.temperature,
+            idempotency_key=call_key(order_id, 1),
+            config_digest=self._snapshot.digest,
+        )
+        return DegradedPrompt(prompt=prompt)

@@ -1,0 +1,63 @@
+"""What the host writes: that it degraded, and what it delivered. Pure. Source: spec page "The ledger"."""
+
+from __future__ import annotations
+
+from actors.session_host.turns import Turn
+from bus.errors import RuntimeFault
+from bus.messages.base import pack
+from bus.messages.ids import body_ref, iso
+from bus.messages.ledger import Provenance, WriteEntry, session_stream
+from bus.messages.session import SessionEvent, TurnDegraded
+
+_REASON_MAX_CHARS = 64
+
+
+def turn_key(turn: Turn) -> str:
+    """The once key for which everything competes that can be the one answer to an input."""
+    return f"turn:{turn.session_id}/{turn.input_id}"
+
+
+def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
+    """DEGRADATION: why the supervisor did not answer. Its payload says the same however often it is tried."""
+    payload = {"session_id": turn.session_id, "agent_id": turn.agent_id, "input_id": turn.input_id}
+    return WriteEntry(
+        submission_id=f"DEGRADATION:{turn.session_id}/{turn.input_id}",
+        stream="governance",
+        event_type="DEGRADATION",
+        decision="DEGRADED",
+        reason=f"{type(fault).__name__}:{fault.code}"[:_REASON_MAX_CHARS],
+        provenance=_provenance(turn),
+        trace=turn.trace,
+        at_us=round(now * 1_000_000),
+        bodies=[pack(payload)],
+    )
+
+
+def turn_degraded(turn: Turn, reply: str, *, now: float, delivered: bool) -> WriteEntry:
+    """TurnDegraded, without prev and tenure: undelivered it competes for the turn, delivered it states what was shown."""
+    about = f"{turn.session_id}/{turn.input_id}"
+    submission_id = f"TurnDegraded:{about}/delivered" if delivered else f"TurnDegraded:{about}"
+    event = TurnDegraded(
+        input_id=turn.input_id,
+        input_ref=body_ref(submission_id, 1),
+        reply_ref=body_ref(submission_id, 2),
+        delivered=delivered,
+        at=iso(now),
+    )
+    # The reducer applies its own epochs: the host does not know them.
+    envelope = SessionEvent(session_id=turn.session_id, session_epoch=0, step_epoch=0, event=event)
+    return WriteEntry(
+        submission_id=submission_id,
+        stream=session_stream(turn.session_id),
+        event_type=envelope.entry_name,
+        decision="DEGRADED",
+        provenance=_provenance(turn),
+        trace=turn.trace,
+        at_us=round(now * 1_000_000),
+        bodies=[pack(envelope.model_dump()), turn.text.encode(), reply.encode()],
+        once=f"delivered:{about}" if delivered else turn_key(turn),
+    )
+
+
+def _provenance(turn: Turn) -> Provenance:
+    return Provenance(agent_id=turn.agent_id, session_id=turn.session_id)

@@ -1,0 +1,139 @@
+"""One user message at the host, and the results that it may have. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bus.dispatch import Call from bus.errors import VERDICT_CODES, RuntimeFault from bus.messages.base import unpack
+from bus.messages.gateway import PromptResponse
+from bus.messages.ids import session_id_of, split_body_ref
+from bus.messages.ledger import Entry
+from bus.messages.session import ProcessTurn, RunCancelled, RunCompleted, RunFailed, SessionEvent, TurnDegraded
+from bus.messages.session import TurnResult
+from bus.messages.work_order import Cost
+
+GATEWAY_REFUSALS = frozenset(
+    {"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "TURN_LIMIT", "NOT_ALLOCATED", "FORBIDDEN", "AUTH_ERROR"}
+)
+"""Codes by which the gateway refuses on purpose; a turn that meets them is told so."""
+
+DEGRADED = "degraded"
+"""The code of every degraded result; its reason stands in the DEGRADATION record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What the host knows about one message; `started` and `deadline` on the monotonic clock."""
+
+    session_id: str
+    input_id: str
+    text: str
+    agent_id: str
+    is_first: bool
+    started: float
+    deadline: float
+    request_id: str
+    trace: str
+
+
+def turn_of(message: ProcessTurn, call: Call, *, now: float, timeout_s: float, agent_id: str) -> Turn:
+    """The turn of a request; a first turn's session follows from the caller's role and its input id."""
+    return Turn(
+        session_id=message.session_id or session_id_of(call.role, message.input_id),
+        input_id=message.input_id,
+        text=message.text,
+        agent_id=message.agent_id or agent_id,
+        is_first=message.session_id is None,
+        started=now,
+        deadline=call.deadline if call.deadline is not None else now + timeout_s,
+        request_id=call.message_id,
+        trace=call.trace,
+    )
+
+
+def refusal_of(turn: Turn, max_bytes: int) -> tuple[str, str] | None:
+    """Code and sentence for a text that is no turn; None for one that is."""
+    if not turn.text.strip():
+        return "invalid_input", "The message is blank; a turn needs text."
+    size = len(turn.text.encode())
+    if size > max_bytes:
+        return "too_large", f"The message has {size} bytes; at most {max_bytes} are taken (host.prompt_max_bytes)."
+    return None
+
+
+def is_verdict(fault: RuntimeFault) -> bool:
+    """Whether somebody refused on purpose: then nothing degrades."""
+    return fault.code in VERDICT_CODES or fault.code in GATEWAY_REFUSALS
+
+
+def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int) -> TurnResult:
+    """An honest no: a code, and one sentence for the user."""
+    return TurnResult(
+        response=sentence,
+        outcome="error",
+        session_id=turn.session_id,
+        run_id=None,
+        input_id=turn.input_id,
+        elapsed_ms=elapsed_ms,
+        code=code,
+    )
+
+
+def unanswered(turn: Turn, code: str, *, elapsed_ms: int) -> TurnResult:
+    """Neither the supervisor nor the gateway answered."""
+    sentence = (
+        "The service is not available right now: neither the supervisor nor the model gateway could answer "
+        f"({code or 'no code'}). Please ask again under the same input id."
+    )
+    return error(turn, code or "unavailable", sentence, elapsed_ms=elapsed_ms)
+
+
+def degraded(turn: Turn, response: PromptResponse, *, elapsed_ms: int) -> TurnResult:
+    """The reduced answer, marked as such."""
+    used = Cost(
+        input_tokens=response.input_tokens,
+        output_tokens=response.output_tokens,
+        total_tokens=response.input_tokens + response.output_tokens,
+        llm_calls=1,
+        elapsed_ms=response.latency_ms,
+        cost_usd=response.cost_usd,
+    )
+    records = [response.received_record_id] if response.received_record_id else []
+    return TurnResult(
+        response=response.content,
+        outcome="degraded",
+        session_id=turn.session_id,
+        run_id=None,
+        input_id=turn.input_id,
+        exchange_entry_ids=records,
+        cost=used,
+        elapsed_ms=elapsed_ms,
+        code=DEGRADED,
+    )
+
+
+def result_in(turn: Turn, entry: Entry, *, elapsed_ms: int) -> TurnResult:
+    """The answer that the stream decided for: of RunCompleted, of a verdict, or of an earlier degradation.
+
+    Raises ValueError where what it needs was erased.
+    """
+    event = SessionEvent.model_validate(unpack(_body(entry, 0))).event
+    match event:
+        case RunCompleted(result_ref=ref) | RunFailed(detail_ref=str(ref)):
+            return TurnResult.model_validate(unpack(_body(entry, split_body_ref(ref)[1])))
+        case RunFailed(code=code):
+            return error(turn, code, f"The turn ended with {code}.", elapsed_ms=elapsed_ms)
+        case RunCancelled():
+            return error(turn, "cancelled", "The turn was cancelled.", elapsed_ms=elapsed_ms)
+        case TurnDegraded(reply_ref=ref):
+            reply = _body(entry, split_body_ref(ref)[1]).decode()
+            return degraded(turn, PromptResponse(outcome="SUCCESS", content=reply), elapsed_ms=elapsed_ms)
+        case _:
+            raise ValueError(f"{entry.submission_id} answers no input")
+
+
+def _body(entry: Entry, number: int) -> bytes:
+    body = entry.bodies[number] if number < len(entry.bodies) else None
+    if body is None:
+        raise ValueError(f"body {number} of {entry.submission_id} is erased")
+    return body
