@@ -1,25 +1,26 @@
-"""What the executor's tests stand on: orders to give, and a simulated cluster with a real ledger and a gateway that follows a script."""
+"""What the executor's tests stand on: orders, and a simulated cluster with a real ledger and a scripted gateway."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from actors.ho1_executor.actor import Executor
+from actors.ho1_executor.receipts import Moment, Tally, end_entry, failed
 from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
 from actors.ho1_executor.tools.in_process import InProcessToolRunner
 from actors.ho1_executor.tools.registry import BUILTIN
 from actors.ho1_executor.tools.view import snapshot_view
 from bus.dispatch import Actor, Call
+from bus.ledger_client import LedgerClient
 from bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget, ScopeBudget
 from bus.messages.ids import RunId
 from bus.messages.ledger import Entry
 from bus.messages.work_order import Constraints, ExecuteWorkOrder, Fence, Receipt, Segment, ToolCall, WorkOrder
 from bus.peer import Peer
-from bus.ledger_client import LedgerClient
 from bus.sim.world import World
 from config.snapshot import Snapshot, load_snapshot
 from ledger_service.service import LedgerService
@@ -75,9 +76,6 @@ def answer(content: str = "", **changed: Any) -> PromptResponse:
         "provider_id": "scripted", "model_id": "m", "finish_reason": "stop",
     }  # fmt: skip
     return PromptResponse(**{**fields, **changed})
-
-
-Script = Callable[[Prompt, int], PromptResponse]
 
 
 class ScriptedGateway(Actor):
@@ -153,7 +151,7 @@ class Effects:
 class Cluster:
     """A simulated cluster: ledger, scripted gateway, executors, and the bus of a supervisor to send from."""
 
-    def __init__(self, gateway: Actor | None, tools: Mapping[str, ToolDefinition] = BUILTIN, **sections: Any) -> None:
+    def __init__(self, gateway: Actor | None, tools: Mapping[str, ToolDefinition] = BUILTIN) -> None:
         self.snapshot = shipped()
         self.tools = tools
         self.world = World(self.snapshot.config.bus, config_digest=self.snapshot.digest)
@@ -183,14 +181,22 @@ class Cluster:
     ) -> Receipt:
         """The receipt, as the supervisor gets it."""
         return await self.ho2.request(
-            "ho1", ExecuteWorkOrder(order=given, attempt=attempt), expect=Receipt, timeout_s=timeout_s, attempt=attempt,
+            "ho1", ExecuteWorkOrder(order=given, attempt=attempt), expect=Receipt, timeout_s=timeout_s,
             message_id=message_id,
         )  # fmt: skip
 
+    async def give_up(self, given: WorkOrder, code: str) -> None:
+        """The supervisor ends a lost order itself."""
+        moment = Moment(instance=self.ho2.instance, now=self.ho2.now(), monotonic=0.0)
+        receipt = failed(given, code, "lost", Tally(started=0.0), moment)
+        await self._ledger().write([end_entry(given, receipt, moment, parents=[])])
+
     async def entries(self, *, with_bodies: bool = False) -> list[Entry]:
         """The executors' stream."""
-        client = LedgerClient(self.ho2, request_timeout_s=5.0, outage_wait_s=5.0, outstanding_max=10)
-        return (await client.read("ho1m", limit=100, with_bodies=with_bodies)).entries
+        return (await self._ledger().read("ho1m", limit=100, with_bodies=with_bodies)).entries
+
+    def _ledger(self) -> LedgerClient:
+        return LedgerClient(self.ho2, request_timeout_s=5.0, outage_wait_s=5.0, outstanding_max=10)
 
     async def events(self) -> list[str]:
         """Their types, in order."""
@@ -210,8 +216,3 @@ def cluster(gateway: Actor | None, *, executors: int = 1, tools: Mapping[str, To
         for _ in range(executors):
             made.executor()
         yield made
-
-
-def names(segments: Sequence[Segment]) -> list[str]:
-    """Their names, in order."""
-    return [segment.name for segment in segments]

@@ -14,6 +14,7 @@ from tests.actors.ho1_executor.rig import shipped
 
 
 def contract(version: str = "1.0.0", **changed: Any) -> Contract:
+    """A contract with one input `a` of at least two characters."""
     fields: dict[str, Any] = {
         "contract_id": "PRC-TEST-001",
         "version": version,

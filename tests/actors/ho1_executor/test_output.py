@@ -18,6 +18,7 @@ SCHEMA = {"type": "object", "required": ["n"], "properties": {"n": {"type": "int
 
 
 def judge(text: str, schema: dict[str, Any] | None = None) -> tuple[Any, tuple[str, ...]]:
+    """The parsed document and the faults of an answer under a schema."""
     verdict = judge_output(check_contract(contract(output_schema=schema or SCHEMA)), text)
     return verdict.parsed, verdict.faults
 

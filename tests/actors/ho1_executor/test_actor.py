@@ -1,0 +1,419 @@
+"""One order in, one receipt out: model calls, failures, cancellation, on a simulated cluster with a real ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bus.errors import BusError, RuntimeFault
+from bus.messages.gateway import ERROR_CODES as GATEWAY_CODES
+from bus.messages.work_order import ERROR_CODES, Exchange, Receipt, Segment, ToolCall
+from tests.actors.ho1_executor.rig import (
+    SESSION,
+    WO,
+    Effects,
+    ScriptedGateway,
+    answer,
+    cluster,
+    order,
+    shipped,
+    tool_order,
+)
+
+GOOD = '{"speech_act": "question", "ambiguity": "low"}'
+
+
+def run_one(gateway: ScriptedGateway, given: Any, **how: Any) -> tuple[Receipt, list[str]]:
+    """The receipt of one order and the event types that it left in the record."""
+    with cluster(gateway) as made:
+
+        async def main() -> tuple[Receipt, list[str]]:
+            return await made.execute(given, **how), await made.events()
+
+        return made.world.run(main())
+
+
+def code_of(receipt: Receipt) -> str:
+    """Of a failed receipt; every code is a closed one, and a failure never carries a text."""
+    assert receipt.state == "failed"
+    assert receipt.output_result is None
+    assert receipt.error is not None
+    assert receipt.error.code in ERROR_CODES + GATEWAY_CODES
+    return receipt.error.code
+
+
+# --- model calls ------------------------------------------------------------------------------------------------------
+
+
+def test_a_synthesize_order_brings_the_answer_with_its_cost() -> None:
+    """One call, one durable end, a receipt that names the recorded answer."""
+    gateway = ScriptedGateway(answer("Five packages.", content_ref="PROMPT_RECEIVED:k/1"))
+    receipt, events = run_one(gateway, order())
+    assert receipt.output_result is not None
+    assert receipt.output_result.text == Segment(name="answer", ref="PROMPT_RECEIVED:k/1", text="Five packages.")
+    assert (receipt.cost.llm_calls, receipt.cost.total_tokens, receipt.cost.cost_usd) == (1, 110, 0.001)
+    assert receipt.prompt_received_ids == [f"PROMPT_RECEIVED:{WO}#1/1"]
+    assert (receipt.fence, receipt.executed_by) == (order().fence, "ho1/1@s1")
+    assert events == ["WO_COMPLETED"]
+
+
+def test_the_prompt_is_complete() -> None:
+    """Contract, limits, identity, key, tools of the agent in the order's order, refs of what others recorded."""
+    gateway = ScriptedGateway(answer("x"))
+    tools = ["session_cost", "nonsense", "list_packages"]
+    limits = {
+        "tools_allowed": tools,
+        "domain_tags": ["d"],
+        "model_id": "m",
+        "budget_mode": "enforce",
+        "token_budget": 99,
+    }
+    run_one(gateway, order(constraints=limits))
+    prompt = gateway.prompts[0]
+    assert (prompt.contract_id, prompt.prompt_pack_id) == ("PRC-SYNTHESIZE-001", "PRM-SYNTHESIZE-001")
+    assert (prompt.work_order_id, prompt.idempotency_key, prompt.session_id, prompt.run_seq) == (
+        WO,
+        f"{WO}#1",
+        SESSION,
+        1,
+    )
+    assert (prompt.agent_id, prompt.framework_id, prompt.config_digest) == ("ADMIN", "FMWK-107", shipped().digest)
+    assert (prompt.domain_tags, prompt.model_id, prompt.budget_mode) == (["d"], "m", "enforce")
+    assert (prompt.max_tokens, prompt.temperature, prompt.output_schema) == (99, 0.2, None)
+    assert [tool.tool_id for tool in prompt.tools] == ["session_cost", "list_packages"]
+    segments = {segment.name: segment for message in prompt.messages for segment in message.segments}
+    assert segments["user_input"].ref == "RunRequested:i1/1"
+    assert segments["system"].text == shipped().agents["ADMIN"].system_prompt
+
+
+@pytest.mark.parametrize(
+    ("limits", "max_tokens"),
+    [({}, 4096), ({"token_budget": 4095}, 4095), ({"token_budget": 4097}, 4096), ({"max_tokens": 7}, 7)],
+)
+def test_max_tokens_is_the_least_of_contract_order_and_budget(limits: dict[str, Any], max_tokens: int) -> None:
+    """At the border on both sides."""
+    gateway = ScriptedGateway(answer("x"))
+    run_one(gateway, order(constraints=limits))
+    assert gateway.prompts[0].max_tokens == max_tokens
+
+
+def test_tool_rounds_reach_the_model() -> None:
+    """Exchanges become assistant and tool messages behind the user's."""
+    asked = ToolCall(call_id="001", tool_id="list_packages", arguments={})
+    result = Segment(name="001", ref="WO_COMPLETED:w/i/1", text="{}")
+    gateway = ScriptedGateway(answer("x"))
+    run_one(gateway, order(exchanges=[Exchange(tool_calls=[asked], results=[result])]))
+    assert [message.role for message in gateway.prompts[0].messages] == ["system", "user", "assistant", "tool"]
+    assert gateway.prompts[0].messages[-1].segments == [result]
+
+
+def test_an_answer_that_asks_for_tools_completes_its_order() -> None:
+    """The loop is HO2's; such an answer is not held against the output schema."""
+    calls = [ToolCall(call_id="001", tool_id="list_packages", arguments={})]
+    gateway = ScriptedGateway(answer("", tool_calls=calls, finish_reason="tool_calls"))
+    receipt, _ = run_one(gateway, order(constraints={"tools_allowed": ["list_packages"]}))
+    assert receipt.output_result is not None
+    assert (receipt.output_result.tool_calls, receipt.output_result.finish_reason) == (calls, "tool_calls")
+    assert receipt.output_result.text.ref is None
+
+
+def test_asking_for_tools_that_were_not_offered_is_no_answer() -> None:
+    """A model that invents tools is asked again, and fails its order if it insists."""
+    calls = [ToolCall(call_id="001", tool_id="list_packages", arguments={})]
+    gateway = ScriptedGateway(answer("", tool_calls=calls), answer("", tool_calls=calls))
+    assert code_of(run_one(gateway, order())[0]) == "output_schema_invalid"
+
+
+def test_a_fenced_document_is_parsed() -> None:
+    """Classify wants JSON; one code fence does no harm."""
+    receipt, _ = run_one(ScriptedGateway(answer(f"```json\n{GOOD}\n```")), order("classify"))
+    assert receipt.output_result is not None
+    assert receipt.output_result.parsed == {"speech_act": "question", "ambiguity": "low"}
+
+
+def test_one_repair_with_its_own_number_and_the_budget_that_is_left() -> None:
+    """The second call sees the first answer and its faults; the cost of both is in the receipt."""
+    gateway = ScriptedGateway(answer("no json", content_ref="PROMPT_RECEIVED:k/1"), answer(GOOD))
+    receipt, events = run_one(gateway, order("classify", constraints={"token_budget": 400}))
+    assert receipt.state == "completed"
+    assert (receipt.cost.llm_calls, receipt.cost.total_tokens) == (2, 220)
+    assert receipt.prompt_received_ids == [f"PROMPT_RECEIVED:{WO}#1/1", f"PROMPT_RECEIVED:{WO}#2/1"]
+    first, second = gateway.prompts
+    assert (second.idempotency_key, first.max_tokens, second.max_tokens) == (f"{WO}#2", 400, 290)
+    assert second.messages[: len(first.messages)] == first.messages
+    assert second.messages[-2].segments[0].ref == "PROMPT_RECEIVED:k/1"
+    assert events == ["WO_COMPLETED"]
+
+
+def test_a_second_bad_answer_fails_the_order() -> None:
+    """At most ho1.repair_calls_max repairs; the fault names the rules, not the text."""
+    gateway = ScriptedGateway(answer("no json §"), answer('{"speech_act": "§", "ambiguity": "low"}'))
+    receipt, events = run_one(gateway, order("classify"))
+    assert code_of(receipt) == "output_schema_invalid"
+    assert receipt.error is not None
+    assert "$.speech_act: enum" in receipt.error.message
+    assert "§" not in receipt.error.message
+    assert (receipt.cost.llm_calls, events) == (2, ["WO_FAILED"])
+
+
+def test_no_repair_without_budget() -> None:
+    """110 tokens were used of 110: nothing is left for a second call; of 111 there is."""
+    gateway = ScriptedGateway(answer("no json"), answer(GOOD))
+    assert code_of(run_one(gateway, order("classify", constraints={"token_budget": 110}))[0]) == "output_schema_invalid"
+    assert len(gateway.prompts) == 1
+    other = ScriptedGateway(answer("no json"), answer(GOOD))
+    assert run_one(other, order("classify", constraints={"token_budget": 111}))[0].state == "completed"
+
+
+@pytest.mark.parametrize("content", ["", " \n"])
+def test_an_empty_answer_is_never_a_completed_order(content: str) -> None:
+    """SUCCESS with nothing in it is asked for once more, then the order fails."""
+    gateway = ScriptedGateway(answer(content), answer(content))
+    assert code_of(run_one(gateway, order())[0]) == "output_schema_invalid"
+    assert len(gateway.prompts) == 2
+
+
+@pytest.mark.parametrize("outcome", ["REJECTED", "TIMEOUT", "ERROR"])
+def test_the_outcome_counts_before_the_content(outcome: str) -> None:
+    """A refusal with a perfectly good text is a failure with the gateway's own code."""
+    refusal = answer(GOOD, outcome=outcome, error_code="BUDGET_EXHAUSTED", error_message="session: 0 left")
+    receipt, events = run_one(ScriptedGateway(refusal), order("classify"))
+    assert code_of(receipt) == "BUDGET_EXHAUSTED"
+    assert receipt.cost.llm_calls == 0
+    assert events == ["WO_FAILED"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"constraints": {"prompt_contract_id": "PRC-NONE-001"}}, "contract_not_found"),
+        ({"constraints": {"prompt_contract_id": ""}}, "contract_not_found"),
+        ({"constraints": {"token_budget": 0}}, "budget_exhausted"),
+        ({"input_context": []}, "input_schema_invalid"),
+        ({"input_context": [Segment(name="user_input", text=" ")]}, "input_schema_invalid"),
+        ({"config_digest": "sha256:0"}, "execution_error"),
+    ],
+)
+def test_what_is_wrong_with_an_order_is_a_code_and_no_call(changed: dict[str, Any], code: str) -> None:
+    """Found before the gateway is asked, and recorded."""
+    gateway = ScriptedGateway()
+    receipt, events = run_one(gateway, order(**changed))
+    assert (code_of(receipt), gateway.prompts, events) == (code, [], ["WO_FAILED"])
+
+
+@pytest.mark.parametrize("state", ["planned", "executing", "completed", "failed"])
+def test_only_a_dispatched_order_is_executed(state: str) -> None:
+    """An illegal transition is refused and leaves no trace."""
+    with cluster(ScriptedGateway()) as made:
+
+        async def main() -> list[str]:
+            with pytest.raises(RuntimeFault) as caught:
+                await made.execute(order(state=state))
+            assert caught.value.code == "rejected"
+            return await made.events()
+
+        assert made.world.run(main()) == []
+
+
+# --- the gateway away, deadlines, cancels -----------------------------------------------------------------------------
+
+
+def test_a_fault_that_may_pass_is_asked_again_under_the_same_key() -> None:
+    """The gateway's idempotency makes the repeat safe."""
+    gateway = ScriptedGateway(BusError("busy", "full"), BusError("peer_lost", "gone"), answer("x"))
+    receipt, _ = run_one(gateway, order())
+    assert receipt.state == "completed"
+    assert [prompt.idempotency_key for prompt in gateway.prompts] == [f"{WO}#1"] * 3
+
+
+def test_a_fault_that_will_not_pass_fails_the_order_at_once() -> None:
+    """Denied stays denied."""
+    gateway = ScriptedGateway(BusError("denied", "no"), answer("x"))
+    assert code_of(run_one(gateway, order())[0]) == "execution_error"
+    assert len(gateway.prompts) == 1
+
+
+@pytest.mark.parametrize("gateway", [ScriptedGateway(hangs=True), None])
+def test_an_order_ends_by_its_own_time_out(gateway: ScriptedGateway | None) -> None:
+    """Whether the gateway hangs or is not there: deadline_exceeded after timeout_seconds, recorded."""
+    with cluster(gateway) as made:
+
+        async def main() -> tuple[Receipt, float, list[str]]:
+            await made.world.settled()
+            before = made.ho2.clock.monotonic()
+            receipt = await made.execute(order(constraints={"timeout_seconds": 4.0}))
+            return receipt, made.ho2.clock.monotonic() - before, await made.events()
+
+        receipt, took_s, events = made.world.run(main())
+        assert (code_of(receipt), events) == ("deadline_exceeded", ["WO_FAILED"])
+        assert 3.8 <= took_s <= 4.1
+
+
+def test_an_order_ends_before_its_envelope_does() -> None:
+    """A reserve is kept for the record and the receipt: the requester gets a receipt, not silence."""
+    with cluster(ScriptedGateway(hangs=True)) as made:
+
+        async def main() -> Receipt:
+            return await made.execute(order(constraints={"timeout_seconds": 500.0}), timeout_s=2.0)
+
+        assert code_of(made.world.run(main())) == "deadline_exceeded"
+
+
+@pytest.mark.parametrize("given", ["model", "tool"])
+def test_a_cancel_reaches_the_gateway_or_the_tool_and_is_recorded(given: str) -> None:
+    """WO_FAILED{cancelled}; nobody goes on working for nobody."""
+    gateway = ScriptedGateway(hangs=True)
+    effects = Effects()
+    with cluster(gateway, tools=effects.tools()) as made:
+        effects.gate = asyncio.Event()
+
+        async def main() -> tuple[list[str], list[str]]:
+            work = order() if given == "model" else tool_order("show_config")
+            task = asyncio.get_running_loop().create_task(made.execute(work))
+            await made.until(lambda: bool(gateway.prompts or effects.runs))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await made.ho2.sleep(0.1)
+            assert made.actors[0].counters()["at_work"] == 0
+            return [entry.reason for entry in await made.entries()], await made.events()
+
+        reasons, events = made.world.run(main())
+        assert reasons[-1] == "cancelled"
+        assert events == (["WO_FAILED"] if given == "model" else ["TOOL_STARTED", "WO_FAILED"])
+        assert gateway.cancelled == ([f"{WO}#1"] if given == "model" else [])
+
+
+# --- delivered again --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_a_repeat_is_answered_from_the_record_with_the_same_receipt(succeeds: bool) -> None:
+    """By another worker too, success or failure; nothing is executed."""
+    gateway = ScriptedGateway(answer("x") if succeeds else answer("", outcome="ERROR", error_code="PROVIDER_ERROR"))
+    with cluster(gateway, executors=2) as made:
+
+        async def main() -> None:
+            first = await made.execute(order())
+            for attempt in (2, 3):
+                assert await made.execute(order(), attempt=attempt) == first
+            assert len(gateway.prompts) == 1
+            assert len(await made.events()) == 1
+
+        made.world.run(main())
+
+
+def test_two_deliveries_at_once_give_one_end_and_one_answer() -> None:
+    """Both workers ask under one key, so one call is made; the record decides, the loser is WO_LATE and no answer."""
+    gateway = ScriptedGateway(answer("x"))
+    with cluster(gateway, executors=2) as made:
+
+        async def main() -> None:
+            await made.world.settled()
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(made.execute(order(), message_id=f"m{n}")) for n in range(2)]
+            first, second = (task.result() for task in tasks)
+            assert first == second
+            await made.ho2.sleep(0.1)
+            assert sorted(await made.events()) == ["WO_COMPLETED", "WO_LATE"]
+            assert len(gateway.prompts) == 1
+
+        made.world.run(main())
+
+
+def test_two_deliveries_to_one_worker_are_one_execution() -> None:
+    """The second waits for the first and answers from the record."""
+    gateway = ScriptedGateway(answer("x"))
+    with cluster(gateway) as made:
+
+        async def main() -> None:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(made.execute(order(), message_id=f"m{n}")) for n in range(2)]
+            assert tasks[0].result() == tasks[1].result()
+            assert (await made.events(), len(gateway.prompts)) == (["WO_COMPLETED"], 1)
+
+        made.world.run(main())
+
+
+def test_a_worker_killed_in_a_model_call_is_followed_by_another() -> None:
+    """The broker delivers again; the same key reaches the gateway, so that no second call is paid."""
+    gateway = ScriptedGateway(answer("x"))
+    gateway.hangs = True
+    with cluster(gateway, executors=1) as made:
+
+        async def main() -> Receipt:
+            task = asyncio.get_running_loop().create_task(made.execute(order()))
+            await made.until(lambda: bool(gateway.prompts))
+            gateway.hangs = False
+            made.world.kill(made.executors[0].instance)
+            made.executor()
+            return await task
+
+        assert made.world.run(main()).executed_by == "ho1/2@s2"
+        assert {prompt.idempotency_key for prompt in gateway.prompts} == {f"{WO}#1"}
+
+
+def test_an_end_by_the_supervisor_wins_over_a_late_success() -> None:
+    """A true success after the order was given up is hidden from nobody and changes nothing."""
+    gateway = ScriptedGateway(answer("x"))
+    with cluster(gateway) as made:
+
+        async def main() -> tuple[Receipt, list[str]]:
+            await made.give_up(order(), "deadline_exceeded")
+            receipt = await made.execute(order())
+            await made.ho2.sleep(0.1)
+            return receipt, await made.events()
+
+        receipt, events = made.world.run(main())
+        assert code_of(receipt) == "deadline_exceeded"
+        assert events == ["WO_FAILED", "WO_LATE"]
+
+
+# --- readiness --------------------------------------------------------------------------------------------------------
+
+
+def test_an_executor_without_gateway_is_degraded_and_says_why() -> None:
+    """It still takes tool calls."""
+    with cluster(None) as made:
+
+        async def main() -> tuple[Any, Receipt]:
+            await made.ho2.sleep(5.0)
+            return made.executors[0].state, await made.execute(tool_order())
+
+        state, receipt = made.world.run(main())
+        assert state[0] == "degraded"
+        assert state[1].startswith("gateway: ")
+        assert receipt.state == "completed"
+
+
+def test_counters_tell_how_orders_ended() -> None:
+    """What a heartbeat carries."""
+    with cluster(ScriptedGateway(answer("x"))) as made:
+
+        async def main() -> None:
+            await made.execute(order())
+            await made.execute(order(), attempt=2)
+            await made.execute(tool_order("nonsense", wo_id=f"{WO}.001"))
+
+        made.world.run(main())
+        assert made.actors[0].counters() == {"completed": 1, "failed": 1, "replayed": 1, "at_work": 0}
+
+
+def test_a_draining_worker_finishes_what_it_has() -> None:
+    """And a stop never fails an order: what is not done is given back."""
+    gateway = ScriptedGateway(answer("x"), hangs=True)
+    with cluster(gateway) as made:
+
+        async def main() -> Receipt:
+            task = asyncio.get_running_loop().create_task(made.execute(order()))
+            await made.until(lambda: bool(gateway.prompts))
+            gateway.hangs = False
+            await made.world.stop(made.executors[0].instance, 0.05)
+            assert await made.events() == []
+            made.executor()
+            return await task
+
+        receipt = made.world.run(main())
+        assert (receipt.state, receipt.executed_by) == ("completed", "ho1/2@s2")

@@ -1,0 +1,244 @@
+"""Tool calls: checked, started once in the record, run at most once if once is all they may run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bus.errors import LedgerError
+from bus.messages.base import unpack
+from bus.messages.work_order import Receipt
+from tests.actors.ho1_executor.rig import WO, Cluster, Effects, ScriptedGateway, cluster, tool_order
+
+SAFE, ONCE = "list_packages", "show_config"
+
+
+def run_one(given: Any, effects: Effects | None = None) -> tuple[Receipt, list[str]]:
+    """The receipt of one order and the event types that it left."""
+    tools = {"tools": effects.tools()} if effects else {}
+    with cluster(ScriptedGateway(), **tools) as made:
+
+        async def main() -> tuple[Receipt, list[str]]:
+            return await made.execute(given), await made.events()
+
+        return made.world.run(main())
+
+
+def code_of(receipt: Receipt) -> str:
+    """Of a failed receipt."""
+    assert receipt.error is not None
+    return receipt.error.code
+
+
+def test_a_tool_call_brings_its_output_as_recorded_text() -> None:
+    """Start and end in the record, the output as a body of the end, the cost in the receipt."""
+    receipt, events = run_one(tool_order())
+    assert receipt.output_result is not None
+    text = receipt.output_result.text
+    assert (text.name, text.ref) == ("001", f"WO_COMPLETED:{WO}/ho1/1@s1/1")
+    assert '"package_id": "PKG-GOVERNANCE-001"' in text.text
+    assert (receipt.cost.tool_calls, receipt.cost.tool_ids_used, receipt.cost.llm_calls) == (1, [SAFE], 0)
+    assert events == ["TOOL_STARTED", "WO_COMPLETED"]
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (tool_order("no_such_tool"), "tool_not_found"),
+        (tool_order(SAFE, constraints={"tools_allowed": [ONCE]}), "tool_not_permitted"),
+        (tool_order(SAFE, agent_id="NOBODY"), "tool_not_permitted"),
+        (tool_order(SAFE, {"surplus": 1}), "tool_invalid_args"),
+        (tool_order(ONCE, {"path": 1}), "tool_invalid_args"),
+        (tool_order(SAFE, tool_call=None), "tool_invalid_args"),
+    ],
+)
+def test_a_refused_call_starts_nothing(given: Any, code: str) -> None:
+    """Tool, permission of order and agent, arguments: all before the start."""
+    effects = Effects()
+    receipt, events = run_one(given, effects)
+    assert (code_of(receipt), effects.runs, events) == (code, [], ["WO_FAILED"])
+
+
+def test_faulty_arguments_are_named_without_their_values() -> None:
+    """The model can mend them; the record holds no text of theirs."""
+    receipt, _ = run_one(tool_order(ONCE, {"path": 7}))
+    assert receipt.error is not None
+    assert receipt.error.message == 'show_config: $.path: type "string"'
+
+
+def test_a_failing_tool_is_a_failed_order_with_its_sentence() -> None:
+    """What the tool says is shown to the model."""
+    receipt, events = run_one(tool_order("show_config", {"path": "budget.nonsense"}))
+    assert receipt.error is not None
+    assert receipt.error.code == "tool_failed"
+    assert receipt.error.message.startswith("no setting 'budget.nonsense'; known there: ")
+    assert (receipt.cost.tool_calls, events) == (1, ["TOOL_STARTED", "WO_FAILED"])
+
+
+def test_a_tool_over_its_time_is_stopped() -> None:
+    """Within the order's time-out, if that is shorter than tools.timeout_ms."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), tools=effects.tools()) as made:
+        effects.gate = asyncio.Event()
+        receipt = made.world.run(made.execute(tool_order(ONCE, constraints={"timeout_seconds": 1.0})))
+        assert code_of(receipt) == "deadline_exceeded"
+        assert 900 <= receipt.cost.elapsed_ms <= 1000
+        assert made.world.run(made.events()) == ["TOOL_STARTED", "WO_FAILED"]
+
+
+def test_the_start_is_durable_before_the_tool_runs() -> None:
+    """Seen from inside the tool: the record has the start already."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), tools=effects.tools()) as made:
+        effects.gate = asyncio.Event()
+
+        async def main() -> None:
+            task = asyncio.get_running_loop().create_task(made.execute(tool_order(ONCE)))
+            await made.until(lambda: bool(effects.runs))
+            assert await made.events() == ["TOOL_STARTED"]
+            effects.gate.set()
+            await task
+
+        made.world.run(main())
+
+
+# --- the middle of a call ---------------------------------------------------------------------------------------------
+
+
+async def _killed_in_the_middle(made: Cluster, effects: Effects, tool_id: str) -> tuple[Receipt, list[Any]]:
+    """A worker dies while its tool runs; the broker delivers the order to another one."""
+    await made.world.settled()
+    effects.gate = asyncio.Event()
+    task = asyncio.get_running_loop().create_task(made.execute(tool_order(tool_id)))
+    await made.until(lambda: bool(effects.runs))
+    victim = (await made.entries())[0].origin
+    effects.gate.set()
+    made.world.kill(victim)
+    return await task, await made.entries(with_bodies=True)
+
+
+def test_a_call_that_must_not_run_twice_is_not_run_again() -> None:
+    """Started, its worker gone, no end: nobody knows what it did, and that is what the receipt says."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), executors=2, tools=effects.tools()) as made:
+        receipt, entries = made.world.run(_killed_in_the_middle(made, effects, ONCE))
+        assert code_of(receipt) == "unknown_outcome"
+        assert len(effects.runs) == 1
+        assert [entry.event_type for entry in entries] == ["TOOL_STARTED", "WO_FAILED"]
+        # Asked once more, by anybody: the same receipt, and still one run.
+        assert made.world.run(made.execute(tool_order(ONCE), attempt=3)) == receipt
+        assert len(effects.runs) == 1
+
+
+def test_an_idempotent_call_runs_again_under_its_next_key() -> None:
+    """With the same idempotency key, so that a tool that takes it has one effect."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), executors=2, tools=effects.tools()) as made:
+        receipt, entries = made.world.run(_killed_in_the_middle(made, effects, SAFE))
+        assert receipt.state == "completed"
+        assert effects.runs == [f"{SAFE} {WO}"] * 2
+        assert [entry.once for entry in entries] == [f"start:{WO}/1", f"start:{WO}/2", f"end:{WO}"]
+        assert [unpack(entry.bodies[0])["number"] for entry in entries[:2]] == [1, 2]
+
+
+def test_an_idempotent_call_survives_more_deaths_than_a_page_of_look_ups() -> None:
+    """Each try has its key, however many workers went before."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), tools=effects.tools()) as made:
+
+        async def main() -> Receipt:
+            for number in range(1, 7):
+                effects.gate = asyncio.Event()
+                task = asyncio.get_running_loop().create_task(
+                    made.execute(tool_order(SAFE), attempt=number, message_id=f"m{number}")
+                )
+                await made.until(lambda number=number: len(effects.runs) == number)
+                made.world.kill(made.executors[-1].instance)
+                task.cancel()
+                made.executor()
+            effects.gate = None
+            return await made.execute(tool_order(SAFE), attempt=7)
+
+        assert made.world.run(main()).state == "completed"
+        keys = [entry.once for entry in made.world.run(made.entries())]
+        assert keys == [*(f"start:{WO}/{number}" for number in range(1, 8)), f"end:{WO}"]
+
+
+@pytest.mark.parametrize("tool_id", [SAFE, ONCE])
+def test_a_call_in_flight_elsewhere_is_waited_for(tool_id: str) -> None:
+    """A start without end whose worker lives: the second worker answers with the first one's receipt."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), executors=2, tools=effects.tools()) as made:
+
+        async def main() -> None:
+            await made.world.settled()
+            effects.gate = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            first = loop.create_task(made.execute(tool_order(tool_id)))
+            await made.until(lambda: bool(effects.runs))
+            second = loop.create_task(made.execute(tool_order(tool_id), attempt=2, message_id="again"))
+            await made.ho2.sleep(1.0)
+            assert not second.done()
+            effects.gate.set()
+            assert await second == await first
+            assert len(effects.runs) == 1
+            assert await made.events() == ["TOOL_STARTED", "WO_COMPLETED"]
+
+        made.world.run(main())
+
+
+def test_a_worker_that_dies_while_it_is_waited_for_is_noticed() -> None:
+    """The wait ends with the worker: unknown_outcome, not silence until the deadline."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), executors=2, tools=effects.tools()) as made:
+
+        async def main() -> Receipt:
+            await made.world.settled()
+            effects.gate = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            loop.create_task(made.execute(tool_order(ONCE))).add_done_callback(lambda done: done.exception())
+            await made.until(lambda: bool(effects.runs))
+            second = loop.create_task(made.execute(tool_order(ONCE), attempt=2, message_id="again"))
+            await made.ho2.sleep(1.0)
+            made.world.kill((await made.entries())[0].origin)
+            before = made.ho2.clock.monotonic()
+            receipt = await second
+            assert made.ho2.clock.monotonic() - before < 1.5
+            return receipt
+
+        assert code_of(made.world.run(main())) == "unknown_outcome"
+        assert len(effects.runs) == 1
+
+
+def test_two_first_deliveries_run_the_tool_once() -> None:
+    """The start decides, also when nobody knows of a repeat: the loser waits for the winner's end."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), executors=2, tools=effects.tools()) as made:
+
+        async def main() -> None:
+            await made.world.settled()
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(made.execute(tool_order(ONCE), message_id=f"m{n}")) for n in range(2)]
+            assert tasks[0].result() == tasks[1].result()
+            assert len(effects.runs) == 1
+            assert await made.events() == ["TOOL_STARTED", "WO_COMPLETED"]
+
+        made.world.run(main())
+
+
+def test_a_record_that_does_not_answer_is_no_receipt_and_runs_nothing() -> None:
+    """The ledger is gone: a fault that may pass, and no tool ran without a durable start."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), tools=effects.tools()) as made:
+
+        async def main() -> str:
+            await made.world.settled()
+            made.world.kill(next(name for name in made.world.processes if name.startswith("ledger/")))
+            with pytest.raises(LedgerError) as caught:
+                await made.execute(tool_order(ONCE), timeout_s=30.0)
+            return caught.value.code
+
+        assert made.world.run(main()) == "unavailable"
+        assert effects.runs == []
