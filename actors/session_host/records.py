@@ -34,7 +34,7 @@ def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
 
 
 def turn_degraded(turn: Turn, reply: str, *, now: float, delivered: bool) -> WriteEntry:
-    """TurnDegraded, without prev and tenure: undelivered it competes for the turn, delivered it states what was shown."""
+    """TurnDegraded, without prev and tenure: undelivered it competes for the turn, delivered it says what was."""
     about = f"{turn.session_id}/{turn.input_id}"
     submission_id = f"TurnDegraded:{about}/delivered" if delivered else f"TurnDegraded:{about}"
     event = TurnDegraded(

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bus.dispatch import Call from bus.errors import VERDICT_CODES, RuntimeFault from bus.messages.base import unpack
+from bus.dispatch import Call
+from bus.errors import VERDICT_CODES, RuntimeFault
+from bus.messages.base import unpack
 from bus.messages.gateway import PromptResponse
 from bus.messages.ids import session_id_of, split_body_ref
 from bus.messages.ledger import Entry
-from bus.messages.session import ProcessTurn, RunCancelled, RunCompleted, RunFailed, SessionEvent, TurnDegraded
-from bus.messages.session import TurnResult
+from bus.messages.session import (
+    ProcessTurn,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    SessionEvent,
+    TurnDegraded,
+    TurnResult,
+)
 from bus.messages.work_order import Cost
 
 GATEWAY_REFUSALS = frozenset(
