@@ -1,0 +1,42 @@
+"""A knob that turns nothing is worse than none."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+
+import pytest
+
+from config.schema import AdminConfig
+from tests.architecture.source import modules
+from tests.architecture.test_defaults import SECTIONS
+
+DECLARED_IN = ("config.schema", "bus.settings", "config.consistency")
+
+NOT_USED_YET: dict[str, str] = {
+    "BudgetConfig.projection_budget": "with the projection",
+    "BudgetConfig.ho3_bias_budget": "with memory",
+    "BudgetConfig.consolidation_budget": "with consolidation",
+    "ProviderConfig.concurrency_max": "with the limits of the gateway",
+    "SessionsConfig.applied_commands_max": "with session commands",
+}
+"""Setting -> which later part uses it; its place in the file is final."""
+
+
+@cache
+def read_names() -> frozenset[str]:
+    """Every attribute that some module reads; by name alone, so that a common name may hide a dead knob."""
+    trees = [tree for name, tree in modules().items() if name not in DECLARED_IN]
+    return frozenset(node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+
+
+SETTINGS = [
+    f"{section.__name__}.{name}" for section in SECTIONS if section is not AdminConfig for name in section.model_fields
+]
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_every_setting_is_read_by_some_code(setting: str) -> None:
+    """A setting without a reader is listed with the part that will read it; one with a reader is not."""
+    is_read = setting.partition(".")[2] in read_names()
+    assert is_read != (setting in NOT_USED_YET)
