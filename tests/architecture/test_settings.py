@@ -25,9 +25,13 @@ NOT_USED_YET: dict[str, str] = {
 
 @cache
 def read_names() -> frozenset[str]:
-    """Every attribute that some module reads; by name alone, so that a common name may hide a dead knob."""
+    """Every attribute that some module reads, and every text; by name alone, so that a common name may hide a dead knob."""
     trees = [tree for name, tree in modules().items() if name not in DECLARED_IN]
-    return frozenset(node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return frozenset(
+        attributes | {node.value for node in nodes if isinstance(node, ast.Constant) and type(node.value) is str}
+    )
 
 
 SETTINGS = [
