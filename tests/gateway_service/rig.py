@@ -1,0 +1,200 @@
+"""What the gateway's tests stand on: a simulated cluster with the real ledger, a scripted provider, prompts to send."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bus.dispatch import Actor
+from bus.messages.base import unpack
+from bus.messages.gateway import Budget, DegradedPrompt, Prompt, PromptMessage, PromptResponse, ReadBudget
+from bus.messages.ledger import Entries, Entry, Read
+from bus.messages.work_order import Segment
+from bus.peer import Peer
+from bus.sim.world import World
+from config.snapshot import Snapshot, load_snapshot
+from gateway_service.service import GatewayService
+from ledger_service.service import LedgerService
+
+SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
+Act = Callable[[Prompt], Awaitable[PromptResponse]]
+SHIPPED = load_snapshot()
+
+
+def snapshot(**sections: dict[str, Any]) -> Snapshot:
+    """The shipped snapshot with some settings changed: `snapshot(budget={"budget_mode": "enforce"})`."""
+    small = {"segment_bytes": 1 << 20, "reserve_bytes": 1 << 14, "zero_fill_chunk_bytes": 1 << 16}
+    data = SHIPPED.config.model_dump()
+    for name, changes in {"ledger": small, **sections}.items():
+        data[name] = {**data[name], **(small if name == "ledger" else {}), **changes}
+    config = type(SHIPPED.config).model_validate(data)
+    return Snapshot(
+        digest=SHIPPED.digest,
+        config=config,
+        agents=SHIPPED.agents,
+        contracts=SHIPPED.contracts,
+        prompt_packs=SHIPPED.prompt_packs,
+        frameworks=SHIPPED.frameworks,
+        specs=SHIPPED.specs,
+        packages=SHIPPED.packages,
+        origins=SHIPPED.origins,
+    )
+
+
+def prompt(key: str = "WO-a#1", text: str = "hello", **changes: Any) -> Prompt:
+    """A valid prompt."""
+    values: dict[str, Any] = {
+        "messages": [PromptMessage(role="user", segments=[Segment(name="user_input", text=text)])],
+        "prompt_pack_id": "PRM-SYNTHESIZE-001",
+        "contract_id": "PRC-SYNTHESIZE-001",
+        "agent_id": "ADMIN",
+        "work_order_id": key.partition("#")[0],
+        "session_id": SESSION,
+        "max_tokens": 100,
+        "temperature": 0.0,
+        "idempotency_key": key,
+    }
+    return Prompt(**{**values, **changes})
+
+
+def answered(content: str = "fine", **changes: Any) -> PromptResponse:
+    """What a provider gives."""
+    values: dict[str, Any] = {
+        "outcome": "SUCCESS", "content": content, "finish_reason": "stop", "input_tokens": 7, "output_tokens": 5,
+        "model_id": "scripted-1",
+    }  # fmt: skip
+    return PromptResponse(**{**values, **changes})
+
+
+@dataclass
+class Scripted:
+    """A provider that does what the test says and counts what reached it."""
+
+    act: Act | None = None
+    provider_id: str = "offline"
+    prompts: list[Prompt] = field(default_factory=list)
+    cancelled: int = 0
+
+    @property
+    def calls(self) -> int:
+        return len(self.prompts)
+
+    async def complete(self, prompt: Prompt, *, model_id: str, timeout_s: float) -> PromptResponse:
+        self.prompts.append(prompt)
+        try:
+            return answered() if self.act is None else await self.act(prompt)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+
+async def hang(_prompt: Prompt) -> PromptResponse:
+    """Never answers."""
+    await asyncio.sleep(1e6)
+    raise AssertionError("a hanging provider answered")
+
+
+class Cluster:
+    """Ledger, gateway and clients in virtual time; every process can be killed and started again."""
+
+    def __init__(self, provider: Scripted | None = None, **sections: dict[str, Any]) -> None:
+        self.snapshot = snapshot(**sections)
+        self.config = self.snapshot.config
+        self.provider = provider or Scripted()
+        self.world = World(self.config.bus)
+        self.service: GatewayService
+        self.start_ledger()
+        self.start_gateway()
+        self.ho1 = self.world.client("ho1")
+        self.host = self.world.start(None, role="host")
+        self.operator = self.world.client("operator")
+        self.world.run(self.ready())
+
+    async def ready(self) -> None:
+        """The gateway is open, and the broker gives it requests."""
+        await self.world.settled()
+        await self.ho1.request("gateway", ReadBudget(), expect=Budget, timeout_s=10)
+
+    def start(self, actor: Actor, role: str, disk: str, slots: int = 0) -> Peer:
+        medium = self.world.disk(disk)
+        return self.world.start(actor, role=role, disk=medium, slots=slots)
+
+    def start_ledger(self) -> Peer:
+        disk = self.world.disk("ledger")
+        self.ledger = self.world.start(LedgerService(disk, self.config.ledger), role="ledger", disk=disk)
+        return self.ledger
+
+    def start_gateway(self) -> Peer:
+        disk = self.world.disk("gateway")
+        self.service = GatewayService(snapshot=self.snapshot, providers={"offline": self.provider}, spool=disk)
+        self.gateway = self.world.start(self.service, role="gateway", disk=disk, slots=self.config.gateway.slots)
+        return self.gateway
+
+    def kill_gateway(self) -> None:
+        self.world.kill(self.gateway.instance)
+
+    def kill_ledger(self) -> None:
+        self.world.kill(self.ledger.instance)
+
+    def run(self, coroutine: Any) -> Any:
+        return self.world.run(coroutine)
+
+    def close(self) -> None:
+        self.world.close()
+
+    async def ask(self, wanted: Prompt, timeout_s: float = 30.0, client: Peer | None = None) -> PromptResponse:
+        return await (client or self.ho1).request("gateway", wanted, expect=PromptResponse, timeout_s=timeout_s)
+
+    async def ask_degraded(self, wanted: Prompt, timeout_s: float = 3.0) -> PromptResponse:
+        message = DegradedPrompt(prompt=wanted)
+        return await self.host.request("gateway", message, expect=PromptResponse, timeout_s=timeout_s)
+
+    async def entries(self, stream: str = "prompts") -> list[Entry]:
+        page = await self.operator.request(
+            "ledger", Read(stream=stream, limit=10_000, with_bodies=True), expect=Entries, timeout_s=5
+        )
+        return page.entries
+
+    async def settled_entries(self) -> list[Entry]:
+        """The stream once nothing is on its way any more."""
+        await asyncio.sleep(2)
+        return await self.entries()
+
+
+def of_type(entries: list[Entry], event_type: str) -> list[Entry]:
+    return [entry for entry in entries if entry.event_type == event_type]
+
+
+def payload(entry: Entry) -> dict[str, Any]:
+    return unpack(entry.bodies[0] or b"")
+
+
+def check_attempts(entries: list[Entry]) -> None:
+    """Every PROMPT_SENT has exactly one end, and no end is without one."""
+    sent = Counter(entry.submission_id.partition(":")[2] for entry in of_type(entries, "PROMPT_SENT"))
+    ends = Counter(
+        entry.submission_id.partition(":")[2]
+        for entry in entries
+        if entry.event_type in ("PROMPT_RECEIVED", "PROMPT_FAILED")
+    )
+    assert sent == ends
+    assert all(count == 1 for count in sent.values())
+
+
+def recorded_sends(entries: list[Entry]) -> int:
+    """Attempts whose end says that the provider was called."""
+    return sum(
+        payload(entry)["settlement"]["was_sent"]
+        for entry in entries
+        if entry.event_type in ("PROMPT_RECEIVED", "PROMPT_FAILED")
+    )
+
+
+def totals(cluster: Cluster) -> tuple[int, int]:
+    """Tokens used and reserved in the session's scope."""
+    rows = cluster.service._account.report(SESSION).scopes
+    row = next(row for row in rows if row.scope == f"session:{SESSION}")
+    return row.used, row.reserved

@@ -1,0 +1,443 @@
+"""The pipeline, stage by stage, against the real ledger in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from bus.errors import BusError, GatewayError
+from bus.messages.base import unpack
+from bus.messages.gateway import Breakers, Budget, PromptMessage, PromptResponse, ReadBreakers, ReadBudget
+from bus.messages.work_order import Segment, ToolCall
+from tests.gateway_service.rig import (
+    SESSION,
+    Cluster,
+    Scripted,
+    answered,
+    check_attempts,
+    hang,
+    of_type,
+    payload,
+    prompt,
+    recorded_sends,
+    totals,
+)
+
+
+@pytest.fixture
+def clusters() -> Iterator[list[Cluster]]:
+    made: list[Cluster] = []
+    yield made
+    for cluster in made:
+        cluster.close()
+
+
+@pytest.fixture
+def make(clusters: list[Cluster]):
+    def start(provider: Scripted | None = None, **sections):
+        clusters.append(Cluster(provider, **sections))
+        return clusters[-1]
+
+    return start
+
+
+def test_a_call_is_recorded_in_both_directions_and_answered(make):
+    """A prompt brings the provider's answer, its records name each other, and its texts stand in bodies of their own."""
+    cluster = make()
+
+    async def turn():
+        response = await cluster.ask(prompt())
+        return response, await cluster.settled_entries()
+
+    response, entries = cluster.run(turn())
+    assert (response.outcome, response.content, response.attempts) == ("SUCCESS", "fine", 1)
+    assert response.content_ref == "PROMPT_RECEIVED:WO-a#1/1/1"
+    assert response.sent_record_id == "PROMPT_SENT:WO-a#1/1"
+    assert (response.provider_id, response.model_id) == ("offline", "scripted-1")
+    check_attempts(entries)
+    sent, received = of_type(entries, "PROMPT_SENT")[0], of_type(entries, "PROMPT_RECEIVED")[0]
+    assert received.bodies[1] == b"fine"
+    assert received.parents == [sent.submission_id]
+    assert unpack(sent.bodies[1])["sha256"] == response.context_hash
+    assert payload(received)["settlement"]["tokens"] == 12
+    assert totals(cluster) == (12, 0)
+
+
+def test_a_segment_with_a_ref_is_recorded_by_its_ref(make):
+    """What stands elsewhere in the record is not stored again."""
+    cluster = make()
+    segments = [Segment(name="history", ref="RunCompleted:x/1", text="long"), Segment(name="user_input", text="hi")]
+
+    async def turn():
+        await cluster.ask(prompt(messages=[PromptMessage(role="user", segments=segments)]))
+        return await cluster.settled_entries()
+
+    sent = of_type(cluster.run(turn()), "PROMPT_SENT")[0]
+    recorded = unpack(sent.bodies[1])["messages"][0]["segments"]
+    assert recorded == [{"name": "history", "ref": "RunCompleted:x/1"}, {"name": "user_input", "text": "hi"}]
+
+
+def test_the_prompt_is_durable_before_the_provider_is_called(make):
+    """When the provider works, PROMPT_SENT stands in the ledger already."""
+    provider = Scripted()
+    cluster = make(provider)
+    seen: list[int] = []
+
+    async def look(_prompt):
+        seen.append(len(of_type(await cluster.entries(), "PROMPT_SENT")))
+        return answered()
+
+    provider.act = look
+    cluster.run(cluster.ask(prompt()))
+    assert seen == [1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"text": " \n"}, "INVALID_INPUT"),
+        ({"contract_id": " "}, "INVALID_INPUT"),
+        ({"session_id": ""}, "INVALID_INPUT"),
+        ({"max_tokens": 0}, "INVALID_INPUT"),
+        ({"key": "k" * 301}, "INVALID_INPUT"),
+        ({"agent_id": "NOBODY"}, "FORBIDDEN"),
+        ({"provider_id": "elsewhere"}, "PROVIDER_NOT_FOUND"),
+        ({"work_order_id": f"WO-{SESSION}-1.51.1"}, "TURN_LIMIT"),
+    ],
+)
+def test_a_rejection_is_recorded_without_text_and_never_sent(make, changes, code):
+    """Every refusal names its true reason, is in the record, and the provider was not called."""
+    cluster = make()
+
+    async def turn():
+        response = await cluster.ask(prompt(**{"text": "SECRET", **changes}))
+        return response, await cluster.settled_entries()
+
+    response, entries = cluster.run(turn())
+    assert (response.outcome, response.error_code) == ("REJECTED", code)
+    rejected = of_type(entries, "PROMPT_REJECTED")
+    assert [payload(entry)["code"] for entry in rejected] == [code]
+    assert not any(b"SECRET" in body for entry in rejected for body in entry.bodies)
+    assert cluster.provider.calls == 0 and not of_type(entries, "PROMPT_SENT")
+
+
+def test_only_a_host_may_degrade_and_only_under_its_contract(make):
+    """A degraded call with another contract is refused; with the right one it passes, on the lane."""
+    cluster = make()
+
+    async def turn():
+        wrong = await cluster.ask_degraded(prompt("WO-DEGRADED-x#1"))
+        right = await cluster.ask_degraded(prompt("WO-DEGRADED-x#1", contract_id="PRC-DEGRADED-001"))
+        return wrong, right
+
+    wrong, right = cluster.run(turn())
+    assert (wrong.outcome, wrong.error_code) == ("REJECTED", "FORBIDDEN")
+    assert right.outcome == "SUCCESS"
+
+
+def test_a_role_that_may_not_prompt_is_denied_by_the_policy(make):
+    """The host's connection cannot send an ordinary prompt."""
+    cluster = make()
+    with pytest.raises(BusError) as caught:
+        cluster.run(cluster.ask(prompt(), client=cluster.host))
+    assert caught.value.code == "denied"
+
+
+def test_the_same_key_is_answered_from_memory_and_from_the_record(make):
+    """A second request of a completed call gives the same answer without a call, also after a restart of the gateway."""
+    cluster = make()
+
+    async def twice():
+        return await cluster.ask(prompt()), await cluster.ask(prompt())
+
+    first, second = cluster.run(twice())
+    assert first == second and cluster.provider.calls == 1
+    cluster.kill_gateway()
+    cluster.start_gateway()
+    third = cluster.run(cluster.ask(prompt()))
+    assert third == first and cluster.provider.calls == 1
+
+
+def test_tool_calls_come_back_from_the_record(make):
+    """A recorded answer that asks for tools is whole after a restart."""
+    calls = [ToolCall(call_id="001", tool_id="list_packages", arguments={"a": 1})]
+
+    async def act(_prompt):
+        return answered("", tool_calls=calls)
+
+    cluster = make(Scripted(act))
+    first = cluster.run(cluster.ask(prompt()))
+    cluster.kill_gateway()
+    cluster.start_gateway()
+    assert cluster.run(cluster.ask(prompt())) == first
+    assert first.tool_calls == calls
+
+
+def test_a_recorded_answer_is_given_even_when_the_budget_is_spent(make):
+    """What was paid for before a restart is not refused for lack of budget."""
+    cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 110})
+    first = cluster.run(cluster.ask(prompt()))
+    cluster.kill_gateway()
+    cluster.start_gateway()
+    assert cluster.run(cluster.ask(prompt())) == first
+    refused = cluster.run(cluster.ask(prompt("WO-b#1")))
+    assert refused.error_code == "BUDGET_EXHAUSTED"
+
+
+def test_a_call_in_flight_is_joined(make):
+    """Concurrent requests of one key make one call and all get its answer."""
+    provider = Scripted()
+
+    async def slow(_prompt):
+        await asyncio.sleep(0.1)
+        return answered()
+
+    provider.act = slow
+    cluster = make(provider)
+
+    async def together():
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(cluster.ask(prompt())) for _ in range(5)]
+        return [task.result() for task in tasks]
+
+    responses = cluster.run(together())
+    assert provider.calls == 1 and all(response == responses[0] for response in responses)
+
+
+def test_a_key_that_stands_for_another_request_is_refused(make):
+    """The same key with another text is no retry: refused from memory and, after a restart, from the record."""
+    cluster = make()
+    cluster.run(cluster.ask(prompt()))
+    assert cluster.run(cluster.ask(prompt(text="other"))).error_code == "INVALID_INPUT"
+    cluster.kill_gateway()
+    cluster.start_gateway()
+    assert cluster.run(cluster.ask(prompt(text="other"))).error_code == "INVALID_INPUT"
+    assert cluster.provider.calls == 1
+
+
+def test_failed_attempts_are_each_recorded_and_retried_within_bounds(make):
+    """Retryable faults are tried again up to attempts_max; every attempt has its own pair of records."""
+
+    async def fail(_prompt):
+        raise GatewayError("PROVIDER_ERROR", "503", retryable=True, facts={"unbilled": True})
+
+    cluster = make(Scripted(fail))
+
+    async def turn():
+        return await cluster.ask(prompt()), await cluster.settled_entries()
+
+    response, entries = cluster.run(turn())
+    assert (response.outcome, response.error_code) == ("ERROR", "PROVIDER_ERROR")
+    assert cluster.provider.calls == 3 == len(of_type(entries, "PROMPT_FAILED"))
+    check_attempts(entries)
+    assert totals(cluster) == (0, 0)
+
+
+def test_a_retry_that_succeeds_answers(make):
+    """The second attempt's answer is the answer; the first one's failure stays in the record."""
+    tries = iter([GatewayError("PROVIDER_ERROR", "503", retryable=True, facts={"unbilled": True}), None])
+
+    async def act(_prompt):
+        if fault := next(tries):
+            raise fault
+        return answered()
+
+    cluster = make(Scripted(act))
+    response = cluster.run(cluster.ask(prompt()))
+    assert (response.outcome, response.attempts) == ("SUCCESS", 2)
+    check_attempts(cluster.run(cluster.settled_entries()))
+
+
+def test_a_fault_that_cannot_pass_is_not_retried(make):
+    """A bad key or a bad request is tried once."""
+
+    async def act(_prompt):
+        raise GatewayError("PROVIDER_ERROR", "401", facts={"unbilled": True})
+
+    cluster = make(Scripted(act))
+    assert cluster.run(cluster.ask(prompt())).error_code == "PROVIDER_ERROR"
+    assert cluster.provider.calls == 1
+
+
+def test_a_provider_that_raises_anything_still_ends_its_attempt(make):
+    """A bug in a provider is an ERROR, recorded, settled at the reservation because nobody knows what it used."""
+
+    async def act(_prompt):
+        raise ZeroDivisionError
+
+    cluster = make(Scripted(act))
+    response = cluster.run(cluster.ask(prompt()))
+    assert (response.outcome, response.error_code) == ("ERROR", "PROVIDER_ERROR")
+    entries = cluster.run(cluster.settled_entries())
+    check_attempts(entries)
+    reserved = payload(of_type(entries, "PROMPT_SENT")[0])["reservation"]["tokens"]
+    assert totals(cluster) == (reserved, 0)
+
+
+def test_the_deadline_cuts_a_hanging_provider_off(make):
+    """The answer is TIMEOUT before the caller's own deadline, the provider's call is cancelled, the attempt ended."""
+    cluster = make(Scripted(hang))
+    response = cluster.run(cluster.ask(prompt(), timeout_s=1.0))
+    assert (response.outcome, response.error_code) == ("TIMEOUT", "DEADLINE_EXCEEDED")
+    assert cluster.provider.cancelled == 1
+    check_attempts(cluster.run(cluster.settled_entries()))
+
+
+def test_cancelling_the_request_cancels_the_provider_and_settles(make):
+    """A requester that gives up ends the call at once; its attempt is recorded as cancelled, nothing stays reserved."""
+    cluster = make(Scripted(hang))
+
+    async def give_up():
+        task = asyncio.ensure_future(cluster.ask(prompt()))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await cluster.settled_entries()
+
+    entries = cluster.run(give_up())
+    assert cluster.provider.cancelled == 1
+    assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == ["CANCELLED"]
+    check_attempts(entries)
+    assert totals(cluster)[1] == 0
+
+
+def test_one_of_two_waiters_may_give_up(make):
+    """A joined call goes on for the one who still waits."""
+    provider = Scripted()
+
+    async def slow(_prompt):
+        await asyncio.sleep(0.5)
+        return answered()
+
+    provider.act = slow
+    cluster = make(provider)
+
+    async def scenario():
+        first = asyncio.ensure_future(cluster.ask(prompt()))
+        await asyncio.sleep(0.1)
+        second = asyncio.ensure_future(cluster.ask(prompt()))
+        await asyncio.sleep(0.1)
+        first.cancel()
+        return await second
+
+    assert cluster.run(scenario()).outcome == "SUCCESS"
+    assert (provider.calls, provider.cancelled) == (1, 0)
+
+
+def test_a_cancelled_key_asked_again_is_a_new_attempt(make):
+    """A cancel is no answer: the same key is sent again under the next attempt number."""
+    provider = Scripted(hang)
+    cluster = make(provider)
+
+    async def scenario():
+        first = asyncio.ensure_future(cluster.ask(prompt()))
+        await asyncio.sleep(0.2)
+        first.cancel()
+        await asyncio.sleep(0)
+        provider.act = None
+        return await cluster.ask(prompt()), await cluster.settled_entries()
+
+    response, entries = cluster.run(scenario())
+    assert (response.outcome, response.attempts) == ("SUCCESS", 2)
+    check_attempts(entries)
+
+
+def test_output_is_validated_and_stays_a_success(make):
+    """An answer against its schema: valid, invalid and not JSON are said, the outcome stays SUCCESS."""
+    texts = iter(['{"a": 1}', '{"a": "x"}', "no json"])
+
+    async def act(_prompt):
+        return answered(next(texts))
+
+    cluster = make(Scripted(act))
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    verdicts: list[PromptResponse] = [
+        cluster.run(cluster.ask(prompt(f"WO-{n}#1", output_schema=schema, structured_output=True))) for n in range(3)
+    ]
+    assert [response.output_valid for response in verdicts] == [True, False, False]
+    assert {response.outcome for response in verdicts} == {"SUCCESS"}
+    assert verdicts[2].output_errors == ["$: not JSON"]
+
+
+def test_mode_warn_goes_on_and_warns_once_per_crossing(make):
+    """Over the limit every call passes and one BUDGET_WARNING per scope stands in the record."""
+    cluster = make(budget={"budget_mode": "warn", "session_token_limit": 110})
+
+    async def turn():
+        outcomes = [(await cluster.ask(prompt(f"WO-{n}#1"))).outcome for n in range(20)]
+        return outcomes, await cluster.settled_entries()
+
+    outcomes, entries = cluster.run(turn())
+    assert set(outcomes) == {"SUCCESS"}
+    warned = [payload(entry)["scope"] for entry in of_type(entries, "BUDGET_WARNING")]
+    # While one call's reservation still fits again after settling, the next one crosses anew; from 110 used on it stays over.
+    assert set(warned) == {f"session:{SESSION}"} and len(warned) < 12
+
+
+def test_mode_off_refuses_and_warns_nothing(make):
+    """Budgets are counted and nothing else happens."""
+    cluster = make(budget={"budget_mode": "off", "session_token_limit": 1})
+    response = cluster.run(cluster.ask(prompt()))
+    entries = cluster.run(cluster.settled_entries())
+    assert response.outcome == "SUCCESS" and not of_type(entries, "BUDGET_WARNING")
+    assert totals(cluster) == (12, 0)
+
+
+def test_mode_enforce_refuses_and_a_parent_scope_says_so(make):
+    """The session's own limit and the agent's are told apart."""
+    cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 50})
+    assert cluster.run(cluster.ask(prompt())).error_code == "BUDGET_EXHAUSTED"
+    cluster = make(budget={"budget_mode": "enforce", "agent_token_limit": 50})
+    assert cluster.run(cluster.ask(prompt())).error_code == "HIERARCHY_EXCEEDED"
+
+
+def test_an_order_may_tighten_the_mode_and_never_loosen_it(make):
+    """`enforce` in an order counts under a configured warn; `off` does not count under a configured enforce."""
+    cluster = make(budget={"budget_mode": "warn", "session_token_limit": 50})
+    assert cluster.run(cluster.ask(prompt(budget_mode="enforce"))).error_code == "BUDGET_EXHAUSTED"
+    cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 50})
+    assert cluster.run(cluster.ask(prompt(budget_mode="off"))).error_code == "BUDGET_EXHAUSTED"
+
+
+def test_budgets_and_breakers_are_read(make):
+    """ReadBudget shows the session with what it draws on; there are no breakers yet, and the answer says none."""
+    cluster = make()
+
+    async def turn():
+        await cluster.ask(prompt())
+        budget = await cluster.operator.request("gateway", ReadBudget(session_id=SESSION), expect=Budget, timeout_s=1)
+        breakers = await cluster.operator.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=1)
+        return budget, breakers
+
+    budget, breakers = cluster.run(turn())
+    assert [row.scope for row in budget.scopes] == ["agent:ADMIN", "provider:offline", f"session:{SESSION}"]
+    assert [(row.used, row.calls, row.cost_usd) for row in budget.scopes] == [(12, 1, 0.0)] * 3
+    assert breakers.breakers == []
+
+
+def test_an_unknown_price_is_unknown_and_not_zero(make):
+    """A model without a price costs None, in the response and in the report."""
+    model = {"model_id": "offline-rules-1", "input_usd_per_million": None, "output_usd_per_million": 1.0,
+             "cached_usd_per_million": None}  # fmt: skip
+    provider = {"kind": "offline", "latency_ms": 0, "concurrency_max": 4, "models": [model]}
+    cluster = make(gateway={"providers": {"offline": provider}})
+    response = cluster.run(cluster.ask(prompt()))
+    assert response.cost_usd is None
+    rows = cluster.service._account.report(SESSION).scopes
+    assert {row.cost_usd for row in rows} == {None}
+
+
+def test_counters_add_up(make):
+    """What was sent equals what the record says was sent."""
+    cluster = make()
+
+    async def turn():
+        for number in range(4):
+            await cluster.ask(prompt(f"WO-{number}#1"))
+        return await cluster.settled_entries()
+
+    entries = cluster.run(turn())
+    assert cluster.service.counters()["sent"] == cluster.provider.calls == recorded_sends(entries) == 4
