@@ -155,13 +155,19 @@ class Cluster:
         self.snapshot = shipped()
         self.tools = tools
         self.world = World(self.snapshot.config.bus, config_digest=self.snapshot.digest)
-        disk = self.world.disk("ledger")
-        self.world.start(LedgerService(disk, self.snapshot.config.ledger), role="ledger", disk=disk)
+        self.ledger_instance = self.start_ledger()
         if gateway is not None:
             self.world.start(gateway, role="gateway", slots=8)
         self.ho2 = self.world.client("ho2")
         self.executors: list[Peer] = []
         self.actors: list[Executor] = []
+
+    def start_ledger(self) -> str:
+        """A ledger on the one medium; its instance."""
+        disk = self.world.disk("ledger")
+        service = LedgerService(disk, self.snapshot.config.ledger)
+        self.ledger_instance = self.world.start(service, role="ledger", disk=disk).instance
+        return self.ledger_instance
 
     def executor(self) -> str:
         """One more executor; its instance."""

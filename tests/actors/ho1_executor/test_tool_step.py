@@ -228,17 +228,52 @@ def test_two_first_deliveries_run_the_tool_once() -> None:
         made.world.run(main())
 
 
-def test_a_record_that_does_not_answer_is_no_receipt_and_runs_nothing() -> None:
-    """The ledger is gone: a fault that may pass, and no tool ran without a durable start."""
+# --- the record away --------------------------------------------------------------------------------------------------
+
+
+async def _unavailable(made: Cluster, work: asyncio.Task[Receipt]) -> None:
+    """The order's delivery ends as a fault that may pass; then the ledger is back."""
+    with pytest.raises(LedgerError) as caught:
+        await work
+    assert (caught.value.code, caught.value.retryable) == ("unavailable", True)
+    made.start_ledger()
+
+
+def test_without_a_durable_start_nothing_runs_and_the_order_gets_an_end() -> None:
+    """No receipt while the record is away; afterwards a failure, also for another worker, and never a run."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), executors=2, tools=effects.tools()) as made:
+
+        async def main() -> Receipt:
+            await made.world.settled()
+            made.world.kill(made.ledger_instance)
+            await _unavailable(made, asyncio.get_running_loop().create_task(made.execute(tool_order(ONCE))))
+            await made.ho2.sleep(1.0)
+            return await made.execute(tool_order(ONCE), attempt=2)
+
+        assert code_of(made.world.run(main())) == "execution_error"
+        assert effects.runs == []
+        assert made.world.run(made.events()) == ["TOOL_STARTED", "WO_FAILED"]
+
+
+@pytest.mark.parametrize("tool_id", [SAFE, ONCE])
+@pytest.mark.parametrize("pause_s", [0.0, 1.0])
+def test_a_tool_that_ran_while_the_record_was_away_is_not_run_again(tool_id: str, pause_s: float) -> None:
+    """Its end is submitted again when the record is back, and the next delivery to this worker finds it."""
     effects = Effects()
     with cluster(ScriptedGateway(), tools=effects.tools()) as made:
 
-        async def main() -> str:
+        async def main() -> Receipt:
             await made.world.settled()
-            made.world.kill(next(name for name in made.world.processes if name.startswith("ledger/")))
-            with pytest.raises(LedgerError) as caught:
-                await made.execute(tool_order(ONCE), timeout_s=30.0)
-            return caught.value.code
+            effects.gate = asyncio.Event()
+            work = asyncio.get_running_loop().create_task(made.execute(tool_order(tool_id)))
+            await made.until(lambda: bool(effects.runs))
+            made.world.kill(made.ledger_instance)
+            effects.gate.set()
+            await _unavailable(made, work)
+            await made.ho2.sleep(pause_s)
+            return await made.execute(tool_order(tool_id), attempt=2)
 
-        assert made.world.run(main()) == "unavailable"
-        assert effects.runs == []
+        assert made.world.run(main()).state == "completed"
+        assert len(effects.runs) == 1
+        assert made.world.run(made.events()) == ["TOOL_STARTED", "WO_COMPLETED"]

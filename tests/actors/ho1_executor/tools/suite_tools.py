@@ -1,0 +1,136 @@
+"""Tools that behave and tools that do not, for the runner suite; light, because tool processes import them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolHost
+
+_ANYTHING: dict[str, Any] = {"type": "object"}
+
+
+async def _echo(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    return {"arguments": dict(arguments), "context": dict(host.context), "view": dict(host.snapshot)}
+
+
+async def _ask(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    return [await host.request("gateway", "gateway.read_budget", {"session_id": name}) for name in arguments["names"]]
+
+
+async def _fault(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    raise ToolFault(arguments["sentence"])
+
+
+async def _bug(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    raise RuntimeError("the secret of the house")
+
+
+async def _text(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    return arguments["text"] * arguments["times"]
+
+
+async def _value(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    return {"nan": float("nan"), "set": {1}, "deep": _deep()}[arguments["kind"]]
+
+
+def _deep() -> Any:
+    value: Any = []
+    for _ in range(100_000):
+        value = [value]
+    return value
+
+
+async def _verify(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    return dict(await host.verify_ledger())
+
+
+async def _spin(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    """Never gives the processor back; leaves a mark as long as it lives."""
+    _mark(arguments)
+    while True:
+        time.sleep(0.001)
+
+
+async def _stubborn(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    """Ignores what can be ignored, and has a process of its own."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if os.fork() == 0:
+        _mark({"path": arguments["path"] + ".grandchild"})
+        time.sleep(60)
+        os._exit(0)
+    _mark(arguments)
+    time.sleep(60)
+
+
+async def _die(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    if arguments["how"] == "exit":
+        os._exit(3)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+async def _print(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    sys.stdout.write("x" * 1000)
+    sys.stdout.flush()
+    sys.stderr.write("x" * 1000)
+    sys.stderr.flush()
+    os.write(1, b"\x00\x00\x00\x01\xc1")
+    return {"read": sys.stdin.read()}
+
+
+async def _garbage(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    """Writes to whatever socket it can find, as a hostile or broken extension could."""
+    for descriptor in range(3, 32):
+        try:
+            os.write(descriptor, bytes(arguments["bytes"]))
+        except OSError:
+            continue
+    time.sleep(60)
+
+
+async def _pid(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    return {"pid": os.getpid(), "modules": sorted(set(sys.modules) & {"zmq", "jsonschema", "pydantic", "pytest"})}
+
+
+async def _wait_elsewhere(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+    await asyncio.sleep(0)
+
+
+def _mark(arguments: Mapping[str, Any]) -> None:
+    with open(arguments["path"], "w", encoding="ascii") as file:  # noqa: PTH123
+        file.write(str(os.getpid()))
+
+
+def _tool(tool_id: str, run: Any) -> ToolDefinition:
+    return ToolDefinition(tool_id=tool_id, description=tool_id, parameters=_ANYTHING, idempotent=True, run=run)
+
+
+BOTH = {
+    tool.tool_id: tool
+    for tool in (
+        _tool("echo", _echo), _tool("ask", _ask), _tool("fault", _fault), _tool("bug", _bug), _tool("text", _text),
+        _tool("value", _value), _tool("verify", _verify),
+    )
+}  # fmt: skip
+"""What both runners must run alike."""
+
+PROCESS = {
+    tool.tool_id: tool
+    for tool in (
+        _tool("spin", _spin), _tool("stubborn", _stubborn), _tool("die", _die), _tool("print", _print),
+        _tool("garbage", _garbage), _tool("pid", _pid), _tool("elsewhere", _wait_elsewhere),
+    )
+}  # fmt: skip
+"""What only a process survives."""
+
+ALL = BOTH | PROCESS
+
+
+def report_of(directory: Any) -> dict[str, Any]:
+    """Stands in for a verifier: what it was given."""
+    return {"ok": True, "directory": str(directory)}

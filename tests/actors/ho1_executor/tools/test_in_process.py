@@ -1,0 +1,65 @@
+"""Tools in the calling process: the suite, and what virtual time adds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from actors.ho1_executor.tools.in_process import InProcessToolRunner
+from tests.actors.ho1_executor.tools.runner_suite import OUTPUT_MAX_BYTES, VIEW, RunnerSuite, run
+from tests.actors.ho1_executor.tools.suite_tools import BOTH, report_of
+
+
+async def _report() -> dict[str, Any]:
+    return report_of("/ledger")
+
+
+class TestInProcess(RunnerSuite):
+    """The suite."""
+
+    @pytest.fixture
+    def runner(self) -> InProcessToolRunner:
+        """A runner of this kind."""
+        return InProcessToolRunner(tools=BOTH, view=VIEW, output_max_bytes=OUTPUT_MAX_BYTES, verify=_report)
+
+
+def _runner(run_tool: Any, verify: Any = None) -> InProcessToolRunner:
+    tool = ToolDefinition("t", "t", {}, idempotent=True, run=run_tool)
+    return InProcessToolRunner(tools={"t": tool}, view={}, output_max_bytes=100, verify=verify)
+
+
+async def test_a_tool_over_its_time_is_stopped() -> None:
+    """Its task is cancelled; the output names the limit."""
+    stopped: list[str] = []
+
+    async def forever(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            stopped.append("yes")
+
+    output = await run(_runner(forever), "t", timeout_s=0.01)
+    assert (output.ok, output.code, stopped) == (False, "deadline_exceeded", ["yes"])
+    assert "0.010 s" in output.text
+
+
+async def test_a_time_out_of_the_tool_s_own_is_its_failure() -> None:
+    """Not mistaken for the limit."""
+
+    async def own(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+        raise TimeoutError
+
+    assert (await run(_runner(own), "t")).code == "tool_failed"
+
+
+async def test_without_a_verifier_the_tool_says_so() -> None:
+    """A worker far from the ledger's disk."""
+
+    async def verify(arguments: Mapping[str, Any], host: ToolHost) -> Any:
+        return await host.verify_ledger()
+
+    assert (await run(_runner(verify), "t")).text == "this worker has no ledger at hand"

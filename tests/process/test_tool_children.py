@@ -1,0 +1,264 @@
+"""Tool processes: the runner suite, kills, crashes, garbage, and a worker that dies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from actors.ho1_executor.tools.children import ChildToolRunner
+from actors.ho1_executor.tools.protocol import FRAME_OVERHEAD_BYTES, pack_frame
+from actors.ho1_executor.tools.registry import BUILTIN
+from tests.actors.ho1_executor.tools.runner_suite import OUTPUT_MAX_BYTES, VIEW, RunnerSuite, run
+from tests.actors.ho1_executor.tools.suite_tools import ALL
+
+pytestmark = pytest.mark.process
+
+SUITE = "tests.actors.ho1_executor.tools.suite_tools"
+ROOT = Path(__file__).parents[2]
+
+
+def make(children: int = 2, **changed: Any) -> ChildToolRunner:
+    """A runner whose processes know the suite's tools."""
+    fields: dict[str, Any] = {
+        "children": children,
+        "tools": ALL,
+        "view": VIEW,
+        "output_max_bytes": OUTPUT_MAX_BYTES,
+        "kill_grace_ms": 2000,
+        "ledger_dir": "/ledger",
+        "verifier": f"{SUITE}:report_of",
+        "registry": f"{SUITE}:ALL",
+        **changed,
+    }
+    return ChildToolRunner(**fields)
+
+
+@pytest.fixture
+async def runner(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChildToolRunner]:
+    """Two processes, gone afterwards."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    made = make()
+    made.start()
+    pids = made.pids()
+    yield made
+    pids += made.pids()
+    await made.close()
+    assert not [pid for pid in pids if lives(pid)]
+
+
+def lives(pid: int) -> bool:
+    """Runs, and is no zombie."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def until(is_true: Callable[[], bool], limit_s: float = 10.0) -> None:
+    """Polls; a condition that never comes fails the test."""
+    async with asyncio.timeout(limit_s):
+        while not is_true():
+            await asyncio.sleep(0.005)
+
+
+class TestChildren(RunnerSuite):
+    """The suite, against processes."""
+
+    @pytest.fixture
+    def runner(self, runner: ChildToolRunner) -> ChildToolRunner:
+        """The module's."""
+        return runner
+
+
+async def test_a_process_serves_call_after_call_and_holds_little(runner: ChildToolRunner) -> None:
+    """Neither zmq, nor pydantic, nor jsonschema in it."""
+    one = make(children=1, output_max_bytes=1000)
+    try:
+        outputs = [json.loads((await run(one, "pid")).text) for _ in range(3)]
+        assert len({output["pid"] for output in outputs}) == 1
+        assert [outputs[0]["pid"]] == one.pids()
+        assert outputs[0]["modules"] == []
+    finally:
+        await one.close()
+
+
+@pytest.mark.parametrize("tool_id", ["spin", "stubborn"])
+async def test_a_deadline_kills_the_process_and_all_it_started(
+    runner: ChildToolRunner, tmp_path: Path, tool_id: str
+) -> None:
+    """A busy loop, a tool that ignores SIGTERM and has a process of its own: gone when the output is there."""
+    mark = tmp_path / "mark"
+    output = await run(runner, tool_id, timeout_s=1.0, path=str(mark))
+    assert (output.ok, output.code) == (False, "deadline_exceeded")
+    pids = [int(path.read_text()) for path in tmp_path.iterdir()]
+    assert len(pids) == (2 if tool_id == "stubborn" else 1)
+    await until(lambda: not any(lives(pid) for pid in pids), 1.0)
+
+
+async def test_a_cancel_kills_the_process(runner: ChildToolRunner, tmp_path: Path) -> None:
+    """At once, and the next calls find a full set of processes again."""
+    mark = tmp_path / "mark"
+    task = asyncio.get_running_loop().create_task(run(runner, "spin", path=str(mark)))
+    await until(lambda: mark.exists() and bool(mark.read_text()))
+    before = time.monotonic()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert time.monotonic() - before < 0.5
+    assert not lives(int(mark.read_text()))
+    assert len(runner.pids()) == 2
+    assert (await run(runner, "text", text="x", times=1)).text == '"x"'
+
+
+async def test_a_second_cancel_during_the_kill_leaves_no_process_behind(
+    tmp_path: Path, runner: ChildToolRunner
+) -> None:
+    """The place is usable again, whatever the impatience."""
+    mark = tmp_path / "mark"
+    task = asyncio.get_running_loop().create_task(run(runner, "spin", path=str(mark)))
+    await until(lambda: mark.exists() and bool(mark.read_text()))
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    for _ in range(4):
+        assert (await run(runner, "text", text="x", times=1)).ok
+    await until(lambda: not lives(int(mark.read_text())))
+
+
+@pytest.mark.parametrize("how", ["exit", "signal"])
+async def test_a_process_that_dies_leaves_its_outcome_unknown(runner: ChildToolRunner, how: str) -> None:
+    """Said at once, not at the deadline; a new process takes the next call."""
+    before = time.monotonic()
+    output = await run(runner, "die", how=how, timeout_s=30.0)
+    assert (output.ok, output.code) == (False, "unknown_outcome")
+    assert time.monotonic() - before < 5.0
+    assert (await run(runner, "text", text="x", times=1)).ok
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\xff\xff\xff\xff",
+        (OUTPUT_MAX_BYTES + FRAME_OVERHEAD_BYTES + 1).to_bytes(4, "big"),
+        b"\x00\x00\x00\x01\xc1",
+        b"\x00\x00\x00\x01\x80",
+        pack_frame("result", n=999, ok=True, code="", text="forged", truncated=False),
+        pack_frame("result", n=1, ok=1, code="", text="forged", truncated=False),
+        pack_frame("request", n=1, service="gateway", type="t", body=[]),
+    ],
+)
+async def test_garbage_is_no_answer_and_kills_its_process(garbage: bytes) -> None:
+    """Oversized, not MessagePack, not a map, for another call, of other types: one call fails, the worker is unharmed."""
+    one = make(children=1)
+    try:
+        output = await run(one, "garbage", bytes=list(garbage), timeout_s=30.0)
+        assert (output.ok, output.code) == (False, "unknown_outcome")
+        assert (await run(one, "text", text="x", times=1)).text == '"x"'
+    finally:
+        await one.close()
+
+
+async def test_what_a_tool_prints_goes_nowhere(runner: ChildToolRunner, capfd: pytest.CaptureFixture[str]) -> None:
+    """Neither into frames nor into a log; standard input is empty."""
+    assert (await run(runner, "print")).text == '{"read": ""}'
+    assert capfd.readouterr() == ("", "")
+
+
+async def test_a_tool_that_needs_an_event_loop_is_told_so(runner: ChildToolRunner) -> None:
+    """A clear fault, not a hang."""
+    assert (await run(runner, "elsewhere")).text == "the tool awaited something other than its host"
+
+
+async def test_a_process_killed_while_idle_is_replaced_unnoticed(runner: ChildToolRunner) -> None:
+    """The next call starts a new one."""
+    for pid in runner.pids():
+        os.kill(pid, signal.SIGKILL)
+        await until(lambda pid=pid: not lives(pid))
+    for _ in range(4):
+        assert (await run(runner, "text", text="x", times=1)).ok
+
+
+async def test_waiting_for_a_place_counts_towards_the_time_out(tmp_path: Path) -> None:
+    """One place, taken: the second call ends by its own limit, and nothing of it runs later."""
+    one = make(children=1)
+    try:
+        mark = tmp_path / "mark"
+        loop = asyncio.get_running_loop()
+        first = loop.create_task(run(one, "spin", path=str(mark), timeout_s=3.0))
+        await until(mark.exists)
+        second = await run(one, "spin", path=str(tmp_path / "second"), timeout_s=0.2)
+        assert second.code == "deadline_exceeded"
+        assert (await first).code == "deadline_exceeded"
+        assert (await run(one, "text", text="x", times=1)).ok
+        assert not (tmp_path / "second").exists()
+    finally:
+        await one.close()
+
+
+async def test_a_process_that_cannot_start_is_an_unknown_outcome_and_no_hang() -> None:
+    """Its registry does not exist: said when it is used, every time."""
+    broken = make(children=1, registry="no.such.module:TOOLS")
+    try:
+        for _ in range(2):
+            assert (await run(broken, "text", text="x", times=1, timeout_s=30.0)).code == "unknown_outcome"
+    finally:
+        await broken.close()
+
+
+@pytest.mark.parametrize("busy", [False, True])
+async def test_no_process_outlives_its_worker(tmp_path: Path, busy: bool) -> None:
+    """SIGKILL of the worker: idle processes see the end of their socket, busy ones hear it from the kernel."""
+    mark = tmp_path / "mark"
+    code = f"""
+import asyncio, sys
+from tests.process.test_tool_children import make, run
+async def main():
+    runner = make()
+    runner.start()
+    await run(runner, "text", text="x", times=1)
+    print(*runner.pids(), flush=True)
+    await run(runner, "spin" if {busy} else "text", path={str(mark)!r}, text="x", times=1, timeout_s=60.0)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    worker = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True
+    )
+    assert worker.stdout is not None
+    try:
+        pids = [int(pid) for pid in worker.stdout.readline().split()]
+        assert len(pids) == 2
+        if busy:
+            await until(mark.exists)
+        worker.kill()
+        worker.wait()
+        await until(lambda: not any(lives(pid) for pid in pids), 5.0)
+    finally:
+        worker.kill()
+        worker.wait()
+        worker.stdout.close()
+
+
+async def test_the_built_in_tools_run_in_processes() -> None:
+    """As a worker runs them."""
+    view = {"digest": "d", "packages": [], "frameworks": [], "tools": [], "agent_tools": {}, "config": {"a": {"b": 1}}}
+    real = ChildToolRunner(children=1, tools=BUILTIN, view=view, output_max_bytes=1000, kill_grace_ms=1000)
+    try:
+        assert (await run(real, "show_config", path="a.b")).text == '{"path": "a.b", "value": 1}'
+        assert real.available() == tuple(sorted(BUILTIN))
+    finally:
+        await real.close()
