@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from actors.session_host.actor import SessionHost
-
+from bus.disk import RealDisk
 from launch.endpoints import Place
 from launch.roles import Made
 
 
 def make(place: Place) -> Made:
-    """The client's edge."""
-    return Made(SessionHost(place.snapshot))
+    """The client's edge, with its spool below `<home>/spool`. Raises OSError."""
+    return Made(SessionHost(snapshot=place.snapshot, spool=RealDisk(place.home.spool / "host")))

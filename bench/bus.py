@@ -1,0 +1,234 @@
+"""Round trip of one request over the bus, against a bare Python ROUTER echo broker, in one run.
+
+usage: python -m bench.bus [--calls 3000] [--rounds 3] [--json FILE]
+
+Client, broker and worker are three processes on both sides; payloads of 200 B and 4 KB there and back; one call in
+flight for the round trip, 64 for calls per second. Ours does everything that it always does: header decoding, policy,
+stamped sender, deadlines, credit or mailbox bound, duplicate window, strict body validation at both edges, beats and
+probes; no tap reader. The rounds alternate, so that the ratio holds when the machine's speed drifts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import zmq
+
+from bus.clock import SystemClock
+from bus.dispatch import Actor, Call
+from bus.messages.ledger import Body, GetBody
+from bus.peer import Peer
+from bus.settings import BusSettings
+from bus.zeromq import tokens
+from bus.zeromq.broker_loop import run_broker
+from bus.zeromq.context import ZeroMQ
+from bus.zeromq.link import ZeroMQLink
+from config.snapshot import load_snapshot
+
+SIZES = (200, 4096)
+IN_FLIGHT = 64
+
+
+class Echo(Actor):
+    """Answers with the bytes of the request."""
+
+    async def get_body(self, message: GetBody, call: Call) -> Body:
+        return Body(ref="", data=message.ref.encode())
+
+
+def settings() -> BusSettings:
+    return load_snapshot(None, None).config.bus
+
+
+def make_peer(actor: Actor | None, role: str, directory: Path, zeromq: ZeroMQ) -> Peer:
+    instance = f"{role}/{os.getpid()}@{SystemClock().new_id()[:8]}"
+    return Peer(
+        actor, instance=instance, role=role, offers=(role,) if actor else (), slots=0,
+        token=tokens.mint(directory, instance, role, os.getpid()), settings=settings(), clock=SystemClock(),
+        links={"": ZeroMQLink(zeromq, settings(), f"ipc://{directory}/broker.sock")}, config_digest="", version="bench",
+    )  # fmt: skip
+
+
+async def serve(directory: Path) -> None:
+    zeromq = ZeroMQ(settings())
+    peer = make_peer(Echo(), "ledger", directory, zeromq)
+    await peer.start(timeout_s=10)
+    await peer.failed()
+
+
+def broker(directory: Path) -> None:
+    run_broker(
+        settings=settings(), endpoint=f"ipc://{directory}/broker.sock", tap_endpoint=f"ipc://{directory}/tap.sock",
+        epoch="bench", tokens=tokens.TokenDirectory(directory), clock=SystemClock(), stops={},
+    )  # fmt: skip
+
+
+async def measure_ours(directory: Path, calls: int) -> dict[int, tuple[list[float], float]]:
+    zeromq = ZeroMQ(settings())
+    peer = make_peer(None, "operator", directory, zeromq)
+    await peer.start(timeout_s=10)
+    found = {}
+    for size in SIZES:
+        question = GetBody(ref="x" * size)
+
+        async def call(question: GetBody = question) -> None:
+            await peer.request("ledger", question, expect=Body, timeout_s=10)
+
+        for _ in range(200):
+            await call()
+        times = []
+        for _ in range(calls):
+            started = time.perf_counter()
+            await call()
+            times.append(time.perf_counter() - started)
+        left = calls * 2
+
+        async def caller() -> None:
+            nonlocal left
+            while left > 0:
+                left -= 1
+                await call()  # noqa: B023 - used before the next size
+
+        started = time.perf_counter()
+        await asyncio.gather(*(caller() for _ in range(IN_FLIGHT)))
+        found[size] = (times, calls * 2 / (time.perf_counter() - started))
+    await peer.stop(1)
+    zeromq.close()
+    return found
+
+
+# --- the bare broker --------------------------------------------------------------------------------------------------
+
+
+def bare_broker(directory: Path) -> None:
+    router = zmq.Context().socket(zmq.ROUTER)
+    router.bind(f"ipc://{directory}/bare.sock")
+    poller = zmq.Poller()
+    poller.register(router, zmq.POLLIN)
+    while True:
+        poller.poll()
+        source, destination, body = router.recv_multipart()
+        router.send_multipart([destination, source, body])
+
+
+def bare_worker(directory: Path) -> None:
+    dealer = zmq.Context().socket(zmq.DEALER)
+    dealer.identity = b"W"
+    dealer.connect(f"ipc://{directory}/bare.sock")
+    while True:
+        dealer.send_multipart(dealer.recv_multipart())
+
+
+def measure_bare(directory: Path, calls: int) -> dict[int, tuple[list[float], float]]:
+    context = zmq.Context()
+    dealer = context.socket(zmq.DEALER)
+    dealer.linger = 0
+    dealer.identity = b"C"
+    dealer.connect(f"ipc://{directory}/bare.sock")
+    while not dealer.poll(100):  # until the worker is there
+        dealer.send_multipart([b"W", b"?"])
+    while dealer.poll(200):
+        dealer.recv_multipart()
+    dealer.rcvtimeo = 10_000
+    found = {}
+    for size in SIZES:
+        frames = [b"W", b"x" * size]
+        for _ in range(200):
+            dealer.send_multipart(frames)
+            dealer.recv_multipart()
+        times = []
+        for _ in range(calls):
+            started = time.perf_counter()
+            dealer.send_multipart(frames)
+            dealer.recv_multipart()
+            times.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        for number in range(calls * 2 + IN_FLIGHT):
+            if number < calls * 2:
+                dealer.send_multipart(frames)
+            if number >= IN_FLIGHT:
+                dealer.recv_multipart()
+        found[size] = (times, calls * 2 / (time.perf_counter() - started))
+    dealer.close()
+    context.term()
+    return found
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+def part(name: str, directory: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "bench.bus", "--part", name, "--directory", str(directory)])
+
+
+def run(calls: int, rounds: int) -> list[dict[str, float | int]]:
+    samples: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        directory.chmod(0o700)
+        running = [part(which, directory) for which in ("broker", "worker", "bare-broker", "bare-worker")]
+        try:
+            for _ in range(rounds):
+                for who, found in (
+                    ("bare", measure_bare(directory, calls)),
+                    ("bus", asyncio.run(measure_ours(directory, calls))),
+                ):
+                    for size, (times, rate) in found.items():
+                        samples.setdefault((who, size), []).append((statistics.median(times) * 1e6, rate))
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
+    rows = []
+    for size in SIZES:
+        bare, ours = samples["bare", size], samples["bus", size]
+        rows.append({
+            "bytes": size,
+            "bare_p50_us": round(statistics.median(p50 for p50, _ in bare)),
+            "bus_p50_us": round(statistics.median(p50 for p50, _ in ours)),
+            "p50_ratio": round(statistics.median(o[0] / b[0] for o, b in zip(ours, bare, strict=True)), 2),
+            "bare_calls_per_s": round(statistics.median(rate for _, rate in bare)),
+            "bus_calls_per_s": round(statistics.median(rate for _, rate in ours)),
+            "rate_ratio": round(statistics.median(o[1] / b[1] for o, b in zip(ours, bare, strict=True)), 2),
+        })  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=3000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--part", help=argparse.SUPPRESS)
+    parser.add_argument("--directory", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.part:
+        parts = {
+            "broker": broker, "bare-broker": bare_broker, "bare-worker": bare_worker,
+            "worker": lambda directory: asyncio.run(serve(directory)),
+        }  # fmt: skip
+        parts[given.part](given.directory)
+        return
+    machine = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, pyzmq {zmq.__version__}"
+    rows = run(given.calls, given.rounds)
+    print(f"bus round trip / bare Python ROUTER echo broker ({machine}; {given.calls} calls x {given.rounds} rounds)")
+    print(" | ".join(rows[0]))
+    for row in rows:
+        print(" | ".join(str(value) for value in row.values()))
+    if given.json:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps({"machine": machine, "rows": rows}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
