@@ -51,6 +51,8 @@ SHELLS: dict[str, str] = {
     "ledger_service.index": "the SQLite index",
     "ledger_service.source": "the record as files, for reading without a cluster",
     "ledger_service.verify": "reads the whole record",
+    "actors.session_host.actor": "where clients arrive",
+    "actors.session_host.degrade": "answers without HO2, over the gateway lane",
     "config.files": "finds files",
     "config.load": "reads them",
     "config.snapshot": "is given paths",
