@@ -63,6 +63,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Virtual seconds since the loop was made."""
         return self._virtual.now
 
+    def advance(self, seconds: float) -> None:
+        """Time passes while nothing runs: what work without an await costs."""
+        self._virtual.now += seconds
+
     def _create(
         self,
         loop: asyncio.AbstractEventLoop,  # noqa: ARG002 - asyncio passes itself

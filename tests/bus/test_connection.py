@@ -15,6 +15,7 @@ class NoLink:
 
 
 def connection() -> Connection:
+    """A connection to the broker."""
     return Connection("", NoLink(), timeout_s=0.8)
 
 

@@ -7,10 +7,12 @@ from bus.envelope import Kind, header
 
 
 def pending(message_id: str, *, connection: str = "", redeliver: bool = True) -> Pending[str]:
+    """One request."""
     return Pending(header(Kind.REQUEST, message_id), b"", connection, 1.0, redeliver, ["waiter"])
 
 
 def table(*entries: Pending[str]) -> PendingTable[str]:
+    """A table of these."""
     made = PendingTable[str]()
     for entry in entries:
         made.add(entry)

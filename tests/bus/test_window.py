@@ -10,6 +10,7 @@ from bus.window import DuplicateWindow, Recorded
 
 
 def answer(body: bytes = b"x") -> Recorded:
+    """A recorded reply."""
     return Recorded(Kind.REPLY, "bus.done", 1, body)
 
 

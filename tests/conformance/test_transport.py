@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 
 from bus import catalog
-from bus.broker.admission import row_for
 from bus.errors import BusError, MessageTooLarge, RuntimeFault
 from bus.messages.control import Probe, Probed, ServiceGivenUp
 from bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget
@@ -22,6 +21,7 @@ SETTINGS = bus_settings(service_grace_ms=400, body_max_bytes=200_000)
 
 @pytest.fixture(params=["simulated", pytest.param("zeromq", marks=pytest.mark.process)])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """One transport."""
     made = SimCluster(SETTINGS) if request.param == "simulated" else RealCluster(SETTINGS)
     yield made
     made.close()
@@ -34,6 +34,7 @@ async def until(condition) -> None:
 
 
 async def ask(peer, script: str, *, timeout_s: float = 5.0, **options) -> PromptResponse:
+    """Asks the gateway to do what the script says."""
     return await peer.request("gateway", prompt(script), expect=PromptResponse, timeout_s=timeout_s, **options)
 
 
@@ -286,8 +287,7 @@ def test_immediate_requests_pass_while_all_slots_are_taken(cluster: Cluster) -> 
 
 def test_ordered_requests_of_one_key_run_one_at_a_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another key does not wait; the same key does, in the order of sending."""
-    row = row_for("gateway", _header_of(Prompt.TYPE))
-    assert row is not None
+    row = catalog.BY_ROUTE["gateway", Prompt.TYPE]
     monkeypatch.setitem(catalog.BY_ROUTE, ("gateway", Prompt.TYPE), row._replace(mode="ordered"))
 
     async def scenario() -> None:
@@ -306,12 +306,6 @@ def test_ordered_requests_of_one_key_run_one_at_a_time(cluster: Cluster, monkeyp
         assert [begun for begun in desk.begun if " a" in begun] == ["hold a1", "hold a2", "hold a3"]
 
     cluster.run(scenario())
-
-
-def _header_of(type_name: str):
-    from bus.envelope import Kind, header  # noqa: PLC0415 - used by one test
-
-    return header(Kind.REQUEST, "x", type=type_name)
 
 
 def test_a_routing_key_stays_with_its_owner(cluster: Cluster) -> None:
