@@ -37,9 +37,8 @@ def unpack_header(data: bytes) -> Header:
         raise BusError("malformed", "the header is not a version 1 header")
     if len(fields) != len(_FIELD_TYPES):
         raise BusError("malformed", f"the header has {len(fields)} fields, not {len(_FIELD_TYPES)}")
-    for value, kind in zip(fields, _FIELD_TYPES, strict=True):
-        if type(value) is not kind:
-            raise BusError("malformed", "a header field has the wrong type")
+    if tuple(map(type, fields)) != _FIELD_TYPES:  # exact types: True is no int here
+        raise BusError("malformed", "a header field has the wrong type")
     return Header._make(fields)
 
 

@@ -175,7 +175,7 @@ class Placement:
         service = pending.service
         absent_since = service.absent_since
         if absent_since is not None and (
-            service.is_given_up or (not pending.is_post and self._state.now - absent_since >= self._grace_s)
+            service.is_given_up or (not pending.is_post and self._state.now >= absent_since + self._grace_s)
         ):
             self._no_service(pending)
         else:

@@ -36,7 +36,7 @@ class StickyTable:
         owner = self._owners.get(key)
         if owner is None:
             return None
-        if not owner.in_flight and now - owner.used_at >= self._idle_s:
+        if not owner.in_flight and now >= owner.used_at + self._idle_s:
             self._forget(key, owner)
             return None
         owner.used_at = now
@@ -79,7 +79,7 @@ class StickyTable:
         """Forgets idle keys; those being worked on stay."""
         while self._owners:
             key, owner = next(iter(self._owners.items()))
-            if now - owner.used_at < self._idle_s:
+            if now < owner.used_at + self._idle_s:
                 return
             if owner.in_flight:
                 owner.used_at = now

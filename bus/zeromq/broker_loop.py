@@ -29,6 +29,8 @@ MayStop = Callable[[list[str]], bool]
 """Asked, once its descriptor has spoken, with the instances that are bound: may the broker end now?"""
 
 _PARTS = 3  # routing id, header, body
+_NOBLOCK = int(zmq.NOBLOCK)
+_MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
 _LOOPBACK = ("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:")
 
 
@@ -155,7 +157,7 @@ class BrokerLoop:
         receive, step, monotonic = self._router.recv_multipart, self._core.step, self._clock.monotonic
         for _ in range(self._settings.batch_max):
             try:
-                parts = receive(zmq.NOBLOCK)
+                parts = receive(_NOBLOCK)
             except zmq.Again:
                 return False
             now = monotonic()
@@ -174,9 +176,9 @@ class BrokerLoop:
                 taps.append(action)
                 continue
             try:
-                send(action.connection, zmq.SNDMORE | zmq.NOBLOCK)
-                send(action.header, zmq.SNDMORE | zmq.NOBLOCK)
-                send(action.body, zmq.NOBLOCK)
+                send(action.connection, _MORE)
+                send(action.header, _MORE)
+                send(action.body, _NOBLOCK)
             except zmq.ZMQError as error:
                 if error.errno == zmq.EAGAIN:
                     self._core.count("send_would_block")

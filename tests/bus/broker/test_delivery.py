@@ -1,0 +1,482 @@
+"""Requests, answers, posts, cancels: every outcome that bus.md's "Delivery, stated" names."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.catalog import Row
+
+from bus.codec import encode
+from bus.envelope import Kind, header
+from bus.messages.control import ReadQueues, ServiceGivenUp
+from bus.messages.failure import Failure
+from tests.bus.broker.rig import BIG, Rig
+
+POST_ROW = Row(ReadQueues, "ho2", None, frozenset({"host"}), redeliver=False)
+"""A post between actors; the shipped catalog has posts to the broker only."""
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def pair(rig, slots=2):
+    """A requester and a worker."""
+    return rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=slots)
+
+
+def test_a_request_is_delivered_stamped_with_less_time_and_its_body_untouched(rig):
+    """The worker sees the requester's bound name, whatever was claimed, the remaining time, and the very bytes."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1", body=b"\xffopaque", sender="operator/9@z", deadline_ms=5000, trace="t1", causation_id="c1")
+    (got,) = rig.got(ho1)
+    assert (got.header.sender, got.body, got.header.attempt) == ("ho2/1@a", b"\xffopaque", 1)
+    assert got.header.deadline_ms == 5000
+    assert (got.header.trace, got.header.causation_id, got.header.sensitive) == ("t1", "c1", True)
+
+
+def test_the_time_spent_in_the_queue_is_taken_off_the_deadline(rig):
+    """A request that waited 2 s of its 5 s is delivered with 3 s."""
+    ho2 = rig.client("ho2/1@a")
+    rig.order(ho2, "WO-1", deadline_ms=5000)
+    rig.advance(2.0)
+    ho1 = rig.worker("ho1/1@a", state="starting")
+    rig.ready(ho1)
+    (got,) = [got for got in rig.got(ho1) if got.header.kind == Kind.REQUEST]
+    assert got.header.deadline_ms == pytest.approx(3000, abs=2)
+
+
+def test_a_reply_goes_to_the_requester_stamped_with_the_worker(rig):
+    """Destination and sender of an answer are the broker's word; body and type are the worker's."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1")
+    rig.reply(ho1, "WO-1", b"done")
+    (got,) = rig.got(ho2)
+    assert (got.header.kind, got.header.correlation_id, got.header.sender) == (Kind.REPLY, "WO-1", "ho1/1@a")
+    assert (got.header.destination, got.body, got.header.type) == ("ho2/1@a", b"done", "wo.receipt")
+
+
+def test_a_workers_failure_passes_and_ends_the_request(rig):
+    """A typed failure of the handler reaches the requester unchanged; a second answer finds nobody."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1")
+    body = encode(Failure(code="rejected", retryable=False, detail="no"), BIG)
+    rig.frame(ho1, header(Kind.FAILURE, "f", correlation_id="WO-1", type=Failure.TYPE), body)
+    rig.reply(ho1, "WO-1")
+    assert rig.answers(ho2) == [("WO-1", "rejected")]
+
+
+def test_stream_frames_pass_without_ending_the_request(rig):
+    """Any number of stream frames may precede the one reply."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1")
+    for part in (b"a", b"b"):
+        rig.frame(ho1, header(Kind.STREAM, "s", correlation_id="WO-1", type="stream.delta"), part)
+    rig.reply(ho1, "WO-1")
+    assert [(got.header.kind, got.body) for got in rig.got(ho2)] == [
+        (Kind.STREAM, b"a"),
+        (Kind.STREAM, b"b"),
+        (Kind.REPLY, b"receipt"),
+    ]
+
+
+def test_a_reply_of_another_type_than_the_catalogs_is_an_internal_failure(rig):
+    """A worker cannot answer with something the requester did not ask for; its slot is free again."""
+    ho2, ho1 = pair(rig, slots=1)
+    rig.order(ho2, "WO-1")
+    rig.order(ho2, "WO-2")
+    rig.reply(ho1, "WO-1", type_name="ledger.written")
+    assert rig.answers(ho2) == [("WO-1", "internal")]
+    assert rig.requests(ho1) == ["WO-1", "WO-2"]
+
+
+@pytest.mark.parametrize(
+    ("role", "to", "type_name", "reason"),
+    [
+        ("ho1", "gateway", "ledger.write", "unknown_type"),
+        ("ho2", "gateway", "gateway.prompt", "sender_not_allowed"),
+        ("ho1", "ho3", "memory.log_signal", "unknown_type"),
+        ("ho2", "nowhere", "wo.execute", "unknown_type"),
+        ("ho2", "", "wo.execute", "unknown_type"),
+        ("ho1", "broker", "broker.drain", "sender_not_allowed"),
+        ("launcher", "broker", "broker.instance_lost", "wrong_kind"),
+    ],
+)
+def test_what_no_row_allows_is_denied_to_its_sender(rig, role, to, type_name, reason):
+    """Deny by default: answered, counted, tapped with a reason, delivered to nobody."""
+    for worker in ("gateway/1@a", "ho1/9@a"):
+        rig.worker(worker)
+    peer = rig.client(f"{role}/1@a")
+    rig.ask(peer, "x1", to, type_name)
+    assert rig.answers(peer) == [("x1", "denied")]
+    assert rig.core.counts["denied"] == 1
+    assert [tap.code for tap in rig.taps if tap.verdict == "denied"] == [reason]
+    assert rig.requests(b"gateway/1@a") == rig.requests(b"ho1/9@a") == []
+
+
+def test_a_post_against_the_policy_is_answered_too(rig):
+    """A post is accepted or failed at once: its sender learns that it was denied."""
+    ho1 = rig.client("ho1/1@a")
+    rig.frame(ho1, header(Kind.POST, "p1", type="broker.instance_lost", destination="broker"))
+    assert rig.answers(ho1) == [("p1", "denied")]
+
+
+def test_a_published_frame_is_denied_while_the_catalog_publishes_nothing(rig):
+    """Nobody subscribes to anything yet, so a publish is refused rather than silently dropped."""
+    ho1 = rig.client("ho1/1@a")
+    rig.frame(ho1, header(Kind.PUBLISH, "p1", type="ledger.entry_committed"))
+    assert [tap.code for tap in rig.taps if tap.verdict == "denied"] == ["unknown_type"]
+
+
+def test_a_service_that_nobody_offers_fails_after_the_grace(rig):
+    """Within bus.service_grace_ms of nobody offering it a request waits, then it is no_route and retryable."""
+    ho2 = rig.client("ho2/1@a")
+    rig.order(ho2, "WO-1")
+    rig.advance(2.99)
+    assert rig.answers(ho2) == []
+    rig.advance(0.02)
+    (got,) = rig.got(ho2)
+    assert (got.failure.code, got.failure.retryable) == ("no_route", True)
+    rig.order(ho2, "WO-2")
+    assert rig.answers(ho2) == [("WO-2", "no_route")]  # nobody has offered it for the grace: at once
+
+
+def test_a_restart_within_the_grace_recovers_the_request(rig):
+    """The worker is lost and comes back as a new incarnation within the grace: the caller gets its reply."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1")
+    rig.lost(ho1)
+    rig.advance(2.0)
+    again = rig.worker("ho1/1@b", b"new", state="starting")
+    rig.ready(again)
+    (got,) = [got for got in rig.got(again) if got.header.kind == Kind.REQUEST]
+    assert (got.header.message_id, got.header.attempt) == ("WO-1", 2)
+    rig.reply(again, "WO-1")
+    assert rig.answers(ho2) == [("WO-1", "")]
+
+
+def test_a_full_queue_is_busy_at_once():
+    """The queue of a service is bounded by bus.queue_max; one more is refused, those that wait are not disturbed."""
+    rig = Rig(queue_max=2)
+    ho2, ho1 = pair(rig, slots=1)
+    for number in range(4):
+        rig.order(ho2, f"WO-{number}")
+    assert rig.answers(ho2) == [("WO-3", "busy")]
+    for number in range(3):
+        rig.reply(ho1, f"WO-{number}")
+    assert rig.answers(ho2) == [("WO-0", ""), ("WO-1", ""), ("WO-2", "")]
+
+
+def test_an_expired_request_leaves_the_queue_unsent(rig):
+    """The caller is told at its deadline; the worker never sees it."""
+    ho2, ho1 = pair(rig, slots=1)
+    rig.order(ho2, "WO-1")
+    rig.order(ho2, "WO-2", deadline_ms=1000)
+    rig.advance(1.01)
+    assert rig.answers(ho2) == [("WO-2", "expired")]
+    rig.reply(ho1, "WO-1")
+    assert rig.requests(ho1) == ["WO-1"]
+
+
+def test_a_request_expires_at_its_worker_which_is_told_to_stop_and_keeps_its_slot(rig):
+    """A slot is free when the worker says so, not when the caller's patience ends; the late answer is dropped."""
+    ho2, ho1 = pair(rig, slots=1)
+    rig.order(ho2, "WO-1", deadline_ms=1000)
+    rig.order(ho2, "WO-2")
+    rig.advance(1.01)
+    assert rig.answers(ho2) == [("WO-1", "expired")]
+    kinds = [got.header.kind for got in rig.got(ho1)]
+    assert kinds == [Kind.REQUEST, Kind.CANCEL]
+    rig.verdicts()
+    rig.reply(ho1, "WO-1")
+    assert rig.answers(ho2) == []
+    assert "late" in rig.verdicts()
+    assert rig.requests(ho1) == ["WO-2"]
+
+
+@pytest.mark.parametrize("deadline_ms", [0, -1])
+def test_a_request_without_time_left_is_expired_at_once(rig, deadline_ms):
+    """There is nothing to wait for."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1", deadline_ms=deadline_ms)
+    assert rig.answers(ho2) == [("WO-1", "expired")]
+    assert rig.requests(ho1) == []
+
+
+@pytest.mark.parametrize("fields", [{"message_id": ""}, {"message_id": "x" * 401}, {"key": "k" * 401}, {"attempt": 0}])
+def test_a_header_beyond_its_bounds_is_malformed(rig, fields):
+    """Ids, keys and attempts are bounded, so that no forwarded header can be too large for its receiver."""
+    ho2, ho1 = pair(rig)
+    head = header(Kind.REQUEST, "WO-1", type="wo.execute", destination="ho1", deadline_ms=1000)._replace(**fields)
+    rig.frame(ho2, head)
+    assert [code for _, code in rig.answers(ho2)] == ["malformed"]
+    assert rig.requests(ho1) == []
+
+
+def test_a_header_that_would_not_fit_after_stamping_is_malformed(rig):
+    """What arrives just below the header limit has no room for the stamps."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1", causation_id="c" * 3600)
+    assert rig.answers(ho2) == [("WO-1", "malformed")]
+    assert rig.requests(ho1) == []
+
+
+def test_a_body_above_the_limit_is_too_large_naming_the_setting():
+    """The limit holds at the broker too, for a sender that does not keep it."""
+    rig = Rig(body_max_bytes=1000)
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1", body=b"x" * 1001)
+    (got,) = rig.got(ho2)
+    assert got.failure.code == "too_large"
+    assert "bus.body_max_bytes" in got.failure.detail
+    assert rig.requests(ho1) == []
+
+
+def test_a_huge_deadline_is_only_a_long_one(rig):
+    """The largest number that MessagePack carries neither overflows nor harms."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1", deadline_ms=2**64 - 1)
+    assert rig.requests(ho1) == ["WO-1"]
+
+
+def test_a_lost_worker_is_answered_by_another_with_the_next_attempt(rig):
+    """Redeliverable work moves on; the first worker's late reply does not count."""
+    ho2, first = pair(rig)
+    rig.order(ho2, "WO-1")
+    second = rig.worker("ho1/2@a")
+    rig.lost(first)
+    (got,) = rig.got(second)
+    assert (got.header.message_id, got.header.attempt) == ("WO-1", 2)
+    rig.reply(first, "WO-1", b"late")
+    rig.reply(second, "WO-1", b"mine")
+    assert [got.body for got in rig.got(ho2)] == [b"mine"]
+
+
+def test_attempts_are_bounded_and_end_as_a_dead_letter():
+    """After bus.attempts_max deliveries the caller is told peer_lost; a dead letter is counted and tapped."""
+    rig = Rig(attempts_max=3)
+    ho2 = rig.client("ho2/1@a")
+    rig.order(ho2, "WO-1")
+    for number in range(3):
+        worker = rig.worker(f"ho1/{number}@a", state="starting")
+        rig.ready(worker)
+        assert rig.requests(worker) == ["WO-1"]
+        rig.lost(worker)
+    assert rig.answers(ho2) == [("WO-1", "peer_lost")]
+    assert rig.core.counts["dead_letters"] == 1
+    assert "dead" in rig.verdicts()
+
+
+def test_a_request_to_an_instance_goes_there_only_and_is_not_moved(rig):
+    """Addressing an instance means that very process: lost means peer_lost, though another could do it."""
+    ho2, first = pair(rig)
+    rig.worker("ho1/2@a")
+    rig.order(ho2, "WO-1", to="ho1/1@a")
+    assert rig.requests(first) == ["WO-1"]
+    rig.lost(first)
+    assert rig.answers(ho2) == [("WO-1", "peer_lost")]
+    assert rig.requests(b"ho1/2@a") == []
+
+
+def test_a_request_waiting_for_an_instance_fails_when_that_is_lost(rig):
+    """Queued for the one that is gone, it cannot come any more."""
+    ho2, first = pair(rig, slots=1)
+    rig.order(ho2, "WO-1", to="ho1/1@a")
+    rig.order(ho2, "WO-2", to="ho1/1@a")
+    rig.lost(first)
+    assert rig.answers(ho2) == [("WO-1", "peer_lost"), ("WO-2", "peer_lost")]
+
+
+def test_a_request_to_an_unknown_instance_waits_the_grace_for_it(rig):
+    """It may only be reconnecting; after the grace it is no_route, and at once for one that is known to be gone."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1", to="ho1/7@a")
+    rig.advance(2.9)
+    assert rig.answers(ho2) == []
+    rig.advance(0.2)
+    assert rig.answers(ho2) == [("WO-1", "no_route")]
+    rig.bye(ho1)
+    rig.order(ho2, "WO-2", to="ho1/1@a")
+    assert rig.answers(ho2) == [("WO-2", "no_route")]
+
+
+def test_an_instance_that_comes_within_the_grace_gets_what_waits_for_it(rig):
+    """As above, and it came back."""
+    ho2 = rig.client("ho2/1@a")
+    rig.order(ho2, "WO-1", to="ho1/7@a")
+    rig.advance(1.0)
+    late = rig.worker("ho1/7@a", state="starting")
+    rig.ready(late)
+    assert rig.requests(late) == ["WO-1"]
+
+
+def test_a_cancel_takes_a_waiting_request_out_of_the_queue(rig):
+    """It is answered as cancelled and never delivered."""
+    ho2, ho1 = pair(rig, slots=1)
+    rig.order(ho2, "WO-1")
+    rig.order(ho2, "WO-2")
+    rig.cancel(ho2, "WO-2")
+    rig.reply(ho1, "WO-1")
+    assert rig.answers(ho2) == [("WO-2", "cancelled"), ("WO-1", "")]
+    assert rig.requests(ho1) == ["WO-1"]
+
+
+def test_a_cancel_follows_the_request_to_its_worker_whose_answer_counts(rig):
+    """The worker is told; whatever it answers is the one answer."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1")
+    rig.cancel(ho2, "WO-1")
+    stop = rig.got(ho1)[-1].header
+    assert (stop.kind, stop.correlation_id, stop.sender) == (Kind.CANCEL, "WO-1", "ho2/1@a")
+    assert rig.answers(ho2) == []
+    rig.reply(ho1, "WO-1")
+    assert rig.answers(ho2) == [("WO-1", "")]
+
+
+def test_a_cancelled_request_is_not_redelivered(rig):
+    """Nobody wants it any more, so the loss of its worker ends it."""
+    ho2, ho1 = pair(rig)
+    second = rig.worker("ho1/2@a")
+    rig.order(ho2, "WO-1")
+    holder, other = (ho1, second) if rig.requests(ho1) else (second, ho1)
+    rig.cancel(ho2, "WO-1")
+    rig.lost(holder)
+    assert rig.answers(ho2) == [("WO-1", "cancelled")]
+    assert rig.requests(other) == []
+
+
+def test_only_the_requester_may_cancel(rig):
+    """Another peer of the same role cannot end somebody's request."""
+    ho2, ho1 = pair(rig)
+    stranger = rig.client("ho2/2@a")
+    rig.order(ho2, "WO-1")
+    rig.cancel(stranger, "WO-1")
+    assert [got.header.kind for got in rig.got(ho1)] == [Kind.REQUEST]
+    assert rig.core.counts["denied"] == 1
+
+
+def test_the_loss_of_a_requester_does_not_cancel_and_its_successor_gets_the_answer(rig):
+    """A successor of the same role asks with the same id and joins; the worker does the work once."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1")
+    rig.lost(ho2)
+    successor = rig.client("ho2/1@b", b"next")
+    rig.order(successor, "WO-1")
+    rig.reply(ho1, "WO-1")
+    assert rig.answers(successor) == [("WO-1", "")]
+    assert rig.requests(ho1) == ["WO-1"]
+
+
+def test_an_answer_for_a_lost_requester_is_late_and_goes_nowhere(rig):
+    """It is tapped as late; the request is over and its slot free."""
+    ho2, ho1 = pair(rig, slots=1)
+    rig.order(ho2, "WO-1")
+    rig.lost(ho2)
+    rig.verdicts()
+    rig.reply(ho1, "WO-1")
+    assert "late" in rig.verdicts()
+    assert rig.got(ho2) == []
+
+
+def test_a_resent_id_is_attached_and_the_newest_requester_is_answered(rig):
+    """Same id, type and destination by the same role: one delivery, one answer, with the newest deadline."""
+    first, ho1 = pair(rig)
+    second = rig.client("ho2/2@a")
+    rig.order(first, "WO-1", deadline_ms=1000)
+    rig.order(second, "WO-1", deadline_ms=9000)
+    rig.advance(1.5)
+    rig.reply(ho1, "WO-1")
+    assert rig.answers(first) == []
+    assert rig.answers(second) == [("WO-1", "")]
+
+
+def test_an_id_in_use_for_something_else_is_denied(rig):
+    """The same id cannot mean two requests of one role."""
+    ho2, _ = pair(rig)
+    rig.order(ho2, "WO-1")
+    rig.ask(ho2, "WO-1", "ledger", "ledger.lookup")
+    assert rig.answers(ho2) == [("WO-1", "denied")]
+
+
+def test_ids_of_different_roles_do_not_meet(rig):
+    """Two roles may use one id at two services; each gets its own answer."""
+    ho2, ho1 = pair(rig)
+    ledger = rig.worker("ledger/1@a")
+    rig.order(ho2, "same")
+    rig.ask(ho1, "same", "ledger", "ledger.lookup")
+    rig.reply(ledger, "same", b"found", "ledger.found")
+    rig.reply(ho1, "same", b"receipt")
+    assert [got.body for got in rig.got(ho1) if got.header.kind == Kind.REPLY] == [b"found"]
+    assert [got.body for got in rig.got(ho2)] == [b"receipt"]
+
+
+def test_one_id_of_two_roles_at_one_worker_is_denied_to_the_second(rig):
+    """The worker could not tell their answers apart."""
+    ledger = rig.worker("ledger/1@a")
+    first, second = rig.client("ho2/1@a"), rig.client("ho1/1@a")
+    rig.ask(first, "same", "ledger", "ledger.lookup")
+    rig.ask(second, "same", "ledger", "ledger.lookup")
+    assert rig.answers(second) == [("same", "denied")]
+    rig.reply(ledger, "same", b"", "ledger.found")
+    assert rig.answers(first) == [("same", "")]
+
+
+def test_a_counted_id_under_another_roles_name_is_denied(rig):
+    """`<instance>:<n>` belongs to that instance's role, so nobody can occupy somebody else's ids."""
+    rig.worker("ledger/1@a")
+    ho1 = rig.client("ho1/1@a")
+    rig.ask(ho1, "ho2/1@a:7", "ledger", "ledger.lookup")
+    assert rig.answers(ho1) == [("ho2/1@a:7", "denied")]
+    rig.ask(ho1, "ho1/1@a:7", "ledger", "ledger.lookup")
+    assert rig.answers(ho1) == []
+
+
+def test_a_forged_reply_is_denied_and_the_true_one_still_counts(rig):
+    """Only the connection that was given the request can answer it."""
+    ho2, ho1 = pair(rig)
+    forger = rig.worker("ho1/2@a")
+    rig.order(ho2, "WO-1")
+    holder, other = (ho1, forger) if rig.requests(ho1) else (forger, ho1)
+    rig.reply(other, "WO-1", b"forged")
+    assert rig.core.counts["denied"] == 1
+    rig.reply(holder, "WO-1", b"true")
+    assert [got.body for got in rig.got(ho2)] == [b"true"]
+
+
+def test_a_reply_by_a_peer_without_a_service_is_denied(rig):
+    """A client has nothing to answer."""
+    ho2, _ = pair(rig)
+    rig.reply(ho2, "whatever")
+    assert rig.core.counts["denied"] == 1
+
+
+def test_a_post_to_an_absent_service_is_held_then_a_dead_letter(rig, monkeypatch):
+    """It waits bus.post_hold_ms, longer than a request's grace; then it is dead, and its sender is not told."""
+    monkeypatch.setattr("bus.broker.delivery.row_for", lambda *_: POST_ROW)
+    monkeypatch.setattr("bus.broker.delivery.denial_of", lambda *_: "")
+    host = rig.client("host/1@a")
+    rig.frame(host, header(Kind.POST, "p1", type="x", destination="ho2"), b"post")
+    rig.advance(4.9)
+    assert rig.core.counts.get("dead_letters", 0) == 0
+    rig.advance(0.2)
+    assert rig.core.counts["dead_letters"] == 1
+    assert rig.answers(host) == []
+    rig.frame(host, header(Kind.POST, "p2", type="x", destination="ho2"), b"held")
+    ho2 = rig.worker("ho2/1@a", state="starting", slots=0)
+    rig.ready(ho2)
+    (got,) = [got for got in rig.got(ho2) if got.header.kind == Kind.POST]
+    assert (got.body, got.header.sender) == (b"held", "host/1@a")
+
+
+def test_a_given_up_service_fails_requests_and_posts_at_once(rig):
+    """The launcher's word ends the waiting; its second word allows it again."""
+    launcher, ho2 = rig.client("launcher/1@a"), rig.client("ho2/1@a")
+    rig.order(ho2, "WO-1")
+    rig.post(launcher, ServiceGivenUp(service="ho1", given_up=True))
+    assert rig.answers(ho2) == [("WO-1", "no_route")]
+    rig.order(ho2, "WO-2")
+    assert rig.answers(ho2) == [("WO-2", "no_route")]
+    rig.post(launcher, ServiceGivenUp(service="ho1", given_up=False))
+    rig.order(ho2, "WO-3")
+    assert rig.answers(ho2) == []

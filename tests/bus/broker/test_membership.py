@@ -1,0 +1,294 @@
+"""Hello, names, fencing, reconnecting, re-announcing after a broker's restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.codec import decode
+from bus.envelope import Kind, header
+from bus.messages.control import Hello, InstanceLost, Refused, Rehello, Welcome
+from tests.bus.broker.rig import BIG, Rig
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def test_a_hello_is_welcomed_with_the_brokers_epoch_and_beat(rig):
+    """The peer learns which incarnation it talks to and how often to beat."""
+    peer = rig.hello("ho1/1@a")
+    (got,) = rig.got(peer)
+    welcome = decode(Welcome, got.body, BIG)
+    assert (got.header.kind, welcome.epoch) == (Kind.WELCOME, "e1")
+    assert (welcome.beat_interval_ms, welcome.peer_timeout_ms) == (200, 800)
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"protocol": 2}, "bad_protocol"),
+        ({"instance": "nonsense"}, "malformed"),
+        ({"instance": "ho1/1@a b"}, "malformed"),
+        ({"role": "ho2"}, "role_mismatch"),
+        ({"instance": "broker/1@a", "role": "broker"}, "role_mismatch"),
+        ({"instance": "ghost/1@a", "role": "ghost"}, "role_mismatch"),
+        ({"offers": ["ledger"]}, "role_mismatch"),
+        ({"offers": ["ho1", "ledger"]}, "role_mismatch"),
+        ({"instance": "operator/1@a", "role": "operator", "offers": ["operator"]}, "role_mismatch"),
+    ],
+)
+def test_a_hello_against_the_rules_is_refused_and_binds_nothing(rig, fields, code):
+    """The connection stays unbound: the next frame is answered with rehello."""
+    base = {"instance": "ho1/1@a", "role": "ho1", "token": "", "slots": 1, "version": "", "protocol": 1}
+    rig.control(b"c", Kind.HELLO, Hello.model_validate(base | fields))
+    assert rig.refusal(b"c").code == code
+    assert rig.core.peers == []
+    rig.order(b"c", "WO-1")
+    assert rig.got(b"c")[-1].header.type == Rehello.TYPE
+
+
+def test_a_refused_token_is_counted_tapped_without_the_token_and_harmless():
+    """Authentication is asked for every hello; what the tap shows holds no secret."""
+    rig = Rig(authenticate=lambda hello: Refused(code="bad_token", detail="no") if hello.token != "t" else None)
+    rig.hello("ho1/1@a", token="stolen-secret")
+    assert rig.refusal(b"ho1/1@a").code == "bad_token"
+    assert rig.core.counts["refused_bad_token"] == 1
+    assert all(b"stolen-secret" not in tap.body for tap in rig.taps)
+    rig.hello("ho1/1@a")
+    assert rig.core.peers == ["ho1/1@a"]
+    assert all(b"token" not in tap.body for tap in rig.taps)
+
+
+def test_a_hello_that_is_no_hello_is_refused_as_malformed(rig):
+    """Bytes instead of a body do not bind and do not raise."""
+    rig.frame(b"c", header(Kind.HELLO, "", type="bus.hello"), b"\xc1garbage")
+    assert rig.refusal(b"c").code == "malformed"
+
+
+@pytest.mark.parametrize("kind", [Kind.REQUEST, Kind.REPLY, Kind.BEAT, Kind.READY, Kind.CANCEL, Kind.BYE])
+def test_every_frame_of_an_unbound_connection_is_answered_with_rehello(rig, kind):
+    """It is dropped; the peer knows what to do."""
+    rig.frame(b"c", header(kind, "m", type="wo.execute", destination="ho1"))
+    (got,) = rig.got(b"c")
+    assert (got.header.kind, got.header.type) == (Kind.WELCOME, Rehello.TYPE)
+
+
+def test_garbage_of_an_unbound_connection_is_not_answered(rig):
+    """Nobody is helped by an answer to noise."""
+    rig.garbage(b"c")
+    assert rig.got(b"c") == []
+    assert rig.core.counts["malformed"] == 1
+
+
+def test_a_bound_connection_cannot_become_somebody_else(rig):
+    """The principal is fixed at hello; the old binding stays."""
+    peer = rig.client("ho1/1@a")
+    rig.hello("ho2/1@a", peer)
+    assert rig.refusal(peer).code == "name_taken"
+    assert rig.core.peers == ["ho1/1@a"]
+
+
+def test_the_same_incarnation_on_a_new_connection_has_reconnected(rig):
+    """Its work stays with it if it says so; answers leave by the new connection, the old one is unbound."""
+    ho2 = rig.client("ho2/1@a")
+    ho1 = rig.worker("ho1/1@a")
+    rig.order(ho2, "WO-1")
+    again = rig.worker("ho1/1@a", b"again", in_progress=["WO-1"])
+    assert rig.core.peers == ["ho2/1@a", "ho1/1@a"]
+    rig.reply(ho1, "WO-1", b"old connection")
+    assert rig.got(ho1)[-1].header.type == Rehello.TYPE
+    rig.reply(again, "WO-1", b"new connection")
+    assert [got.body for got in rig.got(ho2)] == [b"new connection"]
+
+
+def test_a_reconnected_requester_gets_its_answers_on_the_new_connection(rig):
+    """It need not even have sent its request again."""
+    rig.client("ho2/1@a")
+    ho1 = rig.worker("ho1/1@a")
+    rig.order(b"ho2/1@a", "WO-1")
+    again = rig.client("ho2/1@a", b"again")
+    rig.reply(ho1, "WO-1")
+    assert rig.answers(again) == [("WO-1", "")]
+
+
+def test_work_that_a_reconnected_worker_does_not_know_is_delivered_again(rig):
+    """The frame was lost with the old connection: another attempt, not an endless wait."""
+    ho2 = rig.client("ho2/1@a")
+    rig.worker("ho1/1@a")
+    rig.order(ho2, "WO-1")
+    again = rig.worker("ho1/1@a", b"again", state="starting")
+    rig.ready(again)
+    (got,) = [got for got in rig.got(again) if got.header.kind == Kind.REQUEST]
+    assert (got.header.message_id, got.header.attempt) == ("WO-1", 2)
+
+
+def test_work_that_a_reconnected_worker_has_answered_is_asked_for_again_there(rig):
+    """The answer was lost with the old connection; the worker's window has it."""
+    ho2 = rig.client("ho2/1@a")
+    rig.worker("ho1/1@a")
+    rig.worker("ho1/2@a")
+    rig.order(ho2, "WO-1", to="ho1")
+    holder, other = (1, 2) if rig.requests(b"ho1/1@a") else (2, 1)
+    again = rig.hello(f"ho1/{holder}@a", b"again", offers=["ho1"], answered=["WO-1"])
+    (got,) = [got for got in rig.got(again) if got.header.kind == Kind.REQUEST]
+    assert (got.header.message_id, got.header.attempt) == ("WO-1", 1)
+    rig.reply(again, "WO-1")
+    assert rig.answers(ho2) == [("WO-1", "")]
+    assert rig.requests(f"ho1/{other}@a".encode()) == []
+
+
+def test_a_newer_incarnation_fences_the_older_one_for_good(rig):
+    """The older one's work moves, its connection is unbound, and its hello is refused from then on."""
+    ho2 = rig.client("ho2/1@a")
+    old = rig.worker("ho1/1@a")
+    rig.order(ho2, "WO-1")
+    new = rig.worker("ho1/1@b", b"new", state="starting")
+    rig.ready(new)
+    assert rig.requests(new) == ["WO-1"]
+    rig.reply(old, "WO-1", b"old")
+    assert rig.got(old)[-1].header.type == Rehello.TYPE
+    rig.hello("ho1/1@a", old)
+    assert rig.refusal(old).code == "name_taken"
+    rig.reply(new, "WO-1", b"new")
+    assert [got.body for got in rig.got(ho2)] == [b"new"]
+
+
+def test_two_clients_of_one_role_with_different_numbers_live_side_by_side(rig):
+    """Only the very name is exclusive."""
+    rig.client("operator/1@a")
+    rig.client("operator/2@a")
+    assert rig.core.peers == ["operator/1@a", "operator/2@a"]
+
+
+def test_bye_gives_work_back_at_once(rig):
+    """An orderly leave is known immediately and for good."""
+    ho2 = rig.client("ho2/1@a")
+    first = rig.worker("ho1/1@a")
+    rig.order(ho2, "WO-1")
+    second = rig.worker("ho1/2@a")
+    rig.bye(first)
+    assert rig.requests(second) == ["WO-1"]
+
+
+def test_the_launchers_word_ends_a_peer_at_once_and_for_good(rig):
+    """InstanceLost needs no time-out, also for an instance that the broker has not seen yet."""
+    launcher, ho2 = rig.client("launcher/1@a"), rig.client("ho2/1@a")
+    ho1 = rig.worker("ho1/1@a")
+    rig.order(ho2, "WO-1", to="ho1/1@a")
+    rig.post(launcher, InstanceLost(instance="ho1/1@a", exit="signal 9"))
+    assert rig.answers(ho2) == [("WO-1", "peer_lost")]
+    rig.hello("ho1/1@a", ho1)
+    assert rig.refusal(ho1).code == "name_taken"
+    rig.post(launcher, InstanceLost(instance="ho1/5@a", exit="signal 9"))
+    rig.order(ho2, "WO-2", to="ho1/5@a")
+    assert rig.answers(ho2) == [("WO-2", "no_route")]
+
+
+def test_a_peer_declared_lost_is_told_to_say_hello_and_may_come_back(rig):
+    """Lost by silence or a failed send is not for good: the same incarnation may return, with its late work noted."""
+    ho2 = rig.client("ho2/1@a")
+    ho1 = rig.worker("ho1/1@a", slots=1)
+    rig.order(ho2, "WO-1")
+    second = rig.worker("ho1/2@a", slots=1)
+    rig.lost(ho1)
+    rig.reply(ho1, "WO-1")
+    assert rig.got(ho1)[-1].header.type == Rehello.TYPE
+    rig.worker("ho1/1@a", ho1, in_progress=["WO-1"], slots=1)
+    rig.reply(second, "WO-1")
+    assert rig.answers(ho2) == [("WO-1", "")]
+    rig.order(ho2, "WO-2")
+    rig.order(ho2, "WO-3")
+    assert rig.requests(ho1) == []  # its only slot is taken by the old work until it says so
+    rig.reply(ho1, "WO-1")
+    assert rig.requests(ho1) == ["WO-3"]
+
+
+class TestRestart:
+    """A new broker collects hellos for bus.reannounce_grace_ms before it routes."""
+
+    def test_nothing_is_routed_before_the_grace_and_all_afterwards(self):
+        """Requests wait, also for a worker that is ready, since its owner may not have spoken yet."""
+        rig = Rig(reannounce_grace_ms=300)
+        ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a")
+        rig.order(ho2, "WO-1")
+        rig.advance(0.29)
+        assert rig.requests(ho1) == []
+        rig.advance(0.02)
+        assert rig.requests(ho1) == ["WO-1"]
+
+    @pytest.mark.parametrize("first", ["hello", "request"])
+    def test_a_resent_request_is_attached_to_the_worker_that_announced_it(self, first):
+        """Whichever comes first: it is not delivered a second time, and the worker's reply reaches the requester."""
+        rig = Rig(reannounce_grace_ms=300)
+        ho2, other = rig.client("ho2/1@a"), rig.worker("ho1/2@a")
+        if first == "request":
+            rig.order(ho2, "WO-1")
+        ho1 = rig.worker("ho1/1@a", in_progress=["WO-1"], slots=1)
+        if first == "hello":
+            rig.order(ho2, "WO-1")
+        rig.advance(0.5)
+        assert rig.requests(ho1) == rig.requests(other) == []
+        rig.reply(ho1, "WO-1")
+        assert rig.answers(ho2) == [("WO-1", "")]
+
+    def test_an_attached_request_takes_its_slot(self):
+        """Credit counts work that was already there."""
+        rig = Rig(reannounce_grace_ms=300)
+        ho2 = rig.client("ho2/1@a")
+        ho1 = rig.worker("ho1/1@a", in_progress=["WO-1"], slots=1)
+        rig.order(ho2, "WO-1")
+        rig.order(ho2, "WO-2")
+        rig.advance(0.5)
+        assert rig.requests(ho1) == []
+        rig.reply(ho1, "WO-1")
+        assert rig.requests(ho1) == ["WO-2"]
+
+    @pytest.mark.parametrize("first", ["hello", "request"])
+    def test_an_answered_id_is_forwarded_to_the_one_that_answered(self, first):
+        """Its window answers again; nobody else works on it."""
+        rig = Rig(reannounce_grace_ms=300)
+        ho2, other = rig.client("ho2/1@a"), rig.worker("ho1/2@a")
+        if first == "request":
+            rig.order(ho2, "WO-1")
+        ho1 = rig.hello("ho1/1@a", offers=["ho1"], answered=["WO-1"])
+        if first == "hello":
+            rig.order(ho2, "WO-1")
+        rig.advance(0.5)
+        assert rig.requests(ho1) == ["WO-1"]
+        assert rig.requests(other) == []
+        rig.reply(ho1, "WO-1")
+        assert rig.answers(ho2) == [("WO-1", "")]
+
+    def test_an_answer_that_came_before_its_request_was_sent_again_is_asked_for_again(self):
+        """Announced as in progress, answered meanwhile: the window has it."""
+        rig = Rig(reannounce_grace_ms=300)
+        ho2 = rig.client("ho2/1@a")
+        ho1 = rig.worker("ho1/1@a", in_progress=["WO-1"])
+        rig.reply(ho1, "WO-1")
+        rig.order(ho2, "WO-1")
+        assert rig.requests(ho1) == ["WO-1"]
+        rig.reply(ho1, "WO-1")
+        assert rig.answers(ho2) == [("WO-1", "")]
+
+    def test_announced_keys_keep_their_owner(self):
+        """The hash is not asked for a key that somebody holds."""
+        rig = Rig(reannounce_grace_ms=300)
+        host = rig.client("host/1@a")
+        workers = [rig.worker(f"ho2/{n}@a", keys=[f"s{k}" for k in range(10) if k % 2 == n]) for n in range(2)]
+        for key in range(10):
+            rig.ask(host, f"t{key}", "ho2", "ho2.turn", key=f"s{key}")
+        rig.advance(0.5)
+        assert rig.requests(workers[0]) == ["t0", "t2", "t4", "t6", "t8"]
+        assert rig.requests(workers[1]) == ["t1", "t3", "t5", "t7", "t9"]
+
+    def test_nobody_can_announce_work_of_a_service_that_it_does_not_offer(self):
+        """A peer's announcements count for its own service only."""
+        rig = Rig(reannounce_grace_ms=300)
+        ho2 = rig.client("ho2/1@a", in_progress=["WO-1"], answered=["WO-1"])
+        ledger = rig.worker("ledger/1@a", in_progress=["WO-1"])
+        ho1 = rig.worker("ho1/1@a")
+        rig.order(ho2, "WO-1")
+        rig.advance(0.5)
+        assert rig.requests(ho1) == ["WO-1"]
+        assert rig.requests(ledger) == []

@@ -1,0 +1,227 @@
+"""Who gets a request: credit, load, idleness, stickiness, priority, fairness."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.broker.peers import Peer
+from bus.broker.placing import least_loaded
+from bus.catalog import BY_ROUTE
+from tests.bus.broker.rig import Rig
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def peer(name, *, slots=4, used=0, immediate=0, idle_since=0.0, state="ready"):
+    made = Peer(name.encode(), f"{name}@a", "ho1", 0.0)
+    made.slots, made.used, made.immediate, made.idle_since, made.ready_state = slots, used, immediate, idle_since, state
+    made.judge()
+    return made
+
+
+def test_least_loaded_then_longest_idle_then_first():
+    """Load is the share of slots taken; equal load goes to the longest idle; then to the one that came first."""
+    busy, idle, idler = peer("a", used=2), peer("b", used=1, idle_since=5.0), peer("c", used=1, idle_since=3.0)
+    assert least_loaded([busy, idle, idler], slotted=True, mailbox_max=9) is idler
+    same = peer("d", used=1, idle_since=3.0)
+    assert least_loaded([busy, idler, same], slotted=True, mailbox_max=9) is idler
+    wide = peer("e", slots=100, used=10)
+    assert least_loaded([idler, wide], slotted=True, mailbox_max=9) is wide
+
+
+@pytest.mark.parametrize("state", ["starting", "draining"])
+def test_nobody_who_is_not_routable_is_chosen(state):
+    """Starting and draining peers get nothing; a degraded one does."""
+    assert least_loaded([peer("a", state=state)], slotted=True, mailbox_max=9) is None
+    degraded = peer("a", state="degraded")
+    assert least_loaded([degraded], slotted=True, mailbox_max=9) is degraded
+
+
+def test_full_slots_and_a_full_mailbox_are_two_limits():
+    """Slots bound slot requests only, the mailbox bounds immediate ones only."""
+    full = peer("a", slots=2, used=2, immediate=0)
+    assert least_loaded([full], slotted=True, mailbox_max=1) is None
+    assert least_loaded([full], slotted=False, mailbox_max=1) is full
+    boxed = peer("b", slots=2, used=0, immediate=1)
+    assert least_loaded([boxed], slotted=False, mailbox_max=1) is None
+    assert least_loaded([boxed], slotted=True, mailbox_max=1) is boxed
+
+
+def test_credit_is_never_exceeded_and_returns_with_each_answer(rig):
+    """A worker with two slots has at most two orders; each answer brings the next, in order."""
+    ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=2)
+    for number in range(4):
+        rig.order(ho2, f"WO-{number}")
+    assert rig.requests(ho1) == ["WO-0", "WO-1"]
+    rig.reply(ho1, "WO-1")
+    assert rig.requests(ho1) == ["WO-2"]
+    rig.reply(ho1, "WO-0")
+    assert rig.requests(ho1) == ["WO-3"]
+
+
+def test_credit_frames_change_the_number_of_slots(rig):
+    """More credit delivers what waits; credit 0 stops delivery without harming what runs."""
+    ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=0)
+    for number in range(3):
+        rig.order(ho2, f"WO-{number}")
+    assert rig.requests(ho1) == []
+    rig.credit(ho1, 2)
+    assert rig.requests(ho1) == ["WO-0", "WO-1"]
+    rig.credit(ho1, 0)
+    rig.reply(ho1, "WO-0")
+    assert rig.requests(ho1) == []
+    assert rig.answers(ho2) == [("WO-0", "")]
+
+
+def test_immediate_requests_take_no_slot_and_wait_for_nothing_but_the_mailbox():
+    """A worker whose slots are taken still answers immediate requests, up to bus.mailbox_max."""
+    rig = Rig(mailbox_max=1)
+    ho1 = rig.client("ho1/1@a")
+    gateway = rig.worker("gateway/1@a", slots=1)
+    rig.ask(ho1, "prompt-1", "gateway", "gateway.prompt")
+    rig.ask(ho1, "prompt-2", "gateway", "gateway.prompt")
+    rig.ask(ho1, "budget-1", "gateway", "gateway.read_budget")
+    rig.ask(ho1, "budget-2", "gateway", "gateway.read_budget")
+    assert rig.requests(gateway) == ["prompt-1", "budget-1"]
+    rig.reply(gateway, "budget-1", b"", "gateway.budget")
+    assert rig.requests(gateway) == ["budget-2"]
+
+
+@pytest.mark.parametrize("state", ["starting", "draining"])
+def test_a_worker_that_is_not_routable_gets_nothing_until_it_is_ready(rig, state):
+    """Both slot and immediate requests need a ready or degraded instance."""
+    ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a", state="starting")
+    if state == "draining":
+        rig.ready(ho1, "draining")
+    rig.order(ho2, "WO-1")
+    assert rig.requests(ho1) == []
+    rig.ready(ho1, "degraded")
+    assert rig.requests(ho1) == ["WO-1"]
+
+
+def test_a_key_stays_with_its_first_owner_whatever_the_load(rig):
+    """Once assigned, all requests of a key go to the owner, which others' idleness does not change."""
+    host = rig.client("host/1@a")
+    workers = [rig.worker(f"ho2/{n}@a") for n in range(3)]
+    for number in range(5):
+        rig.ask(host, f"t{number}", "ho2", "ho2.turn", key="session-1")
+    holders = {worker: rig.requests(worker) for worker in workers}
+    assert sorted(map(len, holders.values())) == [0, 0, 5]
+
+
+def test_keys_spread_over_the_workers(rig):
+    """The hash that chooses first owners uses every worker."""
+    host = rig.client("host/1@a")
+    workers = [rig.worker(f"ho2/{n}@a") for n in range(3)]
+    for number in range(60):
+        rig.ask(host, f"t{number}", "ho2", "ho2.turn", key=f"session-{number}")
+    assert all(len(rig.requests(worker)) >= 8 for worker in workers)
+
+
+def test_a_keyed_request_waits_for_its_owner_and_holds_up_nobody_else(rig):
+    """The owner has no room: its keyed request waits; one without a key goes to another worker meanwhile."""
+    ho2 = rig.client("ho2/1@a")
+    workers = [rig.worker(f"ho1/{n}@a", slots=1) for n in range(2)]
+    rig.order(ho2, "WO-1", key="k")
+    owner, other = workers if rig.requests(workers[0]) else reversed(workers)
+    rig.order(ho2, "WO-2", key="k")
+    rig.order(ho2, "WO-3")
+    assert rig.requests(other) == ["WO-3"]
+    rig.reply(other, "WO-3")
+    assert rig.requests(other) == []
+    rig.reply(owner, "WO-1")
+    assert rig.requests(owner) == ["WO-2"]
+
+
+@pytest.mark.parametrize("how", ["lost", "draining", "bye"])
+def test_a_key_gets_a_new_owner_when_the_old_one_leaves(rig, how):
+    """Gone or draining, it owns nothing any more, and what waited for it goes to the new owner."""
+    ho2 = rig.client("ho2/1@a")
+    workers = [rig.worker(f"ho1/{n}@a", slots=1) for n in range(2)]
+    rig.order(ho2, "WO-1", key="k")
+    owner, other = workers if rig.requests(workers[0]) else reversed(workers)
+    rig.order(ho2, "WO-2", key="k")
+    if how == "draining":
+        rig.ready(owner, "draining")
+        assert rig.requests(other) == ["WO-2"]
+        rig.reply(owner, "WO-1")
+        assert rig.answers(ho2) == [("WO-1", "")]
+    else:
+        getattr(rig, how)(owner)
+        assert rig.requests(other) == ["WO-1"]
+        rig.reply(other, "WO-1")
+        assert rig.requests(other) == ["WO-2"]
+
+
+def test_an_idle_key_is_forgotten_but_not_one_that_is_worked_on():
+    """After bus.sticky_idle_s without traffic the next request chooses anew; a long run keeps its owner."""
+    rig = Rig(sticky_idle_s=10)
+    ho2 = rig.client("ho2/1@a")
+    ho1 = rig.worker("ho1/1@a", slots=2)
+    rig.order(ho2, "WO-1", key="idle")
+    rig.order(ho2, "WO-2", key="busy")
+    rig.reply(ho1, "WO-1")
+    rig.advance(11)
+    assert rig.core._state.services["ho1"].sticky._owners.keys() == {"busy"}
+    rig.reply(ho1, "WO-2")
+    rig.advance(11)
+    assert not rig.core._state.services["ho1"].sticky._owners
+
+
+def test_senders_take_turns():
+    """One sender with a long queue does not keep another waiting behind all of it."""
+    rig = Rig()
+    first, second = rig.client("ho2/1@a"), rig.client("ho2/2@a")
+    ho1 = rig.worker("ho1/1@a", slots=1)
+    for number in range(4):
+        rig.order(first, f"A{number}")
+    for number in range(2):
+        rig.order(second, f"B{number}")
+    seen = []
+    while wanted := rig.requests(ho1):
+        seen += wanted
+        rig.reply(ho1, wanted[-1])
+    assert seen == ["A0", "A1", "B0", "A2", "B1", "A3"]
+
+
+def test_low_priority_waits_behind_other_work(rig, monkeypatch):
+    """A type marked low in the catalog is delivered only when nothing else waits."""
+    low = BY_ROUTE["ho1", "wo.execute"]._replace(low=True)
+    real = BY_ROUTE["ho1", "wo.execute"]
+    monkeypatch.setattr("bus.broker.delivery.row_for", lambda _service, frame: low if frame.trace == "low" else real)
+    ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=1)
+    rig.order(ho2, "WO-0")
+    rig.order(ho2, "LOW", trace="low")
+    rig.order(ho2, "WO-1")
+    rig.order(ho2, "WO-2")
+    seen = []
+    while wanted := rig.requests(ho1):
+        seen += wanted
+        rig.reply(ho1, wanted[-1])
+    assert seen == ["WO-0", "WO-1", "WO-2", "LOW"]
+
+
+def test_a_keyed_request_waiting_for_anybody_goes_to_the_owner_chosen_when_somebody_is_ready(rig):
+    """Requests with a key that arrived before any worker all reach one and the same worker."""
+    host = rig.client("host/1@a")
+    for number in range(3):
+        rig.ask(host, f"t{number}", "ho2", "ho2.turn", key="s")
+    first, second = rig.worker("ho2/1@a"), rig.worker("ho2/2@a", state="starting")
+    rig.ready(second)
+    counts = [len(rig.inbox.get(worker, [])) for worker in (first, second)]
+    assert counts[1] == 0  # the first to be ready became the owner; its inbox was emptied by the rig
+    rig.ask(host, "t3", "ho2", "ho2.turn", key="s")
+    assert rig.requests(first) == ["t3"]
+
+
+def test_a_probe_reaches_an_instance_in_any_state(rig):
+    """Anyone may ask any actor for its readiness, also one that is not ready."""
+    operator = rig.client("operator/1@a")
+    ho1 = rig.worker("ho1/1@a", state="starting")
+    rig.ask(operator, "q", "ho1/1@a", "bus.probe")
+    assert rig.requests(ho1) == ["q"]
+    rig.reply(ho1, "q", b"", "bus.probed")
+    assert rig.answers(operator) == [("q", "")]
