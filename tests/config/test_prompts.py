@@ -1,0 +1,181 @@
+"""Every shipped contract and pack: renders, keeps its budget, and is understood by the offline provider."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actors.ho1_executor.contracts import (
+    CheckedContract,
+    check_contract,
+    gather_inputs,
+    label_inputs,
+    select_contract,
+)
+from actors.ho1_executor.model_step import prompt_of
+from actors.ho1_executor.output import judge_output
+from actors.ho1_executor.prompt_render import load_pack, render
+from bus.messages.gateway import Prompt, PromptResponse, ToolSpec
+from bus.messages.work_order import Segment
+from config.prompt_pack import parse_pack
+from gateway_service.providers.offline.provider import OfflineProvider
+from tests.actors.ho1_executor.rig import order, shipped
+
+CONTRACTS = ["PRC-CLASSIFY-001", "PRC-CONSOLIDATE-001", "PRC-DEGRADED-001", "PRC-SYNTHESIZE-001"]
+MESSAGE = "what packages are installed?"
+GIVEN: dict[str, dict[str, str]] = {
+    "PRC-CLASSIFY-001": {"user_input": MESSAGE},
+    "PRC-SYNTHESIZE-001": {"user_input": MESSAGE},
+    "PRC-DEGRADED-001": {"user_input": MESSAGE, "agent_id": "ADMIN", "agent_class": "ADMIN"},
+    "PRC-CONSOLIDATE-001": {
+        "signal_id": "domain:config", "count": "5", "session_count": "3", "recent_events": "user: show the budgets",
+    },
+}  # fmt: skip
+"""What an order gives; the rest stands in configuration or has a default in the contract."""
+
+
+def prompt_for(contract_id: str, tools: list[ToolSpec] | None = None, **given: str) -> tuple[CheckedContract, Prompt]:
+    """The prompt that an executor sends for this contract."""
+    checked = check_contract(select_contract(shipped().contracts.values(), contract_id))
+    standing = label_inputs(shipped().config.classify_labels)
+    standing["system"] = [Segment(name="system", text=shipped().agents["ADMIN"].system_prompt)]
+    texts = {**GIVEN[contract_id], **given}
+    segments = [Segment(name=name, text=text) for name, text in texts.items()]
+    inputs = gather_inputs(checked, segments, standing)
+    messages = render(load_pack(shipped().prompt_packs, checked.contract.prompt_pack_id), inputs, [])
+    made = order(constraints={"prompt_contract_id": contract_id, "token_budget": 100_000})
+    return checked, prompt_of(made, checked, messages, tools or [], number=1, used_tokens=0)
+
+
+async def answered(prompt: Prompt) -> PromptResponse:
+    """What the offline provider answers."""
+
+    async def never(_seconds: float) -> None:
+        raise AssertionError
+
+    chars = shipped().config.attention.chars_per_token
+    provider = OfflineProvider(provider_id="offline", latency_ms=0, chars_per_token=chars, sleep=never)
+    return await provider.complete(prompt, model_id="offline-rules-1", timeout_s=1.0)
+
+
+def test_these_are_all_that_are_shipped() -> None:
+    """A contract or pack that is added gets its test here."""
+    assert sorted(shipped().contracts) == CONTRACTS
+    packs = {shipped().contracts[contract_id].prompt_pack_id for contract_id in CONTRACTS}
+    assert packs == set(shipped().prompt_packs)
+
+
+@pytest.mark.parametrize(
+    ("contract_id", "max_tokens", "temperature"),
+    [
+        ("PRC-CLASSIFY-001", 500, 0.0),
+        ("PRC-SYNTHESIZE-001", 4096, 0.2),
+        ("PRC-CONSOLIDATE-001", 512, 0.0),
+        ("PRC-DEGRADED-001", 4096, 0.0),
+    ],
+)
+def test_boundaries_are_the_specified_ones(contract_id: str, max_tokens: int, temperature: float) -> None:
+    """Output caps and temperatures."""
+    _, prompt = prompt_for(contract_id)
+    assert (prompt.max_tokens, prompt.temperature) == (max_tokens, temperature)
+
+
+@pytest.mark.parametrize("contract_id", CONTRACTS)
+def test_every_pack_asks_only_for_what_its_contract_takes(contract_id: str) -> None:
+    """A variable that no input schema knows could never be filled by an order; nothing is asked for and unused."""
+    contract = shipped().contracts[contract_id]
+    pack = parse_pack(contract.prompt_pack_id, shipped().prompt_packs[contract.prompt_pack_id])
+    assert list(pack.variables) == sorted(contract.input_schema["properties"])
+
+
+@pytest.mark.parametrize("contract_id", CONTRACTS)
+def test_every_pack_renders_whole(contract_id: str) -> None:
+    """System and user message, every given text in it, no placeholder left."""
+    _, prompt = prompt_for(contract_id)
+    assert [message.role for message in prompt.messages] == ["system", "user"]
+    whole = "".join(message.text for message in prompt.messages)
+    assert all(text in whole for text in GIVEN[contract_id].values())
+    assert "{{" not in whole
+    assert "[[" not in whole
+
+
+@pytest.mark.parametrize("contract_id", ["PRC-CLASSIFY-001", "PRC-SYNTHESIZE-001", "PRC-DEGRADED-001"])
+def test_the_message_is_a_segment_of_its_own_and_stands_last(contract_id: str) -> None:
+    """Recorded by its ref; what changes least stands first, so that a provider's cache of a prefix hits."""
+    _, prompt = prompt_for(contract_id)
+    named = [segment.name for segment in prompt.messages[-1].segments if not segment.name.startswith("PRM-")]
+    assert named[-1] == "user_input"
+
+
+@pytest.mark.parametrize("contract_id", CONTRACTS)
+async def test_the_offline_provider_answers_as_the_contract_wants(contract_id: str) -> None:
+    """First try, no repair."""
+    checked, prompt = prompt_for(contract_id)
+    response = await answered(prompt)
+    assert response.outcome == "SUCCESS"
+    assert judge_output(checked, response.content).faults == ()
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (MESSAGE, {"labels": {"domain": ["system"], "task": ["inspect"]}}),
+        ("thanks, bye", {"speech_act": "farewell", "action": "close"}),
+    ],
+)
+async def test_classification_of_the_two_named_messages(message: str, expected: dict[str, Any]) -> None:
+    """Asked "what packages are installed?" it gives system/inspect, told "thanks, bye" it gives close."""
+    checked, prompt = prompt_for("PRC-CLASSIFY-001", user_input=message)
+    parsed = judge_output(checked, (await answered(prompt)).content).parsed
+    assert parsed is not None
+    labels = {kind: [label] if isinstance(label, str) else label for kind, label in parsed.get("labels", {}).items()}
+    found = {
+        "labels": labels,
+        "speech_act": parsed["speech_act"],
+        "action": parsed.get("intent_signal", {}).get("action"),
+    }
+    assert {name: found[name] for name in expected} == expected
+
+
+async def test_prompt_and_answer_of_a_classification_fit_their_budget() -> None:
+    """budget.classify_budget, with the longest answer that its contract allows and a message of 1000 characters."""
+    _, prompt = prompt_for("PRC-CLASSIFY-001", user_input="x" * 1000)
+    chars = sum(len(message.text) for message in prompt.messages)
+    tokens = chars / shipped().config.attention.chars_per_token + prompt.max_tokens
+    assert tokens <= shipped().config.budget.classify_budget
+
+
+async def test_synthesis_with_tools_asks_for_the_one_that_answers() -> None:
+    """A true answer comes from a tool result, not from the model."""
+    tools = [
+        ToolSpec(tool_id=tool_id, description=tool_id, parameters={}) for tool_id in shipped().agents["ADMIN"].tools
+    ]
+    _, prompt = prompt_for("PRC-SYNTHESIZE-001", tools)
+    assert [call.tool_id for call in (await answered(prompt)).tool_calls] == ["list_packages"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"speech_act": "shout", "ambiguity": "low"},
+        {"speech_act": "question"},
+        {"speech_act": "question", "ambiguity": "low", "intent_signal": {"action": "new", "confidence": 1.1}},
+        {"speech_act": "question", "ambiguity": "low", "intent_signal": {"confidence": 1}},
+        {"speech_act": "question", "ambiguity": "low", "explicit_preference": {"statement": "short"}},
+    ],
+)
+def test_a_classification_outside_its_vocabulary_of_acts_is_refused(answer: dict[str, Any]) -> None:
+    """Required keys, closed sets and ranges of the contract."""
+    checked, _ = prompt_for("PRC-CLASSIFY-001")
+    assert checked.output is not None
+    assert not checked.output.is_valid(answer)
+
+
+def test_a_label_outside_the_vocabulary_is_no_reason_to_ask_again() -> None:
+    """It is dropped and recorded by the supervisor; additional properties are ignored."""
+    checked, _ = prompt_for("PRC-CLASSIFY-001")
+    assert checked.output is not None
+    assert checked.output.is_valid(
+        {"speech_act": "question", "ambiguity": "low", "labels": {"domain": "weather"}, "mood": "sunny"}
+    )
