@@ -1,0 +1,324 @@
+"""Ledger away, gateway killed: nothing leaves unrecorded, nothing is lost, nothing is sent twice without being said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from bus.errors import GatewayError
+from bus.messages.gateway import PromptResponse
+from bus.messages.ledger import Entry
+from tests.gateway_service.rig import (
+    Cluster,
+    Scripted,
+    answered,
+    check_attempts,
+    hang,
+    of_type,
+    payload,
+    prompt,
+    recorded_sends,
+    totals,
+)
+
+DEGRADED = {"contract_id": "PRC-DEGRADED-001"}
+
+
+@pytest.fixture
+def make() -> Iterator:
+    made: list[Cluster] = []
+
+    def start(provider: Scripted | None = None, **sections) -> Cluster:
+        made.append(Cluster(provider, **sections))
+        return made[-1]
+
+    yield start
+    for cluster in made:
+        cluster.close()
+
+
+async def quiet(request) -> PromptResponse | None:
+    """The response, or None where the request failed."""
+    try:
+        return await request
+    except Exception:
+        return None
+
+
+def test_an_orders_prompt_waits_for_a_restart_of_the_ledger(make):
+    """The ledger comes back within outage_wait_ms: the call goes through, recorded before it was sent."""
+    cluster = make()
+
+    async def scenario():
+        cluster.kill_ledger()
+        asking = asyncio.ensure_future(cluster.ask(prompt()))
+        await asyncio.sleep(1)
+        assert cluster.provider.calls == 0
+        cluster.start_ledger()
+        return await asking, await cluster.settled_entries()
+
+    response, entries = cluster.run(scenario())
+    assert response.outcome == "SUCCESS"
+    check_attempts(entries)
+
+
+def test_an_orders_prompt_fails_unavailable_and_its_late_record_gets_an_end(make):
+    """The ledger stays away too long: UNAVAILABLE, no call; the PROMPT_SENT that commits later is ended as not sent."""
+    cluster = make(ledger={"outage_wait_ms": 1000})
+
+    async def scenario():
+        cluster.kill_ledger()
+        response = await cluster.ask(prompt())
+        cluster.start_ledger()
+        return response, await cluster.settled_entries()
+
+    response, entries = cluster.run(scenario())
+    assert (response.outcome, response.error_code) == ("ERROR", "UNAVAILABLE")
+    assert cluster.provider.calls == 0 == recorded_sends(entries)
+    check_attempts(entries)
+    assert totals(cluster) == (0, 0)
+
+
+def test_a_call_cancelled_while_its_record_waits_is_ended_as_not_sent(make):
+    """Cancelled between PROMPT_SENT and its ack: the provider is never called, the late record gets its end."""
+    cluster = make()
+
+    async def scenario():
+        cluster.kill_ledger()
+        asking = asyncio.ensure_future(cluster.ask(prompt()))
+        await asyncio.sleep(0.3)
+        asking.cancel()
+        await asyncio.sleep(0.3)
+        cluster.start_ledger()
+        return await cluster.settled_entries()
+
+    entries = cluster.run(scenario())
+    assert cluster.provider.calls == 0 == recorded_sends(entries)
+    assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == ["CANCELLED"]
+    check_attempts(entries)
+    assert totals(cluster) == (0, 0)
+
+
+def test_the_degraded_call_goes_ahead_and_its_records_are_spooled(make):
+    """Without the ledger the last resort answers; its records reach the ledger when it is back, once."""
+    cluster = make()
+
+    async def scenario():
+        cluster.kill_ledger()
+        response = await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
+        spooled = cluster.service.counters()["spooled"]
+        cluster.start_ledger()
+        return response, spooled, await cluster.settled_entries()
+
+    response, spooled, entries = cluster.run(scenario())
+    assert (response.outcome, spooled) == ("SUCCESS", 2)
+    check_attempts(entries)
+    assert recorded_sends(entries) == cluster.provider.calls == 1
+    assert cluster.service.counters()["spooled"] == 0 and not cluster.world.media["gateway"].files
+
+
+def test_spooled_records_survive_the_gateway(make):
+    """Ledger away, degraded call, gateway killed: the next gateway hands the spool over before it opens."""
+    cluster = make()
+
+    async def scenario():
+        cluster.kill_ledger()
+        await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
+        cluster.kill_gateway()
+        cluster.start_gateway()
+        cluster.start_ledger()
+        await cluster.ready()
+        again = await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
+        return again, await cluster.settled_entries()
+
+    again, entries = cluster.run(scenario())
+    assert (again.outcome, cluster.provider.calls) == ("SUCCESS", 1)
+    check_attempts(entries)
+    assert not cluster.world.media["gateway"].files
+
+
+def test_on_ledger_outage_refuse_sends_nothing(make):
+    """With `refuse` the degraded call fails too."""
+    cluster = make(gateway={"on_ledger_outage": "refuse"})
+
+    async def scenario():
+        cluster.kill_ledger()
+        return await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
+
+    response = cluster.run(scenario())
+    assert response.error_code == "UNAVAILABLE" and cluster.provider.calls == 0
+
+
+def test_a_degraded_call_on_a_full_disk_is_not_sent(make):
+    """Neither the ledger nor the disk can take the record: the call is refused, nothing hangs."""
+    cluster = make()
+
+    async def scenario():
+        cluster.kill_ledger()
+        cluster.world.media["gateway"].capacity_bytes = 0
+        return await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
+
+    response = cluster.run(scenario())
+    assert response.error_code == "UNAVAILABLE" and cluster.provider.calls == 0
+
+
+def test_the_end_of_a_call_already_sent_is_spooled(make):
+    """The ledger dies while the provider works: the answer is given, its record waits on disk and is not lost."""
+    provider = Scripted()
+    cluster = make(provider)
+
+    async def slow(_prompt):
+        await asyncio.sleep(0.1)
+        return answered()
+
+    provider.act = slow
+
+    async def scenario():
+        asking = asyncio.ensure_future(cluster.ask(prompt()))
+        await asyncio.sleep(0.05)
+        cluster.kill_ledger()
+        response = await asking
+        await asyncio.sleep(1)
+        spooled = cluster.service.counters()["spooled"]
+        cluster.kill_gateway()
+        cluster.start_gateway()
+        cluster.start_ledger()
+        await cluster.ready()
+        provider.act = None
+        return response, spooled, await cluster.ask(prompt()), await cluster.settled_entries()
+
+    response, spooled, again, entries = cluster.run(scenario())
+    assert (response.outcome, spooled) == ("SUCCESS", 1)
+    assert again == response and provider.calls == 1
+    check_attempts(entries)
+
+
+STEP_S = 0.00005
+"""Half of the simulated network's delay of one hop: a kill at each step strikes before and after every frame."""
+
+
+async def killed_at(cluster: Cluster, seconds: float) -> tuple[list[Entry], PromptResponse, list[Entry]]:
+    """The record when the next gateway has opened, the answer that the key then gets, the record at the end."""
+    asking = asyncio.ensure_future(quiet(cluster.ask(prompt())))
+    await asyncio.sleep(seconds)
+    cluster.kill_gateway()
+    await asyncio.sleep(0.05)
+    cluster.start_gateway()
+    await cluster.ready()
+    opened = await cluster.entries()
+    return opened, await asking or await cluster.ask(prompt()), await cluster.settled_entries()
+
+
+def test_the_gateway_killed_at_any_moment_leaves_a_true_record(make):
+    """R7: at every step of a call, the provider's own counter is what the record says was sent, unknown ones named;
+
+    the same key then gets an answer, and the rebuilt budget is the sum of the settlements.
+    """
+
+    async def slow(_prompt):
+        await asyncio.sleep(4 * STEP_S)
+        return answered()
+
+    seen: set[tuple[int, int, int]] = set()
+    for step in range(20):
+        cluster = make(Scripted(slow))
+        opened, response, entries = cluster.run(killed_at(cluster, step * STEP_S))
+        check_attempts(opened)
+        check_attempts(entries)
+        assert response.outcome == "SUCCESS"
+        unknown = [entry for entry in of_type(entries, "PROMPT_FAILED") if entry.reason == "UNKNOWN_OUTCOME"]
+        # Sent and durable, but killed before the call itself: counted as sent, and said to be unknown.
+        assert 0 <= recorded_sends(entries) - cluster.provider.calls <= len(unknown) <= 1
+        used = sum(payload(entry)["settlement"]["tokens"] for entry in entries if "settlement" in payload(entry))
+        assert totals(cluster) == (used, 0)
+        seen.add((cluster.provider.calls, len(unknown), response.attempts))
+        cluster.close()
+    # The sweep met all three: killed before it was recorded, while nobody knows, and after the answer was recorded.
+    assert {(1, 0, 1), (2, 1, 2)} <= seen
+
+
+def test_unknown_outcome_fails_where_configured(make):
+    """`on_unknown_outcome: fail`: the key of a call whose outcome nobody knows is not sent again."""
+    cluster = make(Scripted(hang), gateway={"on_unknown_outcome": "fail"})
+
+    async def scenario():
+        asking = asyncio.ensure_future(quiet(cluster.ask(prompt())))
+        await asyncio.sleep(0.1)
+        cluster.kill_gateway()
+        cluster.provider.act = None
+        cluster.start_gateway()
+        await cluster.ready()
+        return await asking or await cluster.ask(prompt())
+
+    response = cluster.run(scenario())
+    assert (response.outcome, response.error_code) == ("ERROR", "UNKNOWN_OUTCOME")
+    assert cluster.provider.calls == 1
+
+
+def test_an_unknown_outcome_counts_at_its_reservation_and_is_said(make):
+    """After the restart the reservation counts as used and the report names one call of unknown outcome."""
+    cluster = make(Scripted(hang))
+
+    async def scenario():
+        asking = asyncio.ensure_future(quiet(cluster.ask(prompt(), timeout_s=1)))
+        await asyncio.sleep(0.1)
+        cluster.kill_gateway()
+        await asking
+        cluster.start_gateway()
+        await cluster.ready()
+        return await cluster.entries()
+
+    entries = cluster.run(scenario())
+    reserved = payload(of_type(entries, "PROMPT_SENT")[0])["reservation"]["tokens"]
+    assert totals(cluster) == (reserved, 0)
+    row = cluster.service._account.report("").scopes[0]
+    assert (row.unknown_calls, row.cost_usd) == (1, None)
+
+
+def test_a_gateway_whose_attempt_another_instance_made_answers_its_end(make):
+    """Two gateways at once (one frozen and thawed): the second finds the first one's attempt and never sends it again."""
+    cluster = make()
+
+    async def scenario():
+        first = await cluster.ask(prompt())
+        # The other instance knows nothing of what the first one did after it opened.
+        old, cluster.service._calls = cluster.service._calls, type(cluster.service._calls)(8)
+        again = await cluster.ask(prompt(), timeout_s=5)
+        return first, again, old, await cluster.settled_entries()
+
+    first, again, _old, entries = cluster.run(scenario())
+    assert again == first and cluster.provider.calls == 1
+    check_attempts(entries)
+
+
+def test_a_gateway_without_the_ledger_at_start_is_not_ready_and_says_why(make):
+    """No budget is guessed: requests fail UNAVAILABLE until the ledger has been read."""
+    cluster = make(ledger={"outage_wait_ms": 500})
+
+    async def scenario():
+        cluster.kill_gateway()
+        cluster.kill_ledger()
+        cluster.start_gateway()
+        response = await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
+        reason = await cluster.service.ready()
+        cluster.start_ledger()
+        await cluster.ready()
+        return response, reason, await cluster.ask(prompt())
+
+    response, reason, later = cluster.run(scenario())
+    assert response.error_code == "UNAVAILABLE" and reason.startswith("ledger: ")
+    assert later.outcome == "SUCCESS"
+
+
+def test_a_retry_is_planned_inside_the_deadline(make):
+    """A provider that asks for a pause longer than what is left is not asked again."""
+
+    async def act(_prompt):
+        facts = {"unbilled": True, "retry_after_ms": 10_000}
+        raise GatewayError("PROVIDER_ERROR", "429", retryable=True, facts=facts)
+
+    cluster = make(Scripted(act))
+    response = cluster.run(cluster.ask(prompt(), timeout_s=2))
+    assert (response.error_code, response.retry_after_ms, cluster.provider.calls) == ("PROVIDER_ERROR", 10_000, 1)
