@@ -7,7 +7,7 @@ session's stream under the current tenure. What an earlier entry of the same bat
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from bus.messages.ledger import STREAMS, Ack, WriteEntry
 from ledger_service.entry import INTEGER_MAX, StoredEntry
@@ -57,9 +57,7 @@ def fault_of_shape(entry: WriteEntry) -> str:
 
 
 def judge(entry: WriteEntry, *, known: Earlier | None, holder: Earlier | None, head: StreamHead) -> Ack | None:
-    """None: the entry may commit. Else its answer. `holder` has the write's once key; `head` is that of its stream."""
-    if fault_of_shape(entry):
-        return refusal(entry, "invalid", head)
+    """None: the well-formed entry may commit. Else its answer. `holder` has its once key; `head` is its stream's."""
     if known is not None:
         return answered("known", known) if known.is_same else refusal(entry, "conflict", head)
     if holder is not None:
@@ -82,9 +80,9 @@ def advance(head: StreamHead, entry: WriteEntry | StoredEntry) -> StreamHead | N
     return StreamHead(entry.submission_id, entry.tenure if is_take_over and entry.tenure else head.tenure)
 
 
-def answered(outcome: str, earlier: Earlier) -> Ack:
+def answered(outcome: Literal["committed", "known", "lost"], earlier: Earlier) -> Ack:
     """The ack that names an earlier entry."""
-    return Ack.model_construct(
+    return Ack(
         outcome=outcome,
         sequence=earlier.sequence,
         submission_id=earlier.submission_id,
@@ -95,7 +93,7 @@ def answered(outcome: str, earlier: Earlier) -> Ack:
 
 def refusal(entry: WriteEntry, code: str, head: StreamHead) -> Ack:
     """The ack of a write that added nothing."""
-    return Ack.model_construct(
+    return Ack(
         outcome="refused",
         sequence=-1,
         submission_id=entry.submission_id,

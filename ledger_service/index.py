@@ -8,7 +8,7 @@ entry itself. Source: spec page "The ledger", Index.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -23,7 +23,10 @@ _NAMED = (
 )  # fmt: skip
 QUERY_FIELDS = (*_NAMED, "run_seq")
 """What `where` of a query may name."""
-_PLACE = "sequence, segment, at, length, bodies_at, chain"
+_PLACES = "SELECT sequence, segment, at, length, bodies_at, chain FROM entries WHERE"
+_BY_SUBMISSION = f"{_PLACES} submission = ?"
+_BY_ONCE = f"{_PLACES} once = ?"
+_HEAD = "SELECT head, tenure FROM streams WHERE stream = (SELECT id FROM names WHERE name = ?)"
 _NAMES_KEPT = 20_000
 """Interned names remembered in memory; only speed depends on it."""
 
@@ -63,11 +66,15 @@ class Committed(NamedTuple):
 
 
 class Index:
-    """The writer's connection. Every method may raise sqlite3.Error, which means: discard and rebuild."""
+    """The writer's connection. Every method may raise sqlite3.Error, which means: discard and rebuild.
+
+    Between two `apply` it stays in one read transaction: nobody else writes, and a question then takes no file lock.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
         self._names: dict[str, int] = {}
+        self._db.execute("BEGIN")
 
     @classmethod
     def open(cls, path: str | None) -> Self:
@@ -101,7 +108,8 @@ class Index:
         self, entries: Iterable[Committed], heads: Mapping[str, StreamHead], positions: Iterable[Position]
     ) -> None:
         """Everything in one transaction."""
-        self._db.execute("BEGIN")
+        self._db.execute("COMMIT")
+        self._db.execute("BEGIN IMMEDIATE")
         self._db.executemany(
             _INSERT,
             [self._row(place, entry) for place, entry in entries],
@@ -112,20 +120,19 @@ class Index:
         )
         self._db.executemany("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?)", list(positions))
         self._db.execute("COMMIT")
+        self._db.execute("BEGIN")
 
     def by_submission(self, submission_id: str) -> list[Place]:
         """Entries whose id has the same hash: compare the entry."""
-        return self._places("submission = ?", (_hash(submission_id),))
+        return [Place(*row) for row in self._db.execute(_BY_SUBMISSION, (_hash(submission_id),))]
 
     def by_once(self, key: str) -> list[Place]:
         """Entries whose once key has the same hash: compare the entry."""
-        return self._places("once = ?", (_hash(key),))
+        return [Place(*row) for row in self._db.execute(_BY_ONCE, (_hash(key),))]
 
     def head(self, stream: str) -> StreamHead:
         """Where a session's stream stands."""
-        row = self._db.execute(
-            "SELECT head, tenure FROM streams WHERE stream = (SELECT id FROM names WHERE name = ?)", (stream,)
-        ).fetchone()
+        row = self._db.execute(_HEAD, (stream,)).fetchone()
         return StreamHead(*row) if row else StreamHead()
 
     def select(self, where: Mapping[str, Any], *, after: int, limit: int, newest_first: bool) -> list[Place]:
@@ -143,17 +150,14 @@ class Index:
                 terms.append(f"{field} = (SELECT id FROM names WHERE name = ?)")  # noqa: S608 - one of QUERY_FIELDS
                 values.append(value)
         order = "DESC" if newest_first else "ASC"
-        return self._places(f"{' AND '.join(terms)} ORDER BY sequence {order} LIMIT ?", (*values, limit))
+        question = f"{_PLACES} {' AND '.join(terms)} ORDER BY sequence {order} LIMIT ?"
+        return [Place(*row) for row in self._db.execute(question, (*values, limit))]
 
     def _check(self) -> None:
         (last,) = self._db.execute("SELECT max(sequence) FROM entries").fetchone()
         positions = self.positions()
         if last != (positions[-1].last if positions else None):
             raise sqlite3.DatabaseError("the index does not reach its own position")
-
-    def _places(self, condition: str, values: Sequence[Any]) -> list[Place]:
-        rows = self._db.execute(f"SELECT {_PLACE} FROM entries WHERE {condition}", values)  # noqa: S608 - own words
-        return [Place(*row) for row in rows]
 
     def _row(self, place: Place, entry: StoredEntry) -> tuple[Any, ...]:
         provenance = entry.provenance

@@ -13,11 +13,10 @@ from ledger_service.admission import Earlier, StreamHead, advance, answered, fau
 from ledger_service.entry import SCHEMA_VERSION, StoredEntry, encode_entry, provenance_fields
 from ledger_service.frame import salted_hash
 from ledger_service.index import Committed
-from ledger_service.segment import Place, SegmentFiles
+from ledger_service.segment import SegmentFiles
 from ledger_service.tables import Tables
 
 WRITE_CONFLICT = "WRITE_CONFLICT"
-_NOWHERE = Place(-1, -1, -1, -1, -1, b"")
 
 
 class World(NamedTuple):
@@ -56,7 +55,7 @@ class Intake:
         return len(batch.entries) >= self._config.batch_entries_max or batch.size_bytes >= self._config.batch_bytes_max
 
     def decide(self, entry: WriteEntry, origin: str, batch: Batch) -> Ack:
-        """The answer to a write, true once the batch is durable. Raises Damage where an earlier entry cannot be read."""
+        """The answer to a write, true once the batch is durable. Raises Damage if an earlier entry cannot be read."""
         on_session = entry.stream.startswith("session/")
         head = self._tables.head(entry.stream) if on_session else StreamHead()
         if fault_of_shape(entry):
@@ -111,7 +110,7 @@ class Intake:
         batch.body_counts.append(len(lengths))
         batch.written[entry.submission_id] = entry
         batch.size_bytes += len(data) + sum(lengths)
-        self._tables.stage(Committed(_NOWHERE._replace(sequence=sequence), stored), advance(head, entry))
+        self._tables.stage(sequence, stored, advance(head, entry))
         return answered("committed", Earlier(sequence, entry.submission_id, origin, entry.event_type))
 
     def _record_conflict(self, entry: WriteEntry, writer: str, first: Earlier, batch: Batch) -> None:

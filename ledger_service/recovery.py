@@ -13,7 +13,7 @@ from bus.port import Disk
 from ledger_service.admission import advance
 from ledger_service.entry import StoredEntry, decode_entry
 from ledger_service.frame import BODY_HEAD_BYTES, ENTRY_HEAD_BYTES, GENESIS, HEADER_BYTES, read_header
-from ledger_service.index import Committed, Position
+from ledger_service.index import Position
 from ledger_service.scan import Damage, Tail, Whole, next_whole
 from ledger_service.segment import DIRECTORY, Place, SegmentFiles, segment_name
 from ledger_service.source import Source
@@ -126,9 +126,9 @@ def _index_frame(tables: Tables, file: str, segment: int, found: Whole) -> Posit
     entries = decode_all(found, file)
     places = places_of(found, segment, entries)
     for place, entry in zip(places, entries, strict=True):
-        tables.stage(Committed(place, entry), advance(tables.head(entry.stream), entry))
+        tables.stage(place.sequence, entry, advance(tables.head(entry.stream), entry))
     position = Position(segment, places[-1].sequence, found.end, found.chains[-1])
-    tables.settle([], position)
+    tables.settle(places, position)
     return position
 
 

@@ -137,6 +137,11 @@ class ActiveSegment:
         """Whether a batch of this size belongs here; an empty segment takes any one batch."""
         return self.end == 0 or self.end + size <= self._limit_bytes
 
+    @property
+    def is_filled_ahead(self) -> bool:
+        """Whether the next batch of ordinary size needs no new space on the disk."""
+        return self._filled - self.end >= min(self._chunk_bytes // 4, self._limit_bytes - self.end)
+
     def append(self, frame: bytes) -> None:
         """The batch is durable when this returns. Raises OSError, after which nothing may be written again."""
         end = self.end + len(frame)

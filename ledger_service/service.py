@@ -1,7 +1,7 @@
 """The ledger's actor: messages arrive here, nowhere else. Source: spec page "The ledger", Operations on the bus.
 
 Two long-lived tasks belong to it: one commits whatever is queued, one keeps the index close behind. When either ends
-with an error the ledger is fenced: every request is answered `fenced`, `failed` gets the reason, and the process must exit.
+with an error the ledger is fenced: all requests are answered `fenced`, `failed` gets the reason, the process must exit.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Coroutine
-from uuid import UUID
 
 from bus.dispatch import Actor, Call
 from bus.errors import LedgerError
@@ -20,6 +19,7 @@ from config.schema import LedgerConfig
 from ledger_service.index import Committed
 from ledger_service.intake import World
 from ledger_service.opening import OpenLedger, discard_index, open_ledger
+from ledger_service.salt import salts
 
 
 class LedgerService(Actor):
@@ -48,8 +48,8 @@ class LedgerService(Actor):
         world = World(
             origin=bus.instance,
             free_bytes=self._disk.free_bytes,
-            now_us=lambda: round(bus.now() * 1_000_000),
-            draw_salt=lambda: UUID(bus.new_id()).bytes,
+            now_us=lambda: int(bus.now() * 1_000_000 + 0.5),
+            draw_salt=salts(bus.new_id),
         )
         opening = open_ledger(self._disk, self._config)
         try:
@@ -99,7 +99,7 @@ class LedgerService(Actor):
         """Answered when everything it says is durable. Failures: busy, disk_full, fenced, unavailable."""
         answer = self._open().writer.submit(message.entries, call.sender)
         self._queued.set()
-        return m.Written.model_construct(acks=await answer)
+        return m.Written(acks=await answer)
 
     async def on_lookup(self, message: m.Lookup, _call: Call) -> m.Found:
         """From the writer's table, up to the last acknowledged entry."""
@@ -203,7 +203,8 @@ class LedgerService(Actor):
                 if writer.commits > commits:
                     self._dirty.set()
                     self._wake_followers()
-                await self._bus.sleep(0)
+                if writer.has_work:
+                    await self._bus.sleep(0)  # what arrived meanwhile joins the next frame
 
     async def _keep_index(self) -> None:
         """Sleeps while nothing is written; then one index transaction per interval."""

@@ -23,9 +23,10 @@ class Tables:
         """Sequence of the last entry in the index."""
         self._index = index
         self._files = files
+        self._staged: dict[int, StoredEntry] = {}
         self._recent: dict[int, Committed] = {}
-        self._submissions: dict[str, Committed] = {}
-        self._once: dict[str, Committed] = {}
+        self._submissions: dict[str, int] = {}
+        self._once: dict[str, int] = {}
         self._heads: dict[str, StreamHead] = {}
         self._positions: dict[int, Position] = {}
 
@@ -36,18 +37,18 @@ class Tables:
 
     def by_submission(self, submission_id: str) -> Committed | None:
         """The entry with this submission id."""
-        found = self._submissions.get(submission_id)
-        if found is not None:
-            return found
+        sequence = self._submissions.get(submission_id)
+        if sequence is not None:
+            return self._in_memory(sequence)
         return self._compared(
             self._index.by_submission(submission_id), lambda entry: entry.submission_id == submission_id
         )
 
     def by_once(self, key: str) -> Committed | None:
         """The entry that holds this once key."""
-        found = self._once.get(key)
-        if found is not None:
-            return found
+        sequence = self._once.get(key)
+        if sequence is not None:
+            return self._in_memory(sequence)
         return self._compared(self._index.by_once(key), lambda entry: entry.once == key)
 
     def head(self, stream: str) -> StreamHead:
@@ -55,24 +56,20 @@ class Tables:
         head = self._heads.get(stream)
         return self._index.head(stream) if head is None else head
 
-    def stage(self, committed: Committed, head: StreamHead | None) -> None:
+    def stage(self, sequence: int, entry: StoredEntry, head: StreamHead | None) -> None:
         """Let later decisions of the same batch see this entry; `head` is its session's stream after it."""
-        entry = committed.entry
-        self._recent[committed.place.sequence] = committed
-        self._submissions[entry.submission_id] = committed
+        self._staged[sequence] = entry
+        self._submissions[entry.submission_id] = sequence
         if entry.once is not None:
-            self._once[entry.once] = committed
+            self._once[entry.once] = sequence
         if head is not None:
             self._heads[entry.stream] = head
 
     def settle(self, places: list[Place], position: Position) -> None:
         """The staged entries are durable and lie at these places."""
         for place in places:
-            committed = Committed(place, self._recent[place.sequence].entry)
-            self._recent[place.sequence] = committed
-            self._submissions[committed.entry.submission_id] = committed
-            if committed.entry.once is not None:
-                self._once[committed.entry.once] = committed
+            self._recent[place.sequence] = Committed(place, self._staged[place.sequence])
+        self._staged.clear()
         self._positions[position.first] = position
 
     def select(self, stream: str | None, *, after: int, limit: int, newest_first: bool = False) -> list[Committed]:
@@ -107,9 +104,18 @@ class Tables:
         places = self._index.select(where, after=after, limit=limit, newest_first=newest_first)
         return [Committed(place, self._files.entry(place)) for place in places]
 
+    def _in_memory(self, sequence: int) -> Committed:
+        staged = self._staged.get(sequence)
+        return self._recent[sequence] if staged is None else Committed(_nowhere(sequence), staged)
+
     def _compared(self, places: list[Place], is_meant: Callable[[StoredEntry], bool]) -> Committed | None:
         for place in places:
             entry = self._files.entry(place)
             if is_meant(entry):
                 return Committed(place, entry)
         return None
+
+
+def _nowhere(sequence: int) -> Place:
+    """The place of an entry that is staged and not written yet."""
+    return Place(sequence, -1, -1, -1, -1, b"")

@@ -54,6 +54,7 @@ class Writer:
         self._ledger_at_us = recovered.ledger_at_us
         self._queue: deque[_Pending] = deque()
         self._outstanding = 0
+        self._space_checked_us: int | None = None
         self._active = self._open(position.first, end=position.end, create=False)
 
     @property
@@ -76,11 +77,12 @@ class Writer:
 
     def commit(self) -> None:
         """Decide what is queued, up to one batch; write it, sync it, acknowledge it."""
-        free = self._world.free_bytes()
-        if free < needed_bytes(self._config):
-            self.fail_all(disk_full(free, self._config))
+        clock_us = self._world.now_us()
+        fault = self._space_fault(clock_us)
+        if fault is not None:
+            self.fail_all(fault)
             return
-        now_us = self._ledger_at_us = max(self._world.now_us(), self._ledger_at_us)
+        now_us = self._ledger_at_us = max(clock_us, self._ledger_at_us)
         batch = Batch(self.head + 1, now_us)
         finished = self._gather(batch)
         if batch.entries:
@@ -96,7 +98,8 @@ class Writer:
 
     def fill_ahead(self) -> None:
         """Zeros for the next batches while nobody waits. Raises OSError, which is as final as in `commit`."""
-        if self._world.free_bytes() >= needed_bytes(self._config) and self._active.fill_ahead():
+        self._space_checked_us = None
+        if self._space_fault(self._world.now_us()) is None and self._active.fill_ahead():
             self.syncs += 1
 
     def fail_all(self, fault: LedgerError) -> None:
@@ -109,6 +112,15 @@ class Writer:
     def close(self) -> None:
         """Close the segment; everything acknowledged is durable already."""
         self._active.close()
+
+    def _space_fault(self, clock_us: int) -> LedgerError | None:
+        """Looks at the disk once per index interval: what is zero-filled cannot run out meanwhile."""
+        checked, interval_us = self._space_checked_us, self._config.index_interval_ms * 1000
+        if checked is not None and 0 <= clock_us - checked < interval_us and self._active.is_filled_ahead:
+            return None
+        free = self._world.free_bytes()
+        self._space_checked_us = clock_us if free >= needed_bytes(self._config) else None
+        return None if self._space_checked_us is not None else disk_full(free, self._config)
 
     def _gather(self, batch: Batch) -> list[_Pending]:
         """Decides writes in the order they came, until the batch is full; returns those that are decided entirely."""

@@ -18,7 +18,7 @@ def _judge(entry, *, known=None, holder=None, head=HEAD):
 def test_an_unconditional_write_to_a_named_stream_may_commit():
     """Every named stream takes entries without conditions."""
     for stream in STREAMS:
-        assert _judge(write("a", stream)) is None
+        assert not fault_of_shape(write("a", stream)) and _judge(write("a", stream)) is None
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,11 @@ def test_an_unconditional_write_to_a_named_stream_may_commit():
 )
 def test_a_write_that_is_not_well_formed_is_invalid(entry):
     """Unknown streams, missing conditions, and conditions that nobody would check are refused."""
-    ack = _judge(entry)
-    assert ack is not None and (ack.outcome, ack.code, ack.sequence) == ("refused", "invalid", -1)
     assert fault_of_shape(entry)
 
 
 def test_the_next_append_of_the_current_tenure_may_commit():
-    """prev names the head, tenure is the current one."""
+    """Its predecessor is the head, its tenure the current one."""
     assert _judge(append("a", "last", 3)) is None
 
 

@@ -64,7 +64,7 @@ def test_a_field_that_is_not_what_stands_there_is_refused(number, value):
     """A well-framed entry with a wrong field is damage, not data."""
     fields = [list(value) if isinstance(value, tuple) else value for value in SIMPLE]
     fields[number] = value
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="entry"):
         decode_entry(pack(fields))
 
 

@@ -20,7 +20,7 @@ class Model:
     conflicts: set[str] = field(default_factory=set)
 
     def submit(self, entry: WriteEntry, origin: str) -> tuple[str, int, str]:
-        """outcome, sequence, code"""
+        """Outcome, sequence and code."""
         on_session = entry.stream.startswith("session/")
         for number, (first, _) in enumerate(self.entries):
             if first.submission_id == entry.submission_id:
