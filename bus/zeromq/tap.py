@@ -117,7 +117,7 @@ class TapReader:
             self._ring_topic = ring_topic(SystemClock().new_id(), since_s)
             socket.setsockopt(zmq.SUBSCRIBE, self._ring_topic)
         socket.connect(endpoint)
-        self._socket = DrainedSocket(socket, self._received)
+        self._socket = DrainedSocket(socket, settings.batch_max, self._received)
         self._heard = asyncio.Event()
 
     async def is_heard(self) -> None:
