@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from bus.errors import BusError, RuntimeFault
 from bus.messages.ledger import Entries, Query
@@ -58,10 +59,18 @@ async def session_of(bus: Bus, given: str, *, timeout_s: float) -> str:
     raise CommandError(f"--session {given}: {len(found)} sessions begin like that: {', '.join(found[:5])}")
 
 
-async def process_turn(bus: Bus, turn: ProcessTurn, *, timeout_s: float, retry_interval_s: float) -> TurnResult:
+async def process_turn(
+    bus: Bus,
+    turn: ProcessTurn,
+    *,
+    timeout_s: float,
+    retry_interval_s: float,
+    is_hopeless: Callable[[], bool] = lambda: False,
+) -> TurnResult:
     """The turn's one answer. The same input is sent again when the host is lost, until the deadline.
 
-    Raises the last fault when the deadline is over or when trying again cannot help.
+    Raises the last fault when the deadline is over or when trying again cannot help; `is_hopeless` is asked before each
+    further try.
     """
     deadline = bus.clock.monotonic() + timeout_s
     while True:
@@ -71,6 +80,6 @@ async def process_turn(bus: Bus, turn: ProcessTurn, *, timeout_s: float, retry_i
         try:
             return await bus.request("host", turn, expect=TurnResult, timeout_s=remaining_s)
         except RuntimeFault as fault:
-            if not fault.retryable or bus.clock.monotonic() + retry_interval_s >= deadline:
+            if not fault.retryable or is_hopeless() or bus.clock.monotonic() + retry_interval_s >= deadline:
                 raise
         await bus.sleep(retry_interval_s)

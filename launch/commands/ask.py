@@ -12,12 +12,12 @@ from bus.clock import SystemClock
 from bus.errors import VERDICT_CODES
 from bus.messages.ids import shown_session
 from bus.messages.session import ProcessTurn, TurnResult
-from launch import exit_codes
+from launch import exit_codes, run_file
 from launch.client import connected, place_of
 from launch.commands.options import running, with_home
 from launch.endpoints import Place
 from launch.errors import CommandError
-from launch.home import Home
+from launch.home import Home, holder
 from launch.output import note, say, styled
 from launch.turns import check_text, process_turn, session_of
 
@@ -66,7 +66,14 @@ async def _ask(place: Place, text: str, session: str | None, timeout_s: float | 
             turn,
             timeout_s=timeout_s or config.host.turn_timeout_ms / 1000,
             retry_interval_s=config.host.retry_interval_ms / 1000,
+            is_hopeless=lambda: not _may_answer(place.home),
         )
+
+
+def _may_answer(home: Home) -> bool:
+    """Whether the launcher lives and has not given the host up."""
+    run = run_file.read(home.run_file) if holder(home) is not None else None
+    return run is not None and any(row.role == "host" and row.state != "failed" for row in run.children)
 
 
 def _outcome(result: TurnResult, *, quiet: bool) -> int:

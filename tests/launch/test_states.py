@@ -52,4 +52,4 @@ def test_every_state_can_be_told_to_drain():
 
 def test_only_a_process_can_be_running():
     """States without a process are not counted as running."""
-    assert RUNNING == {"starting", "ready", "degraded", "draining"}
+    assert {"starting", "ready", "degraded", "draining"} == RUNNING

@@ -1,0 +1,157 @@
+"""A real cluster in a directory of its own, driven through the command line as a user drives it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from config.snapshot import load_snapshot
+from launch import identity, run_file
+from launch.children import environment
+from launch.home import Home, home_of
+from launch.run_file import ChildRow, RunFile
+
+COMMAND_TIMEOUT_S = 60.0
+LOOK_INTERVAL_S = 0.01
+
+
+@dataclass(slots=True)
+class Answer:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its standard output as one JSON value."""
+        return json.loads(self.out)
+
+
+def hobus(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None) -> Answer:
+    """One command, to its end."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "launch", *words],
+        input=stdin,
+        capture_output=True,
+        env=environment() | (env or {}),
+        cwd=cwd,
+        timeout=COMMAND_TIMEOUT_S,
+        check=False,
+    )
+    return Answer(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
+
+
+def eventually(what: Callable[[], Any], *, within_s: float = 20.0) -> Any:
+    """The first true value of `what`; fails when there is none in time."""
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        value = what()
+        if value:
+            return value
+        time.sleep(LOOK_INTERVAL_S)
+    raise AssertionError(f"not within {within_s} s")
+
+
+def write_config(path: Path, *changes: tuple[str, Any]) -> Path:
+    """The shipped admin_config.json with some settings (by dotted path) changed."""
+    config = load_snapshot().config.model_dump(mode="json")
+    for dotted, value in changes:
+        *sections, name = dotted.split(".")
+        target = config
+        for section in sections:
+            target = target[section]
+        assert name in target, f"{dotted} is no setting"
+        target[name] = value
+    path.write_text(json.dumps(config), encoding="utf-8")
+    return path
+
+
+@dataclass(slots=True)
+class Cluster:
+    """One home and the cluster that runs in it."""
+
+    home: Home
+    env: dict[str, str] = field(default_factory=dict)
+
+    def __call__(self, command: str, *words: str, stdin: bytes = b"") -> Answer:
+        """`hobus COMMAND --home <home> WORDS`; a family's subcommand is written `ledger verify`."""
+        return hobus(*command.split(), "--home", str(self.home.root), *words, stdin=stdin, env=self.env)
+
+    def up(self, *words: str) -> Answer:
+        """Up, and every process ready."""
+        answer = self("up", "--wait", *words)
+        assert answer.code == 0, answer.out + answer.err
+        return answer
+
+    def run(self) -> RunFile:
+        """What the launcher says."""
+        run = run_file.read(self.home.run_file)
+        assert run is not None
+        return run
+
+    def row(self, actor: str) -> ChildRow:
+        """One process as the launcher sees it."""
+        return next(row for row in self.run().children if row.actor == actor)
+
+    def is_up(self, actor: str, *, other_than: str = "") -> bool:
+        """Whether this actor is ready, in another incarnation than the given one."""
+        row = self.row(actor)
+        return row.state == "ready" and row.instance != other_than
+
+    def ask(self, text: str, *words: str) -> dict[str, Any]:
+        """The TurnResult of one turn."""
+        answer = self("ask", "--json", *words, text)
+        assert answer.out, answer.err
+        return answer.json
+
+    def start_ask(self, text: str, *words: str) -> subprocess.Popen[bytes]:
+        """A turn that runs while the test does something else."""
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "launch", "ask", "--json", "--home", str(self.home.root), *words, text],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment() | self.env,
+        )
+
+    def kill(self, actor: str) -> ChildRow:
+        """SIGKILL to this actor's process; its row as it was."""
+        row = self.row(actor)
+        assert identity.end(row.pid, row.mark, signal.SIGKILL)
+        return row
+
+    def entries(self, *words: str) -> list[dict[str, Any]]:
+        """The record, oldest entry first."""
+        return self("ledger show", "--json", "--limit", "100000", *words).json["entries"]
+
+    def verify(self) -> dict[str, Any]:
+        """What the verifier says; fails if the record is damaged."""
+        answer = self("ledger verify", "--json")
+        assert answer.code == 0, answer.out + answer.err
+        return answer.json
+
+    def living(self) -> list[str]:
+        """Actors of the run file whose processes live."""
+        return [row.actor for row in self.run().children if identity.is_alive(row.pid, row.mark)]
+
+    def end(self) -> None:
+        """Down, if it is up; whatever is left is killed, so that a failing test leaves nothing."""
+        run = run_file.read(self.home.run_file) if self.home.run_file.exists() else None
+        if run is None:
+            return
+        self("down")
+        for pid, mark in [(run.launcher_pid, run.launcher_mark), *((row.pid, row.mark) for row in run.children)]:
+            identity.end(pid, mark, signal.SIGKILL)
+
+
+def cluster_in(directory: Path, env: dict[str, str] | None = None) -> Cluster:
+    """A cluster that is not up yet; its home is `directory`."""
+    return Cluster(home_of(directory), env or {})

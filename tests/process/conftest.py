@@ -1,0 +1,30 @@
+"""Clusters of real processes, ended after each test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.process.cluster import Cluster, cluster_in
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[Callable[[str], Cluster]]:
+    """Makes clusters by name, each in its own home; all are ended."""
+    made: list[Cluster] = []
+
+    def make(name: str) -> Cluster:
+        made.append(cluster_in(tmp_path / name))
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.end()
+
+
+@pytest.fixture
+def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
+    """One cluster, not up yet."""
+    return make_cluster("home")

@@ -1,0 +1,302 @@
+"""A cluster of real processes: up, ps, ask, tap, request, down; crashes, restarts, orphans, bad input."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launch import exit_codes, identity
+from launch.children import environment
+from launch.home import holder
+from tests.process.cluster import Cluster, eventually, hobus, write_config
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+ACTORS = ["broker/1", "ledger/1", "gateway/1", "ho1/1", "ho2/1", "host/1"]
+PACKAGES = "what packages are installed?"
+
+
+def test_up_ask_ps_tap_request_verify_down(cluster: Cluster):
+    """The whole way of a user, by the command line alone; at the end nothing of the run is left."""
+    up = cluster.up("--scale", "ho1=2")
+    assert "ready in" in up.out
+
+    listed = cluster("ps", "--json").json
+    assert [row["actor"] for row in listed["actors"]] == [*ACTORS[:4], "ho1/2", *ACTORS[4:]]
+    assert {row["state"] for row in listed["actors"]} == {"ready"}
+    assert all(row["rss_bytes"] > 0 and row["restarts"] == 0 and row["up_s"] > 0 for row in listed["actors"])
+    assert all(row["last_beat_ms"] is not None for row in listed["actors"] if row["actor"] != "broker/1")
+
+    result = cluster.ask(PACKAGES)
+    assert result["outcome"] == "success"
+    packages = [row for row in cluster("config check", "--json").json["files"] if row.startswith("packages/")]
+    assert packages and result["tool_calls"]
+    again = cluster.ask("what did this session cost?", "--session", f"SES-{result['session_id'][:8]}")
+    assert again["session_id"] == result["session_id"] and again["outcome"] == "success"
+
+    tapped = cluster("tap", "-f", "jsonl", "--since", "60")
+    frames = [json.loads(line) for line in tapped.out.splitlines()]
+    assert "wo.execute" in {frame.get("type") for frame in frames}
+    assert " 0 lost" in tapped.err
+
+    peers = cluster("request", "broker", "broker.read_peers").json
+    assert {peer["role"] for peer in peers["peers"]} >= {"ledger", "gateway", "ho1", "ho2", "host", "launcher"}
+    denied = cluster("request", "ho2", "session.start", "{}")
+    assert denied.code == exit_codes.REFUSED and "denied" in denied.err
+
+    verified = cluster.verify()
+    assert verified["ok"] and verified["entries"] > 20
+    run = cluster.run()
+    down = cluster("down")
+    assert down.code == 0 and "7 processes" in down.out and down.err == ""
+    assert not cluster.home.run.exists()
+    assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
+    assert cluster.verify()["entries"] >= verified["entries"]
+    assert cluster("ps").code == exit_codes.UNREACHABLE
+
+
+def test_the_configuration_is_in_the_record(cluster: Cluster):
+    """A start records its snapshot under its digest; a second start under the same one adds nothing."""
+    for _ in range(2):
+        cluster.up()
+        digest = cluster.run().config_digest
+        eventually(lambda: cluster.entries("--type", "CONFIG_SNAPSHOT"))
+        cluster("down")
+    recorded = cluster.entries("--type", "CONFIG_SNAPSHOT", "--bodies")
+    assert [entry["submission_id"] for entry in recorded] == [f"CONFIG_SNAPSHOT:{digest}"]
+    assert recorded[0]["stream"] == "governance" and "config" in recorded[0]["bodies"][0]
+
+
+def test_two_clusters_side_by_side_do_not_touch_each_other(make_cluster: Callable[[str], Cluster]):
+    """Each has its own processes, its own record, and outlives the other."""
+    one, two = make_cluster("one"), make_cluster("two")
+    one.up()
+    two.up()
+    assert one.ask(PACKAGES, "--input-id", "same")["outcome"] == "success"
+    heads = one.verify()["head"], two.verify()["head"]
+    assert heads[0] > heads[1]
+    assert not {row.pid for row in one.run().children} & {row.pid for row in two.run().children}
+    one("down")
+    assert two.ask(PACKAGES, "--input-id", "same")["outcome"] == "success"
+    assert two.living() == ACTORS
+
+
+def test_a_second_up_in_the_same_home_is_refused(cluster: Cluster):
+    """It names the launcher that holds the home, and the first cluster goes on."""
+    cluster.up()
+    for words in (("--wait",), ("--detach",), ()):
+        second = cluster("up", *words)
+        assert second.code == exit_codes.REFUSED
+        assert f"pid {cluster.run().launcher_pid}" in second.err and "Traceback" not in second.err
+    assert cluster.living() == ACTORS
+
+
+def test_sigkill_of_the_launcher_leaves_no_process(cluster: Cluster):
+    """Every child sees the end of its liveness pipe and ends in order; the next up cleans the run files and starts."""
+    cluster.up()
+    run = cluster.run()
+    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
+    eventually(lambda: cluster.living() == [], within_s=5)
+    assert holder(cluster.home) is None
+    gone = cluster("ps")
+    assert gone.code == exit_codes.UNREACHABLE and "its launcher died" in gone.err
+    assert cluster.verify()["tail"] == "clean"
+    cluster.up()
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+
+
+def test_a_frozen_orphan_is_ended_by_the_next_up(cluster: Cluster):
+    """What cannot end by itself is known by pid and start time, and does not keep a new cluster from starting."""
+    cluster.up()
+    run = cluster.run()
+    frozen = cluster.row("gateway/1")
+    identity.end(frozen.pid, frozen.mark, signal.SIGSTOP)
+    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
+    eventually(lambda: cluster.living() == ["gateway/1"], within_s=15)
+    cluster.up()
+    assert not identity.is_alive(frozen.pid, frozen.mark)
+
+
+def test_down_after_the_launcher_died_cleans_up(cluster: Cluster):
+    """`down` ends what a killed launcher left behind."""
+    cluster.up()
+    run = cluster.run()
+    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
+    down = cluster("down")
+    assert down.code == 0 and "launcher was dead" in down.out
+    eventually(lambda: not [row for row in run.children if identity.is_alive(row.pid, row.mark)], within_s=5)
+    assert not cluster.home.run.exists()
+
+
+@pytest.mark.parametrize("actor", ["broker/1", "ledger/1", "gateway/1", "ho1/1", "ho2/1", "host/1"])
+def test_a_killed_process_comes_back_under_a_new_name(cluster: Cluster, actor: str):
+    """Each process alone can be killed; it is restarted as another incarnation and the cluster answers."""
+    cluster.up()
+    before = cluster.kill(actor)
+    eventually(lambda: cluster.is_up(actor, other_than=before.instance))
+    after = cluster.row(actor)
+    assert after.restarts == 1 and after.instance != before.instance and after.pid != before.pid
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+    assert [row.restarts for row in cluster.run().children if row.actor != actor] == [0] * 5
+    cluster.verify()
+
+
+@pytest.mark.parametrize("actor", ["ho1/1", "ho2/1", "gateway/1"])
+def test_a_kill_in_the_middle_of_a_turn_costs_no_answer(cluster: Cluster, tmp_path: Path, actor: str):
+    """One answer, one run, each order ended once; the record is whole."""
+    slow = write_config(tmp_path / "slow.json", ("gateway.providers.offline.latency_ms", 600))
+    cluster.up("--config", str(slow))
+    asked = cluster.start_ask(PACKAGES, "--input-id", "in-1")
+    eventually(lambda: cluster.entries("--type", "PROMPT_SENT"))
+    assert asked.poll() is None
+    cluster.kill(actor)
+    out, err = asked.communicate(timeout=60)
+    result = json.loads(out)
+    assert result["outcome"] == "success", err
+    entries = cluster.entries()
+    answers = [e for e in entries if e["event_type"] in ("RunCompleted", "RunFailed", "TurnDegraded")]
+    assert [answer["event_type"] for answer in answers] == ["RunCompleted"]
+    ends = [e["provenance"]["work_order_id"] for e in entries if e["event_type"] in ("WO_COMPLETED", "WO_FAILED")]
+    assert len(ends) == len(set(ends))
+    assert cluster.ask(PACKAGES, "--input-id", "in-1") == result
+    assert cluster.row(actor).restarts == 1
+    cluster.verify()
+
+
+def test_a_process_that_keeps_crashing_is_given_up_and_said_to_be(cluster: Cluster, tmp_path: Path):
+    """Back-off, then the crash budget, then `failed` with its note; the rest goes on."""
+    config = write_config(
+        tmp_path / "config.json", ("launcher.crash_budget", 3), ("launcher.restart_backoff_min_ms", 20)
+    )
+    cluster.up("--config", str(config))
+    for _ in range(3):
+        instance = cluster.kill("ho1/1").instance
+        eventually(lambda i=instance: cluster.row("ho1/1").state == "failed" or cluster.is_up("ho1/1", other_than=i))
+    row = cluster.row("ho1/1")
+    assert row.state == "failed" and "launcher.crash_budget" in row.note
+    shown = cluster("ps")
+    assert "failed" in shown.out and shown.code == 0
+    # Nobody will offer ho1: the turn is answered at once, degraded, instead of waiting for its deadline.
+    result = cluster.ask(PACKAGES)
+    assert result["outcome"] in ("degraded", "error")
+    assert cluster.living() == [actor for actor in ACTORS if actor != "ho1/1"]
+
+
+def test_a_stuck_process_is_killed_and_restarted(cluster: Cluster, tmp_path: Path):
+    """A frozen process gives no beat: after launcher.stuck_after_ms it is replaced."""
+    config = write_config(tmp_path / "config.json", ("launcher.stuck_after_ms", 1500))
+    cluster.up("--config", str(config))
+    before = cluster.row("gateway/1")
+    identity.end(before.pid, before.mark, signal.SIGSTOP)
+    eventually(lambda: cluster.is_up("gateway/1", other_than=before.instance))
+    assert not identity.is_alive(before.pid, before.mark)
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+
+
+def test_down_names_the_process_that_blocks(cluster: Cluster, tmp_path: Path):
+    """A process that does not end within its deadline is named, killed, and nothing is left."""
+    config = write_config(tmp_path / "config.json", ("launcher.drain_ms", 700))
+    cluster.up("--config", str(config))
+    frozen = cluster.row("ho2/1")
+    identity.end(frozen.pid, frozen.mark, signal.SIGSTOP)
+    down = cluster("down")
+    assert down.code == 0
+    assert "ho2/1" in down.err and "launcher.drain_ms" in down.err
+    assert not identity.is_alive(frozen.pid, frozen.mark)
+
+
+def test_sockets_of_a_deep_home_lie_elsewhere(make_cluster: Callable[[str], Cluster]):
+    """A path that is too long for a socket is no obstacle, and the private directory goes with the cluster."""
+    deep = make_cluster("/".join(["a-long-directory-name"] * 6))
+    deep.up()
+    sockets = Path(deep.run().sockets)
+    assert sockets != deep.home.run and (sockets / "broker.sock").exists()
+    assert deep.ask(PACKAGES)["outcome"] == "success"
+    deep("down")
+    assert not sockets.exists()
+
+
+def test_a_missing_budget_is_named_by_its_path(cluster: Cluster, tmp_path: Path):
+    """Nothing is started; exit 2, the path of the setting, no traceback."""
+    config = json.loads(write_config(tmp_path / "config.json").read_text())
+    del config["budget"]["synthesize_budget"]
+    config["gateway"]["colour"] = "red"
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for words in (("up", "--wait"), ("up",), ("config check",)):
+        answer = cluster(*words, "--config", str(tmp_path / "config.json"))
+        assert answer.code == exit_codes.USAGE
+        assert "budget.synthesize_budget" in answer.err and "gateway.colour" in answer.err
+        assert "Traceback" not in answer.err
+    assert holder(cluster.home) is None
+
+
+def test_bad_input_is_refused_in_a_sentence(cluster: Cluster):
+    """Empty, too long, or not text: a clear error before anything is sent."""
+    cluster.up()
+    head = cluster.verify()["head"]
+    for text, said in ((" ", "empty"), ("", "empty")):
+        answer = cluster("ask", text)
+        assert answer.code == exit_codes.USAGE and said in answer.err
+    huge = cluster("ask", "-", stdin=b"x" * 10_000_000)
+    assert huge.code == exit_codes.USAGE and "host.prompt_max_bytes" in huge.err
+    assert cluster("ask", "-", stdin=b"\xff\xfe").code == exit_codes.USAGE
+    assert cluster("ask", "hi", "--session", "SES-ffffffff").code == exit_codes.FAILED
+    assert cluster("ask", "hi", "--session", "x y").code == exit_codes.USAGE
+    assert cluster("ask", "hi", "--input-id", "a b").code == exit_codes.USAGE
+    assert cluster("request", "ho1", "wo.execute", "{").code == exit_codes.USAGE
+    assert cluster("request", "nobody", "wo.execute").code == exit_codes.USAGE
+    assert cluster("tap", "colour=red").code == exit_codes.USAGE
+    assert cluster.verify()["head"] == head
+
+
+def test_a_flipped_bit_is_found_with_file_and_byte(cluster: Cluster):
+    """Verify exits 3 and names the place; the next up does not write behind the damage."""
+    cluster.up()
+    cluster.ask(PACKAGES)
+    cluster("down")
+    segment = min((cluster.home.ledger / "segments").iterdir())
+    data = bytearray(segment.read_bytes())
+    data[200] ^= 1
+    segment.write_bytes(data)
+    answer = cluster("ledger verify")
+    assert answer.code == exit_codes.INTEGRITY
+    assert segment.name in answer.err and "byte " in answer.err and "Traceback" not in answer.err
+    assert cluster("ledger verify", "--json").json["fault"]["file"].endswith(segment.name)
+    refused = cluster("up", "--wait")
+    assert refused.code == exit_codes.UNREACHABLE and segment.name in refused.err
+    assert cluster.row("ledger/1").state == "failed" and cluster.row("ledger/1").restarts == 0
+
+
+def test_the_foreground_drains_at_ctrl_c(cluster: Cluster):
+    """`up` without --detach stays; SIGINT takes it down in order and leaves nothing."""
+    front = subprocess.Popen(
+        [sys.executable, "-P", "-m", "launch", "up", "--home", str(cluster.home.root)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    eventually(lambda: cluster.home.run_file.exists() and cluster.run().phase == "running")
+    assert front.poll() is None
+    run = cluster.run()
+    front.send_signal(signal.SIGINT)
+    out, err = front.communicate(timeout=30)
+    assert front.returncode == 0, err.decode()
+    assert b"ready in" in out and out.endswith(b"stopped\n")
+    assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
+    assert not cluster.home.run.exists()
+
+
+def test_demo_runs_from_any_directory_and_leaves_nothing(tmp_path: Path):
+    """One command shows a kill survived and a verified record."""
+    before = set(Path("/tmp").glob("hobus-*"))
+    done = hobus("demo", cwd=tmp_path)
+    assert done.code == 0, done.out + done.err
+    assert "SIGKILL" in done.out and "OK" in done.out and "2 answers" in done.out
+    assert list(tmp_path.iterdir()) == []
+    assert set(Path("/tmp").glob("hobus-*")) <= before
