@@ -1,0 +1,118 @@
+"""What the broker answers itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.codec import decode
+from bus.envelope import Kind
+from bus.messages.control import (
+    Done,
+    Drain,
+    PeerRow,
+    Peers,
+    Probe,
+    Probed,
+    Queues,
+    ReadPeer,
+    ReadPeers,
+    ReadQueues,
+)
+from tests.bus.broker.rig import BIG, Rig
+
+
+@pytest.fixture
+def rig():
+    return Rig()
+
+
+def answer(got, cls):
+    assert got.header.type == cls.TYPE
+    return decode(cls, got.body, BIG)
+
+
+def test_read_peers_shows_everybody_and_the_broker_itself(rig):
+    """State, slots, work, keys and the peer's own counters, sorted by name."""
+    operator, ho2 = rig.client("operator/1@a"), rig.client("ho2/1@a")
+    rig.worker("ho1/1@a", slots=4, state="degraded", tools=["cluster.peers"], version="0.1")
+    rig.order(ho2, "WO-1", key="k")
+    peers = answer(rig.call(operator, "q", ReadPeers()), Peers)
+    rows = {row.instance: row for row in peers.peers}
+    assert list(rows) == ["broker/1@e1", "ho1/1@a", "ho2/1@a", "operator/1@a"]
+    row = rows["ho1/1@a"]
+    assert (row.state, row.slots, row.in_flight, row.keys, row.offers) == ("degraded", 4, 1, 1, ["ho1"])
+    assert row.tools == ["cluster.peers"]
+    assert rows["broker/1@e1"].offers == ["broker"]
+
+
+def test_read_peer_tells_the_living_from_the_lost_and_the_unknown(rig):
+    """An instance that is gone for good is `lost`; one never heard of is not_found."""
+    ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a")
+    assert answer(rig.call(ho2, "q1", ReadPeer(instance="ho1/1@a")), PeerRow).state == "ready"
+    rig.bye(ho1)
+    assert answer(rig.call(ho2, "q2", ReadPeer(instance="ho1/1@a")), PeerRow).state == "lost"
+    assert rig.call(ho2, "q3", ReadPeer(instance="ho1/9@a")).failure.code == "not_found"
+
+
+def test_questions_about_peers_wait_until_a_restarted_broker_has_heard_who_is_there():
+    """Right after its start the broker cannot know who is gone, so it does not say so."""
+    rig = Rig(reannounce_grace_ms=300)
+    ho2 = rig.client("ho2/1@a")
+    rig.ask(ho2, "q", "broker", ReadPeer.TYPE, body=b"\x81\xa8instance\xa7ho1/1@a")
+    rig.advance(0.2)
+    assert rig.got(ho2) == []
+    rig.worker("ho1/1@a")
+    rig.advance(0.2)
+    (got,) = rig.got(ho2)
+    assert answer(got, PeerRow).instance == "ho1/1@a"
+
+
+def test_read_queues_counts_what_waits_runs_and_failed(rig):
+    """Per service: queued, in flight, delivered, failures by code."""
+    operator, ho2 = rig.client("operator/1@a"), rig.client("ho2/1@a")
+    ho1 = rig.worker("ho1/1@a", slots=1)
+    rig.order(ho2, "WO-1")
+    rig.order(ho2, "WO-2")
+    rig.order(ho2, "WO-3")
+    rig.cancel(ho2, "WO-3")
+    queues = {row.service: row for row in answer(rig.call(operator, "q", ReadQueues()), Queues).queues}
+    row = queues["ho1"]
+    assert (row.queued, row.in_flight, row.delivered, row.failed) == (1, 1, 1, {"cancelled": 1})
+    rig.reply(ho1, "WO-1")
+    rig.reply(ho1, "WO-2")
+    queues = {row.service: row for row in answer(rig.call(operator, "q2", ReadQueues()), Queues).queues}
+    assert (queues["ho1"].queued, queues["ho1"].in_flight, queues["ho1"].delivered) == (0, 0, 2)
+
+
+def test_a_drained_instance_gets_nothing_new_and_finishes_what_it_has(rig):
+    """Also when the service is otherwise absent: then the next request runs into the grace."""
+    operator, ho2 = rig.client("operator/1@a"), rig.client("ho2/1@a")
+    ho1 = rig.worker("ho1/1@a", slots=2)
+    rig.order(ho2, "WO-1")
+    assert answer(rig.call(operator, "q", Drain(instance="ho1/1@a")), Done) == Done()
+    rig.order(ho2, "WO-2")
+    assert rig.requests(ho1) == ["WO-1"]
+    rig.reply(ho1, "WO-1")
+    rig.advance(3.1)
+    assert rig.answers(ho2) == [("WO-1", ""), ("WO-2", "no_route")]
+    assert rig.call(operator, "q2", Drain(instance="ho1/9@a")).failure.code == "not_found"
+
+
+def test_a_malformed_question_is_answered_as_malformed(rig):
+    """The broker validates what is meant for itself, strictly."""
+    operator = rig.client("operator/1@a")
+    rig.ask(operator, "q", "broker", ReadPeer.TYPE, body=b"\x81\xa8instance\x01")
+    assert rig.answers(operator) == [("q", "malformed")]
+
+
+def test_the_broker_can_be_addressed_by_its_instance_and_probed(rig):
+    """Its instance name works like the service's; a probe says it is ready."""
+    ho1 = rig.client("ho1/1@a")
+    assert answer(rig.call(ho1, "q", Probe(), to="broker/1@e1"), Probed).state == "ready"
+
+
+def test_answers_of_the_broker_are_stamped_with_its_instance(rig):
+    """A peer can tell the broker's own word from a worker's."""
+    operator = rig.client("operator/1@a")
+    got = rig.call(operator, "q", ReadQueues())
+    assert (got.header.kind, got.header.sender) == (Kind.REPLY, "broker/1@e1")

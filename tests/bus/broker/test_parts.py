@@ -1,0 +1,175 @@
+"""The small tables: fair queues, waiting rooms, sticky keys, the deadline heap, admission."""
+
+from __future__ import annotations
+
+from copy import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.broker.admission import INSTANCE_PATTERN, denial_of, foreign_id, row_for
+from bus.broker.deadlines import DeadlineHeap
+from bus.broker.peers import Peer, Pending
+from bus.broker.sticky import StickyTable, first_owner
+from bus.broker.waiting import ANYBODY, WaitingRoom
+from bus.catalog import BY_ROUTE, ROLES, ROWS
+from bus.envelope import Kind, header
+
+ROW = BY_ROUTE["ho1", "wo.execute"]
+
+
+def requester(name="ho2/1@a"):
+    return Peer(name.encode(), name, "ho2", 0.0)
+
+
+def pending(message_id, sender="ho2/1@a", row=ROW):
+    frame = header(Kind.REQUEST, message_id, type="wo.execute", destination="ho1")
+    return Pending(frame, b"", row, service=None, direct="", requester=requester(sender), deadline=1.0, is_post=False)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "take", "drop"])), max_size=60))
+def test_a_waiting_room_loses_nothing_and_counts_right(steps):
+    """Whatever is added leaves exactly once, by being taken or removed, and the count is what is inside."""
+    room, inside, made = WaitingRoom(), {}, 0
+    for sender, what in steps:
+        if what == "add":
+            made += 1
+            item = pending(f"m{made}", sender)
+            room.add(item, ANYBODY)
+            inside[item.header.message_id] = item
+        elif what == "take":
+            item = room.take("w", slotted=True)
+            assert (item is None) == (not inside)
+            if item is not None:
+                del inside[item.header.message_id]
+        elif inside:
+            message_id, item = inside.popitem()
+            room.remove(item)
+        assert room.count == len(inside) == len(room.everything())
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=40))
+def test_no_sender_is_served_twice_while_another_one_waits_for_its_first(senders):
+    """Round robin: between two turns of one sender every other waiting sender has had one."""
+    room = WaitingRoom()
+    for number, sender in enumerate(senders):
+        room.add(pending(f"m{number}", sender), ANYBODY)
+    served = []
+    while (item := room.take("w", slotted=True)) is not None:
+        served.append(item.waits_as)
+    rounds = len(set(senders))
+    assert sorted(served[:rounds]) == sorted(set(senders))
+    assert sorted(served) == sorted(senders)
+
+
+def test_what_waits_for_one_instance_is_not_given_to_another():
+    """Bound requests are seen by their instance only; shared ones by everybody, in turns."""
+    room = WaitingRoom()
+    for number in range(4):
+        room.add(pending(f"mine{number}"), "w1")
+        room.add(pending(f"shared{number}"), ANYBODY)
+    taken = [room.take("w1", slotted=True).header.message_id for _ in range(4)]
+    assert sum(name.startswith("shared") for name in taken) == 2
+    others = [room.take("w2", slotted=True).header.message_id for _ in range(2)]
+    assert all(name.startswith("shared") for name in others)
+    assert room.take("w2", slotted=True) is None
+    assert room.take("w1", slotted=False) is None
+
+
+def test_a_first_owner_is_stable_when_others_come_and_go():
+    """Removing a worker moves its keys only; the name counts, not the incarnation."""
+    peers = [Peer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in range(4)]
+    owners = {f"k{i}": first_owner(f"k{i}", peers) for i in range(100)}
+    for key, owner in owners.items():
+        if owner is not peers[0]:
+            assert first_owner(key, peers[1:]) is owner
+    reborn = [Peer(b"", f"ho2/{n}@b", "ho2", 0.0) for n in range(4)]
+    assert all(first_owner(key, reborn).name == owner.name for key, owner in owners.items())
+
+
+def test_keys_become_idle_in_order_and_release_their_peer():
+    """The table is bounded by time: exactly at the idle limit a key is forgotten, in the peer's list too."""
+    table, peer = StickyTable(10), Peer(b"", "ho2/1@a", "ho2", 0.0)
+    table.assign("a", peer, 0.0)
+    table.assign("b", peer, 5.0)
+    table.expire(9.99)
+    assert list(peer.keys) == ["a", "b"]
+    table.expire(10.0)
+    assert list(peer.keys) == ["b"]
+    assert table.owner("b", 15.0) is None
+    assert len(table) == 0 and not peer.keys
+
+
+def test_a_claimed_key_does_not_take_it_from_its_owner():
+    """Re-announcing is no way to steal."""
+    table = StickyTable(10)
+    owner, other = (Peer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in (1, 2))
+    table.claim("k", owner, 0.0)
+    table.claim("k", other, 1.0)
+    assert table.owner("k", 2.0) is owner
+
+
+def test_the_heap_does_not_grow_with_what_has_ended():
+    """20,000 requests answered long before their deadlines leave a heap of a few thousand at most."""
+    heap = DeadlineHeap()
+    frame = pending("m")
+    for number in range(20_000):
+        item = copy(frame)
+        heap.push(1000.0 + number, item)
+        item.is_done = True
+        heap.ended()
+        assert len(heap) < 3000
+    assert heap.next_at() is None
+
+
+@given(st.lists(st.floats(min_value=0, max_value=100), max_size=50))
+def test_the_heap_gives_what_is_due_in_order_and_nothing_early(times):
+    """Everything at or before now, ordered by time, nothing else."""
+    heap = DeadlineHeap()
+    for at in times:
+        item = pending(str(at))
+        item.deadline = at
+        heap.push(at, item)
+    due = []
+    while (item := heap.pop_due(50.0)) is not None:
+        due.append(item.deadline)
+    assert due == sorted(at for at in times if at <= 50.0)
+    rest = [at for at in times if at > 50.0]
+    assert heap.next_at() == (min(rest) if rest else None)
+
+
+def test_every_row_and_role_pair_is_allowed_exactly_as_the_catalog_says():
+    """The policy is the table: each type to each service by each role, as request and as post."""
+    for row in ROWS:
+        kind = Kind.REQUEST if row.reply is not None else Kind.POST
+        wrong = Kind.POST if row.reply is not None else Kind.REQUEST
+        for role in ROLES:
+            frame = header(kind, "m", type=row.cls.TYPE, destination=row.service)
+            denial = denial_of(row_for(row.service, frame), role, frame)
+            assert (denial == "") == (role in row.senders)
+            if role in row.senders:
+                assert denial_of(row, role, frame._replace(kind=int(wrong))) == "wrong_kind"
+
+
+@pytest.mark.parametrize(
+    ("message_id", "role", "is_foreign"),
+    [
+        ("ho1/3@1a2b3c:7", "ho1", False),
+        ("ho1/3@1a2b3c:7", "ho2", True),
+        ("WO-6a3f-1.1.1", "ho1", False),
+        ("ho1/3@1a2b3c/7", "ho2", False),
+        ("RunRequested:x", "ho2", False),
+    ],
+)
+def test_counted_ids_belong_to_their_role(message_id, role, is_foreign):
+    """Only `<instance>:<n>` names a role; derived ids belong to nobody."""
+    assert foreign_id(message_id, role) is is_foreign
+
+
+@pytest.mark.parametrize(
+    "name", ["ho1/1", "ho1/1@", "/1@a", "HO1/1@a", "ho1/1@a/b", "ho1/1@a\n", "ho1/../x@a", "ho1//@a"]
+)
+def test_what_is_no_instance_name_is_not_taken_for_one(name):
+    """Names become file names of tokens, so nothing else may match."""
+    assert INSTANCE_PATTERN.fullmatch(name) is None

@@ -1,0 +1,141 @@
+"""The tap's protocol: exact loss accounting, the ring, readers that join, restarts."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.broker.tap_record import Tap, record_from, record_of
+from bus.broker.tap_wire import Ring, TapAssembler, live_batch, ring_topic, since_of
+from bus.envelope import Kind, header
+from bus.messages.base import pack
+
+
+def tap(sequence, *, at=0.0, body=b"body", kind=Kind.REQUEST):
+    frame = header(kind, f"m{sequence}", type="wo.execute", destination="ho1", key="k", trace="t", deadline_ms=5)
+    return Tap(sequence, at, "delivered", frame, "ho2/1@a", "ho1/1@a", body, "")
+
+
+def test_a_record_says_what_the_frame_was_with_size_and_hash():
+    """Every field at its place; without the right to see it, the body is missing and its hash is not."""
+    record = record_of(tap(7, at=1.5), "e1")
+    assert (record.epoch, record.sequence, record.at, record.verdict, record.kind) == (
+        "e1",
+        7,
+        1.5,
+        "delivered",
+        "request",
+    )
+    assert (record.sender, record.worker, record.destination) == ("ho2/1@a", "ho1/1@a", "ho1")
+    assert (record.size, record.body) == (4, b"body")
+    hidden = record_of(tap(7), "e1", with_body=False)
+    assert hidden.body is None
+    assert hidden.body_hash == hashlib.sha256(b"body").hexdigest()[:16]
+    assert record_from(list(record)) == record
+
+
+@given(st.lists(st.tuples(st.integers(1, 5), st.booleans()), max_size=30))
+def test_records_plus_losses_are_exactly_what_was_tapped(batches):
+    """Whatever batches are dropped on the way: what arrived and what is said to be lost add up, in order."""
+    assembler = TapAssembler(wants_ring=False)
+    assembler.feed(live_batch("e", [], 1))
+    sequence, seen, lost, dropped = 1, [], 0, 0
+    for size, arrives in batches:
+        taps = [tap(sequence + n) for n in range(size)]
+        sequence += size
+        if not arrives:
+            dropped += size
+            continue
+        for batch in assembler.feed(live_batch("e", taps, sequence)):
+            seen += [record.sequence for record in batch.records]
+            lost += batch.lost
+    for batch in assembler.feed(live_batch("e", [], sequence)):  # where the sequence stands now
+        lost += batch.lost
+    assert lost == dropped
+    assert seen == sorted(set(seen))
+    assert len(seen) + lost == sequence - 1
+
+
+def test_what_was_tapped_before_a_reader_joined_is_not_lost_to_it():
+    """The first batch says where the sequence starts for this reader."""
+    assembler = TapAssembler(wants_ring=False)
+    assert assembler.feed(live_batch("e", [], 1000)) == []
+    (batch,) = assembler.feed(live_batch("e", [tap(1000)], 1001))
+    assert (batch.lost, len(batch.records)) == (0, 1)
+
+
+def test_a_new_broker_is_announced_and_its_numbers_start_anew():
+    """Another epoch: what the old one tapped last is unknown, which is said instead of a number."""
+    assembler = TapAssembler(wants_ring=False)
+    assembler.feed(live_batch("e1", [tap(500)], 501))
+    (batch,) = assembler.feed(live_batch("e2", [tap(1)], 2))
+    assert (batch.restarted, batch.lost, batch.epoch) == (True, 0, "e2")
+
+
+def test_ring_and_live_frames_join_without_gap_or_repetition():
+    """Live batches that arrive before the ring's answer is complete wait, and what both hold is shown once."""
+    ring = Ring(frames_max=100, bytes_max=10_000)
+    ring.add([tap(n) for n in range(1, 6)])
+    assembler = TapAssembler(wants_ring=True)
+    assert assembler.feed(live_batch("e", [tap(5)], 6)) == []
+    batches = []
+    for piece in ring.answer("e", since=0.0, next_sequence=6):
+        batches += assembler.feed(piece)
+    batches += assembler.feed(live_batch("e", [tap(6), tap(7)], 8))
+    assert [record.sequence for batch in batches for record in batch.records] == [1, 2, 3, 4, 5, 6, 7]
+    assert sum(batch.lost for batch in batches) == 0
+    assert batches[0].reaches_at == 0.0
+    assert assembler.is_ring_done
+
+
+def test_the_ring_is_bounded_in_frames_and_bytes_and_keeps_no_beats():
+    """The oldest go first; a beat never pushes a frame out."""
+    ring = Ring(frames_max=3, bytes_max=100)
+    ring.add([tap(n, kind=Kind.BEAT) for n in range(50)])
+    assert len(ring) == 0
+    ring.add([tap(n) for n in range(5)])
+    assert len(ring) == 3
+    ring.add([tap(9, body=b"x" * 99)])
+    assert len(ring) == 1
+    ring.add([tap(10, body=b"x" * 101)])
+    assert len(ring) == 0
+
+
+def test_the_ring_answers_in_pieces_what_is_young_enough():
+    """Several hundred frames are several pieces, the last one marked; older ones are left out, the reach is said."""
+    ring = Ring(frames_max=1000, bytes_max=10**6)
+    ring.add([tap(n, at=float(n)) for n in range(1, 301)])
+    pieces = list(ring.answer("e", since=101.0, next_sequence=301))
+    assert len(pieces) == 4
+    assembler = TapAssembler(wants_ring=True)
+    (batch,) = [batch for piece in pieces for batch in assembler.feed(piece)]
+    assert [record.sequence for record in batch.records] == list(range(101, 301))
+    assert batch.reaches_at == 1.0
+
+
+def test_an_empty_ring_answers_too():
+    """A reader that asks is never left waiting."""
+    (piece,) = Ring(frames_max=1, bytes_max=1).answer("e", since=0.0, next_sequence=1)
+    (batch,) = TapAssembler(wants_ring=True).feed(piece)
+    assert (batch.records, batch.reaches_at) == ([], 0.0)
+
+
+@pytest.mark.parametrize("topic", [b"", b"t", b"r", b"r:5", b"rx:", b"rx:five", b"rx:-1", b"rx:nan", b"\xff\xfe"])
+def test_other_topics_are_no_questions(topic):
+    """Anything may be subscribed to; only a well-formed question is answered."""
+    assert since_of(topic) is None
+
+
+def test_a_ring_topic_asks_for_its_seconds():
+    """What a reader makes is what the publisher understands."""
+    assert since_of(ring_topic("n1", 12.5)) == 12.5
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", pack([]), pack(["live", 2]), pack({"a": 1}), pack("live")])
+def test_noise_on_the_tap_is_a_value_error(payload):
+    """The reader counts it and goes on."""
+    with pytest.raises(ValueError):  # noqa: PT011 - what is noise has no one wording
+        TapAssembler(wants_ring=False).feed(payload)
