@@ -1,0 +1,213 @@
+"""The pure ledger of scopes: borders, modes, and the laws that hold for any sequence of events."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from config.schema import Route
+from gateway_service.budget import (
+    Allocate,
+    BudgetState,
+    Crossed,
+    Refused,
+    Reservation,
+    Reserve,
+    Restore,
+    Scope,
+    Settle,
+    apply,
+    mode_of,
+    row,
+    scopes_of,
+)
+from gateway_service.pricing import NEVER_SENT, Settlement
+from tests.gateway_service.rig import SESSION, SHIPPED, prompt
+
+SCOPES = ("session:s", "agent:A", "provider:p")
+
+
+def state(session: int = 100, agent: int = 1000, provider: int = 1000) -> BudgetState:
+    made = BudgetState()
+    for name, limit in zip(SCOPES, (session, agent, provider), strict=True):
+        apply(made, Allocate(name, limit))
+    return made
+
+
+def reserve(tokens: int, name: str = "k/1", mode: str = "enforce") -> Reserve:
+    return Reserve(Reservation(name, tokens, SCOPES), mode)
+
+
+def settled(tokens: int, cost: float | None = 0.0, *, unknown: bool = False) -> Settlement:
+    return Settlement(tokens=tokens, cost_usd=cost, is_unknown=unknown, was_sent=True)
+
+
+def test_a_budget_is_hit_exactly():
+    """The last token may be reserved, one more may not."""
+    made = state(session=100)
+    assert apply(made, reserve(100)) == []
+    assert made.scopes["session:s"].remaining == 0
+    assert apply(made, reserve(1, "k/2")) == [Refused("BUDGET_EXHAUSTED", "session:s", 100, 0)]
+    assert "k/2" not in made.open
+
+
+def test_a_wider_scope_refuses_as_hierarchy_and_nothing_is_held():
+    """The agent's limit refuses although the session's would fit, and no scope keeps a part of it."""
+    made = state(agent=50)
+    assert apply(made, reserve(51)) == [Refused("HIERARCHY_EXCEEDED", "agent:A", 50, 50)]
+    assert [made.scopes[name].reserved for name in SCOPES] == [0, 0, 0]
+
+
+def test_a_scope_that_nobody_allocated_refuses():
+    """Without an allocation there is no budget to draw on."""
+    assert apply(BudgetState(), reserve(1)) == [Refused("NOT_ALLOCATED", "session:s", None, None)]
+
+
+def test_settling_moves_reserved_to_used_in_every_scope():
+    """Actual usage counts, the rest of the reservation is free again."""
+    made = state()
+    apply(made, reserve(80))
+    apply(made, Settle("k/1", settled(30, 0.5)))
+    assert [made.scopes[name] for name in SCOPES] == [
+        Scope(limit=limit, used=30, calls=1, cost_usd=0.5) for limit in (100, 1000, 1000)
+    ]
+
+
+def test_what_was_never_sent_counts_no_call_and_no_token():
+    """A release leaves only the scope itself."""
+    made = state()
+    apply(made, reserve(80))
+    apply(made, Settle("k/1", NEVER_SENT))
+    assert made.scopes["session:s"] == Scope(limit=100)
+
+
+def test_a_reservation_is_settled_once():
+    """A second settlement of the same attempt changes nothing."""
+    made = state()
+    apply(made, reserve(80))
+    apply(made, Settle("k/1", settled(30)))
+    apply(made, Settle("k/1", settled(30)))
+    assert made.scopes["session:s"].used == 30
+
+
+def test_an_unknown_cost_stays_unknown():
+    """One unknown part makes the sum unknown, whatever comes later; the unknown call is counted."""
+    made = state(session=1000)
+    apply(made, reserve(80))
+    apply(made, Settle("k/1", settled(80, None, unknown=True)))
+    apply(made, reserve(80, "k/2"))
+    apply(made, Settle("k/2", settled(10, 0.1)))
+    scope = made.scopes["session:s"]
+    assert (scope.cost_usd, scope.unknown_calls, scope.used, scope.calls) == (None, 1, 90, 2)
+
+
+def test_warn_says_a_crossing_once_and_again_after_it_fell_back():
+    """Crossed on the way over, silent while over, crossed again after a settlement brought it back."""
+    made = state(session=100)
+    assert apply(made, reserve(100, "a", "warn")) == []
+    assert apply(made, reserve(1, "b", "warn")) == [Crossed("session:s", 100, 0, 101)]
+    assert apply(made, reserve(1, "c", "warn")) == []
+    apply(made, Settle("a", settled(0)))
+    assert apply(made, reserve(99, "d", "warn")) == [Crossed("session:s", 100, 0, 101)]
+
+
+def test_off_neither_refuses_nor_warns_and_counts_the_same():
+    """Mode off reserves over every limit in silence."""
+    made = state(session=1)
+    assert apply(made, reserve(500, "a", "off")) == []
+    assert made.scopes["session:s"].reserved == 500
+
+
+def test_a_restored_reservation_is_not_judged():
+    """What stands in the record was admitted then; restoring it twice holds it once."""
+    made = state(session=1)
+    reservation = Reservation("k/1", 50, SCOPES)
+    apply(made, Restore(reservation))
+    apply(made, Restore(reservation))
+    assert made.scopes["session:s"].reserved == 50
+
+
+def test_a_changed_limit_keeps_what_was_used():
+    """A new configuration moves the limit and forgets no spending."""
+    made = state()
+    apply(made, reserve(80))
+    apply(made, Settle("k/1", settled(80)))
+    apply(made, Allocate("session:s", 90))
+    assert made.scopes["session:s"].remaining == 10
+
+
+@pytest.mark.parametrize(
+    ("configured", "asked", "counts"),
+    [
+        ("enforce", None, "enforce"), ("enforce", "warn", "enforce"), ("enforce", "off", "enforce"),
+        ("warn", None, "warn"), ("warn", "enforce", "enforce"), ("warn", "off", "warn"),
+        ("off", None, "off"), ("off", "warn", "warn"), ("off", "enforce", "enforce"),
+    ],
+)  # fmt: skip
+def test_the_stricter_mode_counts(configured, asked, counts):
+    """An order tightens and never loosens."""
+    assert mode_of(configured, asked) == counts
+
+
+def test_scopes_come_from_the_prompt_and_the_configuration():
+    """Session, agent, provider, narrowest first, each with its configured limit."""
+    budget = SHIPPED.config.budget
+    route = Route(provider_id="offline", model_id="m")
+    assert scopes_of(prompt(), route, budget) == [
+        (f"session:{SESSION}", budget.session_token_limit),
+        ("agent:ADMIN", budget.agent_token_limit),
+        ("provider:offline", budget.provider_token_limit),
+    ]
+
+
+def test_a_row_shows_what_remains():
+    """Readers get the scope with limit less used less reserved."""
+    shown = row("session:s", Scope(limit=100, used=30, reserved=20))
+    assert (shown.remaining, shown.used, shown.reserved) == (50, 30, 20)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("reserve"), st.integers(0, 9), st.integers(0, 60)),
+        st.tuples(st.just("settle"), st.integers(0, 9), st.integers(0, 60)),
+        st.tuples(st.just("release"), st.integers(0, 9), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_in_enforce_no_sequence_overspends_and_reserved_is_what_is_open(steps):
+    """reserve = settled + released: after any events `reserved` is the sum of open reservations, and while settlements
+
+    stay within their reservations, used + reserved never exceeds a limit.
+    """
+    made = state(session=100, agent=130, provider=170)
+    for kind, number, tokens in steps:
+        name = str(number)
+        if kind == "reserve" and name not in made.open:
+            apply(made, reserve(tokens, name))
+        elif kind == "settle" and name in made.open:
+            apply(made, Settle(name, settled(min(tokens, made.open[name].tokens))))
+        elif kind == "release":
+            apply(made, Settle(name, NEVER_SENT))
+        for scope_name in SCOPES:
+            scope = made.scopes[scope_name]
+            assert scope.reserved == sum(reservation.tokens for reservation in made.open.values())
+            assert scope.used + scope.reserved <= (scope.limit or 0)
+
+
+@given(STEPS)
+def test_rebuilding_from_the_same_events_gives_the_same_state(steps):
+    """The fold has no memory of its own: what is admitted live is restored alike."""
+    live, rebuilt = state(), state()
+    for kind, number, tokens in steps:
+        name = f"{kind}-{number}-{tokens}"
+        event = reserve(tokens, name)
+        if kind == "reserve" and name not in live.open and not apply(live, event):
+            apply(rebuilt, Restore(event.reservation))
+        elif kind == "settle":
+            for made in (live, rebuilt):
+                apply(made, Settle(f"reserve-{number}-{tokens}", settled(tokens)))
+    assert live == rebuilt
