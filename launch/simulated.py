@@ -6,7 +6,8 @@ Source: spec page "The bus", section Simulation. Nothing in it reads a clock or 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -21,6 +22,7 @@ from actors.ho1_executor.tools.view import snapshot_view
 from actors.ho2_supervisor.actor import Supervisor
 from bus.messages.ledger import Entry
 from bus.messages.session import ProcessTurn, TurnResult
+from bus.peer import Peer
 from bus.port import Provider
 from bus.sim.disk import SimMedium
 from bus.sim.world import World
@@ -30,6 +32,13 @@ from launch.roles.gateway import providers as providers_of
 from ledger_service.reader import read_entries
 from ledger_service.service import LedgerService
 from ledger_service.verify import VerifyReport, verify_directory
+
+
+@dataclass(slots=True)
+class Strike:
+    """One planned kill."""
+
+    hit_a_turn: bool = False  # whether a turn was on its way when it struck
 
 
 class SimulatedCluster:
@@ -47,14 +56,17 @@ class SimulatedCluster:
         self.snapshot = snapshot
         self.world = World(snapshot.config.bus, seed=seed, config_digest=snapshot.digest)
         self._providers = dict(providers) if providers is not None else providers_of(snapshot)
-        self.start_ledger()
-        self.start_gateway()
-        for _ in range(ho1):
-            self.start_ho1()
-        for _ in range(ho2):
-            self.world.start(Supervisor(snapshot=snapshot), role="ho2")
-        spool = self.world.disk("host")
-        self.world.start(SessionHost(snapshot=snapshot, spool=spool), role="host", disk=spool)
+        self.is_asking = False
+        self._starters: dict[str, Callable[[], Peer]] = {
+            "ledger": self._start_ledger,
+            "gateway": self._start_gateway,
+            "ho1": self._start_ho1,
+            "ho2": self._start_ho2,
+            "host": self._start_host,
+        }
+        for role, count in (("ledger", 1), ("gateway", 1), ("ho1", ho1), ("ho2", ho2), ("host", 1)):
+            for _ in range(count):
+                self.start(role)
         self._door = self.world.client("door", lanes=())
         self.world.run(self.world.settled())
 
@@ -66,19 +78,23 @@ class SimulatedCluster:
     ) -> None:
         self.world.close()
 
-    def start_ledger(self) -> None:
-        """A ledger process on the one medium that outlives it."""
-        disk = self.world.disk("ledger")
-        self.world.start(LedgerService(disk, self.snapshot.config.ledger), role="ledger", disk=disk)
+    # --- processes --------------------------------------------------------------------------------------------------
 
-    def start_gateway(self) -> None:
-        """A gateway process with its spool."""
+    def start(self, role: str) -> str:
+        """A new incarnation of this role on the media that outlive it; its instance."""
+        return self._starters[role]().instance
+
+    def _start_ledger(self) -> Peer:
+        disk = self.world.disk("ledger")
+        return self.world.start(LedgerService(disk, self.snapshot.config.ledger), role="ledger", disk=disk)
+
+    def _start_gateway(self) -> Peer:
         spool = self.world.disk("gateway")
         actor = GatewayService(snapshot=self.snapshot, providers=self._providers, spool=spool)
-        self.world.start(actor, role="gateway", slots=self.snapshot.config.gateway.slots, disk=spool)
+        return self.world.start(actor, role="gateway", slots=self.snapshot.config.gateway.slots, disk=spool)
 
-    def start_ho1(self) -> None:
-        """An executor; its tools run in the same simulated process."""
+    def _start_ho1(self) -> Peer:
+        """Its tools run in the same simulated process."""
         config = self.snapshot.config
         runner = InProcessToolRunner(
             tools=BUILTIN,
@@ -86,14 +102,38 @@ class SimulatedCluster:
             output_max_bytes=config.tools.output_max_bytes,
             verify=self._verify_for_tool,
         )
-        self.world.start(
-            Executor(snapshot=self.snapshot, tools=runner, tool_specs=BUILTIN), role="ho1", slots=config.ho1.slots, tools=runner.available()
-        )
+        actor = Executor(snapshot=self.snapshot, tools=runner, tool_specs=BUILTIN)
+        return self.world.start(actor, role="ho1", slots=config.ho1.slots, tools=runner.available())
+
+    def _start_ho2(self) -> Peer:
+        return self.world.start(Supervisor(snapshot=self.snapshot), role="ho2")
+
+    def _start_host(self) -> Peer:
+        spool = self.world.disk("host")
+        return self.world.start(SessionHost(snapshot=self.snapshot, spool=spool), role="host", disk=spool)
+
+    def strike(self, role: str, *, after_s: float, back_after_s: float) -> Strike:
+        """In `after_s` virtual seconds the oldest process of this role is killed; `back_after_s` later a new one starts."""
+        strike = Strike()
+
+        def kill() -> None:
+            strike.hit_a_turn = self.is_asking
+            self.world.kill(next(name for name in self.world.processes if name.startswith(f"{role}/")))
+            self.world.loop.call_later(back_after_s, self.start, role)
+
+        self.world.loop.call_later(after_s, kill)
+        return strike
+
+    # --- what a person does -----------------------------------------------------------------------------------------
 
     def ask(self, text: str, *, input_id: str, session_id: str | None = None, timeout_s: float = 60.0) -> TurnResult:
         """One turn through the host, in virtual time."""
         turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text)
-        return self.world.run(self._door.request("host", turn, expect=TurnResult, timeout_s=timeout_s))
+        self.is_asking = True
+        try:
+            return self.world.run(self._door.request("host", turn, expect=TurnResult, timeout_s=timeout_s))
+        finally:
+            self.is_asking = False
 
     def entries(self) -> list[Entry]:
         """Everything on the ledger's medium, with bodies."""

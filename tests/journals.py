@@ -1,0 +1,121 @@
+"""Reading a record in tests: a journal with everything that differs between two runs masked, and what must always hold."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from bus.messages.base import unpack
+from bus.messages.ledger import Entry
+
+_TIMES_AND_DURATIONS = re.compile(r"^(at|.*_at|elapsed_ms|latency_ms)$")
+_INSTANCE = re.compile(r"\b(ho1|ho2|gateway|host|door|operator)/\d+@[0-9a-z]+")
+ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
+ANSWERS = ("RunCompleted", "TurnDegraded")
+
+
+def masked_journal(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The journals in these entries, one value per entry, without times, durations, salts and instance names."""
+    return [_masked(entry) for entry in entries if entry.stream.startswith("session/")]
+
+
+def _masked(entry: Entry) -> dict[str, Any]:
+    return {
+        "submission_id": entry.submission_id,
+        "origin": _mask(entry.origin),
+        "stream": entry.stream,
+        "event_type": entry.event_type,
+        "decision": entry.decision,
+        "reason": entry.reason,
+        "provenance": entry.provenance.model_dump(),
+        "parents": entry.parents,
+        "trace": _mask(entry.trace),
+        "prev": entry.prev,
+        "tenure": entry.tenure,
+        "once": entry.once,
+        "bodies": [_mask(_decoded(body)) for body in entry.bodies],
+    }
+
+
+def _decoded(body: bytes | None) -> Any:
+    assert body is not None, "nothing is erased in these tests"
+    try:
+        value = unpack(body)
+    except ValueError:
+        return body.decode()
+    return value if isinstance(value, (dict, list)) else body.decode()
+
+
+def _mask(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: "*" if _TIMES_AND_DURATIONS.match(key) else _mask(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_mask(part) for part in value]
+    return _INSTANCE.sub(r"\1/*", value) if isinstance(value, str) else value
+
+
+def check_record(entries: Sequence[Entry]) -> None:
+    """The invariants of every record, whatever was killed when."""
+    once = Counter(entry.once for entry in entries if entry.once)
+    assert {key: count for key, count in once.items() if count > 1} == {}, "a once key has two entries"
+    ids = Counter(entry.submission_id for entry in entries)
+    assert {key: count for key, count in ids.items() if count > 1} == {}, "a submission id has two entries"
+    _check_prompts(entries)
+    _check_orders(entries)
+    _check_owners(entries)
+
+
+def _check_prompts(entries: Sequence[Entry]) -> None:
+    """Each PROMPT_SENT stands before exactly one end."""
+    sent = {
+        entry.submission_id.partition(":")[2]: entry.sequence for entry in entries if entry.event_type == "PROMPT_SENT"
+    }
+    ended = Counter(entry.submission_id.partition(":")[2] for entry in entries if entry.event_type in ENDS)
+    assert ended == Counter(sent.keys()), "a provider call without exactly one end"
+    for entry in entries:
+        if entry.event_type in ENDS:
+            assert sent[entry.submission_id.partition(":")[2]] < entry.sequence
+
+
+def _check_orders(entries: Sequence[Entry]) -> None:
+    """An order ends once in the journal and at most once in the pool; nothing starts before its dispatch is recorded."""
+    dispatched = {
+        entry.provenance.work_order_id: entry.sequence for entry in entries if entry.event_type == "WO_DISPATCHED"
+    }
+    in_journal = Counter(entry.provenance.work_order_id for entry in entries if entry.event_type == "OrderEnded")
+    assert all(count == 1 for count in in_journal.values())
+    in_pool = Counter(
+        entry.provenance.work_order_id for entry in entries if entry.event_type in ("WO_COMPLETED", "WO_FAILED")
+    )
+    assert all(count == 1 for count in in_pool.values()), "an order was ended twice"
+    for entry in entries:
+        if entry.event_type in ("TOOL_STARTED", "PROMPT_SENT", "OrderEnded") and "DEGRADED" not in entry.submission_id:
+            assert dispatched[entry.provenance.work_order_id] < entry.sequence, "acted before the dispatch was durable"
+
+
+def _check_owners(entries: Sequence[Entry]) -> None:
+    """After a take-over nothing of the old owner stands in the stream."""
+    owner: dict[str, tuple[int, str]] = {}
+    for entry in entries:
+        if not entry.stream.startswith("session/") or entry.tenure is None:
+            continue
+        if entry.event_type == "TookOver":
+            assert entry.tenure == owner.get(entry.stream, (0, ""))[0] + 1
+            owner[entry.stream] = (entry.tenure, entry.origin)
+        assert (entry.tenure, entry.origin) == owner[entry.stream], "a fenced owner wrote"
+
+
+def answers_of(entries: Sequence[Entry], input_id: str) -> list[str]:
+    """Submission ids of the entries that answer this input."""
+    return [
+        entry.submission_id
+        for entry in entries
+        if entry.once and entry.once.startswith("turn:") and entry.once.endswith(f"/{input_id}")
+    ]
+
+
+def count_of(entries: Sequence[Entry], event_type: str) -> int:
+    """How many entries of a type there are."""
+    return sum(entry.event_type == event_type for entry in entries)
