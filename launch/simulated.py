@@ -1,6 +1,7 @@
 """The whole cluster in one process, in virtual time: the same actors as in real processes, on the simulated ports.
 
-Source: spec page "The bus", section Simulation. Nothing in it reads a clock or draws a value: a seed gives the same bytes.
+Source: spec page "The bus", section Simulation. Nothing in it reads a clock or draws a value: a seed gives the same
+bytes.
 """
 
 from __future__ import annotations
@@ -12,14 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from actors.session_host.actor import SessionHost
-
 from actors.ho1_executor.actor import Executor
 from actors.ho1_executor.tools.child_main import plain
 from actors.ho1_executor.tools.in_process import InProcessToolRunner
 from actors.ho1_executor.tools.registry import BUILTIN
 from actors.ho1_executor.tools.view import snapshot_view
 from actors.ho2_supervisor.actor import Supervisor
+from actors.session_host.actor import SessionHost
 from bus.messages.ledger import Entry
 from bus.messages.session import ProcessTurn, TurnResult
 from bus.peer import Peer
@@ -113,7 +113,7 @@ class SimulatedCluster:
         return self.world.start(SessionHost(snapshot=self.snapshot, spool=spool), role="host", disk=spool)
 
     def strike(self, role: str, *, after_s: float, back_after_s: float) -> Strike:
-        """In `after_s` virtual seconds the oldest process of this role is killed; `back_after_s` later a new one starts."""
+        """In `after_s` virtual seconds the oldest process of this role is killed; `back_after_s` later another starts."""
         strike = Strike()
 
         def kill() -> None:
