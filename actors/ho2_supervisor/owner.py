@@ -88,7 +88,6 @@ class OwnedSession:
             except RuntimeFault as fault:
                 if fault.code not in ("erased", "not_found"):
                     raise
-                texts[ref] = "[erased]"
         if texts:
             self.record.fill_texts(texts)
 

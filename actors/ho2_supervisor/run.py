@@ -111,11 +111,14 @@ class Run:
         return max(0.0, parse_iso(deadline_at) - self._bus.now()) if deadline_at else 0.0
 
     def timeout_s(self, limit_ms: int) -> float:
-        """An order's time-out: its own limit within the run's. Raises WorkOrderFault when the run has no time left."""
-        remaining = self.remaining_s()
-        if remaining <= 0:
+        """An order's own time-out. Raises WorkOrderFault when the run has no time left.
+
+        The run's deadline is not in it: an attached request may move that while the order is on its way. When it passes,
+        the drive is cancelled, and with it the request, wherever it is.
+        """
+        if self.remaining_s() <= 0:
             raise WorkOrderFault("deadline_exceeded", f"run {self.run_id} is past its deadline")
-        return min(limit_ms / 1000, remaining)
+        return limit_ms / 1000
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -292,7 +295,7 @@ class Run:
         give_up = clock.monotonic() + order.constraints.timeout_seconds
         fault = RuntimeFault("expired", "no attempt fitted into the time-out")
         for attempt in range(first_attempt, first_attempt + self.config.ho2.order_attempts_max):
-            left_s = min(give_up - clock.monotonic(), self.remaining_s())
+            left_s = give_up - clock.monotonic()
             if left_s <= 0:
                 break
             try:

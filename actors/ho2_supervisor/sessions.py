@@ -102,6 +102,7 @@ class Sessions:
         session = self._new(session_id)
         for _ in range(self._config.ho2.takeover_attempts_max):
             await session.read(page=self._config.sessions.journal_page)
+            await session.fill_history()
             if not session.record.state.is_started:
                 return session
             session.take_over()
@@ -109,7 +110,6 @@ class Sessions:
                 await session.barrier()
             except AppendRefused:
                 continue
-            await session.fill_history()
             self._taken_over(session)
             return session
         raise LedgerError(

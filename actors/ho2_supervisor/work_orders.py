@@ -188,10 +188,10 @@ def advance(order: WorkOrder, state: WorkOrderState, role: Role) -> WorkOrder:
 
 
 def with_own_texts(order: WorkOrder, submission_id: str, known: Mapping[str, str]) -> tuple[WorkOrder, dict[str, str]]:
-    """The order whose longer texts have refs, and those texts (text -> ref) that its entry brings as bodies.
+    """The order whose longer texts have refs, and those texts (text -> ref) that it brings as bodies.
 
-    `known`: refs of texts that earlier orders of the run brought. Later orders, and the prompt's own record, then name a
-    text by ref and store it no more. A text that is shorter than its ref stays as it is.
+    `known`: refs of texts that earlier orders of the run brought. Later orders, and the prompt's own record, then name
+    a text by ref and store it no more. A text that is shorter than its ref stays as it is.
     """
     brought: dict[str, str] = {}
 

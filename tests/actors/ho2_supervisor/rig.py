@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from actors.ho2_supervisor.actor import Supervisor
+from actors.ho2_supervisor.session.journal import turn_key
 from bus.dispatch import Actor, Call
 from bus.errors import RuntimeFault
 from bus.ledger_client import LedgerClient
-from bus.messages.base import Message
+from bus.messages.base import Message, pack
 from bus.messages.ids import iso
 from bus.messages.ledger import Ack, Entry, WriteEntry, session_stream
 from bus.messages.session import (
     EndSession,
     ReadSession,
     SessionClosed,
+    SessionEvent,
     SessionReady,
     SessionView,
     StartSession,
+    TurnDegraded,
     TurnReply,
     TurnRequest,
     TurnResult,
@@ -194,7 +197,7 @@ class Rig:
         self.client = LedgerClient(self.host, request_timeout_s=2.0, outage_wait_s=5.0, outstanding_max=1000)
         self.run(self.world.settled())
 
-    def __enter__(self) -> Rig:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -223,7 +226,7 @@ class Rig:
     async def turn(
         self, input_id: str, text: str, *, timeout_s: float = 30.0, to: str = "ho2", **fields: Any
     ) -> TurnResult:
-        request = TurnRequest(session_id=SESSION, input_id=input_id, text=text, **fields)
+        request = TurnRequest(**{"session_id": SESSION, "input_id": input_id, "text": text, **fields})
         reply = await self.ask(request, TurnReply, timeout_s=timeout_s, to=to)
         assert reply.result is not None
         return reply.result
@@ -248,3 +251,16 @@ class Rig:
 def names(entries: list[Entry]) -> list[str]:
     """Event types in order."""
     return [entry.event_type for entry in entries]
+
+
+def degraded_entry(input_id: str, text: str, reply: str) -> WriteEntry:
+    """What the host appends when it answers without HO2."""
+    submission_id = f"TurnDegraded:{SESSION}/{input_id}"
+    event = TurnDegraded(
+        input_id=input_id, input_ref=f"{submission_id}/1", reply_ref=f"{submission_id}/2", delivered=False, at=iso(1.0)
+    )
+    envelope = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
+    return WriteEntry(
+        submission_id=submission_id, stream=session_stream(SESSION), event_type="TurnDegraded", at_us=1,
+        bodies=[pack(envelope.model_dump()), text.encode(), reply.encode()], once=turn_key(SESSION, input_id),
+    )  # fmt: skip

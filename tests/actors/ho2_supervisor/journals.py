@@ -1,0 +1,129 @@
+"""Journals made by hand: the envelope that an owner would give each event, folded as it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from actors.ho2_supervisor.history import HistoryLimits
+from actors.ho2_supervisor.session import journal
+from actors.ho2_supervisor.session.journal import Recorded
+from actors.ho2_supervisor.session.outcome import Outcome
+from actors.ho2_supervisor.session.reducer import reduce
+from actors.ho2_supervisor.session.state import SessionState
+from bus.messages import session as events
+from bus.messages.ids import StepId, ToolBatchId, TurnId, iso, work_order_id
+from bus.messages.session import SessionConfig, SessionEventKind
+
+SESSION = "11111111-2222-5333-8444-555555555555"
+LIMITS = HistoryLimits(budget_tokens=1000, turns_max=3, digest_chars=60, chars_per_token=4)
+CONFIG = SessionConfig(provider="offline", model="rules")
+
+
+def at(second: int = 0) -> str:
+    """A time, seconds after the tests' epoch."""
+    return iso(1_767_225_600.0 + second)
+
+
+def started(max_in_flight: int = 2) -> SessionState:
+    """An open session of tenure 1."""
+    return fold(
+        SessionState(session_id=SESSION),
+        events.TookOver(tenure=1, instance="ho2/1@a", at=at()),
+        events.SessionStarted(agent_id="ADMIN", session_config=CONFIG, max_in_flight_effects=max_in_flight, at=at()),
+    )
+
+
+def running(max_in_flight: int = 2) -> SessionState:
+    """A session whose first run has started."""
+    return fold(started(max_in_flight), requested(), events.RunStarted(at=at(1)))
+
+
+def requested(input_id: str = "i1", overrides: SessionConfig | None = None) -> events.RunRequested:
+    """A client's input."""
+    return events.RunRequested(
+        input_ref=f"RunRequested:{SESSION}/{input_id}/1",
+        input_id=input_id,
+        input_digest=journal.input_digest(input_id, "hello"),
+        run_overrides=overrides,
+        deadline_at=at(60),
+        config_digest="sha256:0",
+        at=at(1),
+    )
+
+
+def step(state: SessionState, *, new_round: bool = True) -> events.StepStarted:
+    """The boundary that comes next."""
+    assert state.active_run_id is not None
+    turn_seq = state.next_turn_seq if new_round else state.next_turn_seq - 1
+    turn_id = TurnId(run_id=state.active_run_id, turn_seq=turn_seq)
+    step_id = StepId(turn_id=turn_id, step_seq=1 if new_round else state.next_step_seq)
+    return events.StepStarted(step_id=step_id, new_round=new_round, at=at(2))
+
+
+def dispatched(state: SessionState, call: str = "") -> events.OrderDispatched:
+    """The current step's order, or one of its calls."""
+    assert state.active_step_id is not None
+    return events.OrderDispatched(
+        wo_id=work_order_id(state.active_step_id, call),
+        wo_type="tool_call" if call else "synthesize",
+        step_id=state.active_step_id,
+        order={},
+        at=at(3),
+    )
+
+
+def ended(wo_id: str) -> events.OrderEnded:
+    """The receipt that came for an order."""
+    return events.OrderEnded(wo_id=wo_id, receipt={}, at=at(4))
+
+
+def batch_of(state: SessionState, number: int = 1) -> ToolBatchId:
+    """The batch id of the current step."""
+    assert state.active_step_id is not None
+    return ToolBatchId(step_id=state.active_step_id, batch_seq=number)
+
+
+def issued(state: SessionState, *calls: str) -> events.ToolBatchIssued:
+    """A fan-out in the current step."""
+    return events.ToolBatchIssued(tool_batch_id=batch_of(state), call_ids=list(calls), at=at(5))
+
+
+def receipt(state: SessionState, call: str, status: str = "Succeeded", **epochs: int) -> events.ToolReceipt:
+    """A call's receipt, under the current fence unless said otherwise."""
+    fence = {"session_epoch": state.session_epoch, "step_epoch": state.step_epoch} | epochs
+    return events.ToolReceipt.model_validate(
+        {"tool_batch_id": batch_of(state), "call_id": call, "status": status, "at": at(6), **fence}
+    )
+
+
+def settled(state: SessionState) -> events.BatchSettled:
+    """The batch's end."""
+    return events.BatchSettled(tool_batch_id=batch_of(state), results_ref="r/1", at=at(7))
+
+
+def degraded(input_id: str = "i1") -> events.TurnDegraded:
+    """The host answered."""
+    return events.TurnDegraded(
+        input_id=input_id, input_ref=f"x/{input_id}/1", reply_ref=f"x/{input_id}/2", delivered=False, at=at(8)
+    )
+
+
+def reduced(state: SessionState, event: SessionEventKind) -> Outcome:
+    """What the reducer says to this event under the current correlation fields."""
+    return reduce(state, journal.envelope(state, event))
+
+
+def fold(state: SessionState, *given: SessionEventKind) -> SessionState:
+    """The state after these events, each of which must apply."""
+    for event in given:
+        outcome = reduced(state, event)
+        assert outcome.rejection is None, (event.kind, outcome.rejection)
+        state = outcome.state
+    return state
+
+
+def recorded(
+    state: SessionState, event: SessionEventKind, submission_id: str, bodies: Sequence[bytes] = ()
+) -> Recorded:
+    """A journal entry with this event; body 0 is not looked at again."""
+    return Recorded(submission_id, journal.envelope(state, event), (b"", *bodies))

@@ -1,0 +1,392 @@
+"""Sessions and admission: what a supervisor answers to a host."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from actors.ho2_supervisor.session.journal import turn_key
+from bus.errors import BusError, RuntimeFault, SessionFault
+from bus.messages.base import unpack
+from bus.messages.ledger import Ack
+from bus.messages.session import SessionConfig, TurnResult
+from bus.messages.work_order import WorkOrder
+from tests.actors.ho2_supervisor.rig import (
+    SESSION,
+    Answer,
+    Rig,
+    classified,
+    degraded_entry,
+    names,
+    question_and_answer,
+    text_of,
+)
+
+
+async def refusal(turn: Any) -> SessionFault:
+    """The verdict that a request gets."""
+    with pytest.raises(SessionFault) as caught:
+        await turn
+    return caught.value
+
+
+def slow(seconds: float) -> Any:
+    """A delay for the orders that write the answer."""
+    return lambda order: seconds if order.wo_type == "synthesize" else 0.0
+
+
+def test_session_starts_once_and_is_found_again() -> None:
+    """StartSession is idempotent by id: the second one gives the same session and records nothing."""
+    with Rig() as rig:
+        assert rig.run(rig.start_session()).is_new
+        again = rig.run(rig.start_session(session_config=SessionConfig(model="other")))
+        assert (again.is_new, again.agent_id) == (False, "ADMIN")
+        assert names(rig.run(rig.journal())) == ["TookOver", "SESSION_START"]
+
+
+def test_new_session_is_taken_over_and_started_in_one_write() -> None:
+    """The two first entries share a message and a barrier; provider and model come from the default route."""
+    with Rig() as rig:
+        rig.run(rig.start_session(session_config=SessionConfig(model="mine")))
+        session = rig.supervisors[0]._sessions.held(SESSION)
+        assert session is not None
+        assert session.barriers == 1
+        config = session.record.state.session_config
+        assert (config.provider, config.model) == ("offline", "mine")
+
+
+def test_two_starts_at_once_make_one_session() -> None:
+    """Simultaneous StartSessions of one id: exactly one is told that it is new."""
+    with Rig() as rig:
+
+        async def run() -> list[bool]:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(rig.start_session()) for _ in range(3)]
+            return [task.result().is_new for task in tasks]
+
+        assert sorted(rig.run(run())) == [False, False, True]
+        assert names(rig.run(rig.journal())) == ["TookOver", "SESSION_START"]
+
+
+def test_unknown_agent_is_refused() -> None:
+    """A session under an agent that is not configured never starts."""
+    with Rig() as rig:
+        assert rig.run(refusal(rig.start_session(agent_id="NOBODY"))).code == "invalid_input"
+        assert rig.run(rig.journal()) == []
+
+
+def test_turn_of_a_session_that_was_never_started_is_not_found() -> None:
+    """Nothing is recorded for a session that does not exist, and nothing stays in memory."""
+    with Rig() as rig:
+        with pytest.raises(RuntimeFault) as caught:
+            rig.run(rig.turn("i1", "hello"))
+        assert caught.value.code == "not_found"
+        assert rig.run(rig.journal()) == []
+        assert rig.supervisors[0].counters()["sessions"] == 0
+
+
+def test_several_requesters_of_one_input_get_the_same_answer() -> None:
+    """An input in progress is attached to: one run, one chain of orders, the same result for all."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> list[TurnResult]:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(rig.turn("i1", "hello")) for _ in range(3)]
+            return [task.result() for task in tasks]
+
+        first, *others = rig.run(run())
+        assert others == [first, first]
+        assert len(rig.pool.received) == 2
+        assert names(rig.run(rig.journal())).count("RunCompleted") == 1
+
+
+def test_attached_request_moves_the_deadline() -> None:
+    """A run that would have timed out for its first requester is finished for the second one."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(4.0)
+
+        async def patient() -> TurnResult:
+            await rig.host.sleep(1.0)
+            return await rig.turn("i1", "hello", timeout_s=20.0)
+
+        async def run() -> tuple[BaseException | TurnResult, ...]:
+            await rig.start_session()
+            return tuple(
+                await asyncio.gather(rig.turn("i1", "hello", timeout_s=2.0), patient(), return_exceptions=True)
+            )
+
+        hasty, answer = rig.run(run())
+        assert isinstance(hasty, BusError)
+        assert hasty.code == "expired"
+        assert isinstance(answer, TurnResult)
+        assert answer.response == "answer to hello"
+        assert names(rig.run(rig.journal())).count("RunAttached") == 1
+
+
+def test_request_that_goes_away_does_not_end_the_run() -> None:
+    """A cancelled requester is not the run's owner: the answer is recorded, and the next request gets it."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await rig.turn("i1", "hello")
+            return await rig.turn("i1", "hello")
+
+        assert rig.run(run()).response == "answer to hello"
+        assert len(rig.pool.received) == 2
+
+
+def test_answered_input_gives_its_recorded_result() -> None:
+    """A retry after the answer executes nothing and gets the very same result."""
+    with Rig() as rig:
+        rig.run(rig.start_session())
+        first = rig.run(rig.turn("i1", "hello"))
+        assert rig.run(rig.turn("i1", "hello")) == first
+        assert len(rig.pool.received) == 2
+
+
+def test_known_input_with_another_text_is_a_conflict() -> None:
+    """An input id stands for one text, while its run lasts and afterwards."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> list[str]:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                first = group.create_task(rig.turn("i1", "hello"))
+                await rig.host.sleep(0.5)
+                during = await refusal(rig.turn("i1", "other"))
+            assert first.result().outcome == "success"
+            return [during.code, (await refusal(rig.turn("i1", "other"))).code]
+
+        assert rig.run(run()) == ["input_conflict", "input_conflict"]
+
+
+def test_another_input_while_a_run_is_active_is_refused() -> None:
+    """One run at a time; the refusal comes at once and changes nothing for the run."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> tuple[str, str]:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                first = group.create_task(rig.turn("i1", "hello"))
+                await rig.host.sleep(0.5)
+                verdict = await refusal(rig.turn("i2", "and this"))
+            return verdict.code, first.result().response
+
+        assert rig.run(run()) == ("run_active", "answer to hello")
+        assert rig.run(rig.turn("i2", "and this")).response == "answer to and this"
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\t"])
+def test_blank_input_is_refused(text: str) -> None:
+    """A turn needs text; nothing is recorded for one without."""
+    with Rig() as rig:
+        rig.run(rig.start_session())
+        assert rig.run(refusal(rig.turn("i1", text))).code == "invalid_input"
+        assert "RunRequested" not in names(rig.run(rig.journal()))
+
+
+def test_blank_model_is_refused() -> None:
+    """An override may name another model, not none."""
+    with Rig() as rig:
+        rig.run(rig.start_session())
+        fault = rig.run(refusal(rig.turn("i1", "hello", run_overrides=SessionConfig(model=" "))))
+        assert fault.code == "invalid_input"
+        answered = rig.run(rig.turn("i2", "hello", run_overrides=SessionConfig(model="big")))
+        assert answered.outcome == "success"
+        assert rig.pool.orders[-1].constraints.model_id == "big"
+
+
+def test_supervisor_takes_at_most_its_runs() -> None:
+    """Above ho2.runs_max the answer is busy, which a retry may mend; an attach is never refused for it."""
+    with Rig(("ho2.runs_max", 1)) as rig:
+        rig.pool.delay_s = slow(1.0)
+        other = SESSION.replace("1", "9")
+
+        async def run() -> str:
+            await rig.start_session()
+            await rig.start_session(other)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(rig.turn("i1", "hello"))
+                await rig.host.sleep(0.5)
+                group.create_task(rig.turn("i1", "hello"))
+                with pytest.raises(BusError) as caught:
+                    await rig.turn("i1", "hello", session_id=other)
+            assert caught.value.retryable
+            return caught.value.code
+
+        assert rig.run(run()) == "busy"
+
+
+def test_ended_session_takes_no_turn_and_keeps_its_answers() -> None:
+    """SESSION_END is recorded once, with the count of turns and what they cost."""
+    with Rig() as rig:
+
+        async def run() -> None:
+            await rig.start_session()
+            first = await rig.turn("i1", "hello")
+            assert (await rig.end_session()).turn_count == 1
+            assert (await rig.end_session()).turn_count == 1
+            assert (await refusal(rig.turn("i2", "more"))).code == "session_closed"
+            assert await rig.turn("i1", "hello") == first
+
+        rig.run(run())
+        journal = rig.run(rig.journal())
+        assert names(journal)[-1] == "SESSION_END"
+        assert names(journal).count("SESSION_END") == 1
+        assert unpack(journal[-1].bodies[1] or b"")["total_cost"] == {"total_tokens": 220, "cost_usd": 0.0}
+        assert rig.run(rig.view()).status == "closed"
+
+
+def test_end_of_a_session_cancels_its_run() -> None:
+    """Whoever waits for the run is told that it was cancelled; that is the input's one answer."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(5.0)
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                turn = group.create_task(rig.turn("i1", "hello"))
+                await rig.host.sleep(0.5)
+                await rig.end_session()
+            return turn.result()
+
+        result = rig.run(run())
+        assert (result.outcome, result.code) == ("error", "cancelled")
+        journal = rig.run(rig.journal())
+        assert names(journal)[-3:] == ["LifecycleChanged", "RunCancelled", "SESSION_END"]
+        assert journal[-2].once == turn_key(SESSION, "i1")
+        assert rig.run(rig.turn("i1", "hello")).code == "cancelled"
+        rig.run(rig.host.sleep(30))
+        assert len(rig.run(rig.journal())) == len(journal)
+
+
+def test_view_shows_the_session_and_reading_takes_nothing_over() -> None:
+    """An instance that does not hold the session reads its journal and fences nobody."""
+    with Rig() as rig:
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", "hello"))
+        view = rig.run(rig.view())
+        assert (view.status, view.lifecycle, view.tenure, view.turn_count) == ("open", "Idle", 1, 1)
+        rig.world.kill(rig.instances[0])
+        rig.supervise()
+        assert rig.run(rig.view()) == view
+        assert names(rig.run(rig.journal())).count("TookOver") == 1
+
+
+def test_idle_sessions_are_let_go_and_read_again() -> None:
+    """Memory is bounded by ho2.sessions_max; a session that was let go goes on where it was."""
+    with Rig(("ho2.sessions_max", 2)) as rig:
+        for digit in "789":
+            rig.run(rig.start_session(SESSION.replace("1", digit)))
+        assert rig.supervisors[0].counters()["sessions"] == 2
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", "hello"))
+        for digit in "789":
+            rig.run(rig.start_session(SESSION.replace("1", digit)))
+        rig.run(rig.turn("i2", "again"))
+        assert text_of(rig.pool.orders[-1], "history").startswith("user: hello")
+
+
+def test_degraded_answer_ends_the_run_that_was_too_late() -> None:
+    """TurnDegraded first: HO2's next append is refused, the run stops, and its requester gets what was delivered."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(2.0)
+
+        async def run() -> tuple[TurnResult, list[Ack]]:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                turn = group.create_task(rig.turn("i1", "hello"))
+                await rig.host.sleep(0.5)
+                acks = await rig.write(degraded_entry("i1", "hello", "bare reply"))
+            return turn.result(), acks
+
+        result, acks = rig.run(run())
+        assert acks[0].outcome == "committed"
+        assert (result.outcome, result.response) == ("degraded", "bare reply")
+        assert names(rig.run(rig.journal()))[-1] == "TurnDegraded"
+        view = rig.run(rig.view())
+        assert (view.lifecycle, view.session_epoch, view.turn_count) == ("Idle", 1, 1)
+        assert rig.run(rig.turn("i1", "hello")) == result
+        assert rig.run(rig.turn("i2", "next")).outcome == "success"
+        assert "assistant: bare reply" in text_of(rig.pool.orders[-1], "history")
+
+
+def test_completed_answer_refuses_a_degraded_one() -> None:
+    """RunCompleted first: the host's TurnDegraded loses and is told which entry holds the answer."""
+    with Rig() as rig:
+        rig.run(rig.start_session())
+        result = rig.run(rig.turn("i1", "hello"))
+        (ack,) = rig.run(rig.write(degraded_entry("i1", "hello", "bare reply")))
+        assert (ack.outcome, ack.event_type) == ("lost", "RunCompleted")
+        entry = rig.run(rig.client.lookup([ack.submission_id], with_bodies=True))[0]
+        assert TurnResult.model_validate(unpack(entry.bodies[1])) == result
+
+
+def test_turn_after_a_failed_and_degraded_one_goes_on() -> None:
+    """The host's entry moved the head while the session was idle: the next turn reads it and runs, in the same tenure."""
+
+    def script(order: WorkOrder) -> Answer:
+        if text_of(order, "user_input") == "bad" and order.wo_type == "synthesize":
+            return RuntimeFault("internal", "broken")
+        return question_and_answer(order)
+
+    with Rig(script=script) as rig:
+        rig.run(rig.start_session())
+        with pytest.raises(BusError):
+            rig.run(rig.turn("i1", "bad"))
+        rig.run(rig.write(degraded_entry("i1", "bad", "bare reply")))
+        assert rig.run(rig.turn("i2", "good")).response == "answer to good"
+        assert "user: bad\nassistant: bare reply" in text_of(rig.pool.orders[-1], "history")
+        assert names(rig.run(rig.journal())).count("TookOver") == 1
+        assert rig.run(rig.turn("i1", "bad")).response == "bare reply"
+
+
+def test_session_may_start_after_its_first_answer_was_degraded() -> None:
+    """TurnDegraded first in the stream; SESSION_START follows, and the answered input keeps its answer and its text."""
+    with Rig() as rig:
+        rig.run(rig.write(degraded_entry("i1", "hello", "bare reply")))
+        assert rig.run(rig.start_session()).is_new
+        assert names(rig.run(rig.journal())) == ["TurnDegraded", "TookOver", "SESSION_START"]
+        assert rig.run(rig.turn("i1", "hello")).response == "bare reply"
+        assert rig.run(refusal(rig.turn("i1", "other"))).code == "input_conflict"
+        rig.run(rig.turn("i2", "next"))
+        assert text_of(rig.pool.orders[-1], "history") == "user: hello\nassistant: bare reply\n"
+
+
+def test_degraded_answer_to_another_input_lets_the_run_go_on() -> None:
+    """A head that moved is not a new owner: the same tenure reads the tail and drives its run on, no order twice."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(2.0)
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                turn = group.create_task(rig.turn("i1", "hello"))
+                await rig.host.sleep(0.5)
+                await rig.write(degraded_entry("i0", "earlier", "bare reply"))
+            return turn.result()
+
+        assert rig.run(run()).response == "answer to hello"
+        assert len(rig.pool.executed) == 2
+        assert names(rig.run(rig.journal())).count("TookOver") == 1
+
+
+def test_classified_first_message_always_declares_something_new() -> None:
+    """Whatever the model says of the first message, its action is `new`; later messages keep what was said."""
+    parsed = {"speech_act": "question", "ambiguity": "low", "intent_signal": {"action": "continue"}}
+    with Rig(script=lambda order: classified(parsed) if order.wo_type == "classify" else "done") as rig:
+        rig.run(rig.start_session())
+        for input_id in ("i1", "i2"):
+            rig.run(rig.turn(input_id, "hello"))
+        shown = [text_of(order, "classification") for order in rig.pool.orders if order.wo_type == "synthesize"]
+        assert ['"action": "new"' in shown[0], '"action": "continue"' in shown[1]] == [True, True]

@@ -1,0 +1,284 @@
+"""Crashes, take-overs and two owners: one answer, no ended order sent again, the same bytes at every replay."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from actors.ho2_supervisor.session.journal import recorded
+from actors.ho2_supervisor.session.record import SessionRecord
+from actors.ho2_supervisor.session.state import state_hash
+from actors.ho2_supervisor.turn import history_limits
+from bus.errors import RuntimeFault
+from bus.messages.base import canonical_bytes, pack, unpack
+from bus.messages.ledger import Entry, WriteEntry, session_stream
+from bus.messages.session import TurnReply, TurnRequest, TurnResult
+from bus.messages.work_order import WorkOrder
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, names, one_tool, snapshot
+
+QUESTION = "what packages are installed?"
+
+
+def recorded_turn() -> list[Entry]:
+    """The journal of a turn with a tool round."""
+    with Rig(script=one_tool) as rig:
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", QUESTION))
+        return rig.run(rig.journal())
+
+
+def moved_to(session_id: str, entry: Entry) -> WriteEntry:
+    """The same entry as it would stand in another session's journal (ids have one length, so bytes keep their shape)."""
+
+    def moved(text: str) -> str:
+        return text.replace(SESSION, session_id)
+
+    return WriteEntry(
+        submission_id=moved(entry.submission_id),
+        stream=moved(entry.stream),
+        event_type=entry.event_type,
+        provenance=entry.provenance,
+        at_us=entry.at_us,
+        bodies=[(body or b"").replace(SESSION.encode(), session_id.encode()) for body in entry.bodies],
+        prev=None if entry.prev is None else moved(entry.prev),
+        tenure=entry.tenure,
+        once=None if entry.once is None else moved(entry.once),
+    )
+
+
+def record_of(entries: list[Entry], session_id: str = SESSION) -> SessionRecord:
+    """The fold of a journal."""
+    record = SessionRecord(session_id, history_limits(snapshot().config))
+    record.replay(taken for entry in entries if (taken := recorded(entry)) is not None)
+    return record
+
+
+def test_successor_finishes_a_turn_from_every_prefix_of_its_journal() -> None:
+    """Whatever the dead owner had recorded: one answer, the same one; ended orders are not sent, no order runs twice."""
+    journal = recorded_turn()
+    assert len(journal) > 20
+    with Rig(script=one_tool) as rig:
+        for length in range(2, len(journal) + 1):
+            session_id = str(UUID(int=length))
+            prefix = [moved_to(session_id, entry) for entry in journal[:length]]
+            rig.run(rig.write(*prefix))
+            sent_before = len(rig.pool.received)
+
+            request = TurnRequest(session_id=session_id, input_id="i1", text=QUESTION)
+            result = rig.run(rig.ask(request, TurnReply)).result
+
+            assert result is not None, length
+            assert result.response.startswith("from tools: result of list_packages, result of list_tools"), length
+            assert [call.status for call in result.tool_calls] == ["Succeeded"] * 3, length
+            assert (result.cost.llm_calls, result.cost.tool_calls) == (3, 3), length
+            ended = {e.submission_id.split(":", 1)[1] for e in prefix if e.event_type == "OrderEnded"}
+            sent = [message.order.wo_id for message in rig.pool.received[sent_before:]]
+            assert not ended & set(sent), length
+            assert len(set(sent)) == len(sent), length
+            after = rig.run(rig.journal(session_stream(session_id)))
+            assert names(after).count("RunCompleted") == 1, length
+            assert names(after).count("RunRequested") == 1, length
+            assert names(after).count("TookOver") == 2, length
+            dispatched = [e.submission_id for e in after if e.event_type == "WO_DISPATCHED"]
+            assert len(dispatched) == len(set(dispatched)) == 6, length
+
+
+def test_order_is_sent_again_with_the_same_bytes_under_the_next_attempt() -> None:
+    """The recorded form, expanded, is the order as it was sent first; only the attempt beside it grows."""
+    with Rig(script=one_tool) as rig:
+        rig.supervise()
+
+        def script(order: WorkOrder) -> Answer:
+            if order.exchanges and rig.instances[0] in rig.world.processes:
+                rig.world.kill(rig.instances[0])  # dies with the last order on its way
+            return one_tool(order)
+
+        rig.pool.script = script
+        rig.pool.delay_s = lambda order: 1.0 if order.exchanges else 0.0
+        rig.run(rig.start_session())
+        if rig.supervisors[0].counters()["sessions"] == 0:
+            rig.instances.reverse()
+        result = rig.run(rig.turn("i1", QUESTION))
+        assert result.outcome == "success"
+        last = [message for message in rig.pool.received if message.order.exchanges]
+        assert [message.attempt for message in last] in ([1], [1, 3])
+        assert len({pack(message.order.model_dump()) for message in last}) == 1
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_killed_owner_is_succeeded_in_the_middle_of_a_turn(number: int, is_answered: bool) -> None:
+    """Killed while its n-th order is on its way, or just answered: the waiting host gets the one answer all the same."""
+    with Rig(script=one_tool) as rig:
+        rig.supervise()
+        seen: list[str] = []
+
+        def script(order: WorkOrder) -> Answer:
+            if order.wo_id not in seen:
+                seen.append(order.wo_id)
+                if len(seen) == number:
+                    owner = rig.instances[0] if rig.supervisors[0].counters()["runs"] else rig.instances[1]
+                    delay_s = 0.0004 if is_answered else 0.0
+                    rig.world.loop.call_later(delay_s, lambda: rig.world.kill(owner))
+            return one_tool(order)
+
+        rig.pool.script = script
+        rig.run(rig.start_session())
+        result = rig.run(rig.turn("i1", QUESTION))
+        assert result.outcome == "success"
+        assert result.response == "from tools: result of list_packages, result of list_tools, result of list_packages"
+        journal = rig.run(rig.journal())
+        assert names(journal).count("RunCompleted") == 1
+        assert names(journal).count("TookOver") == 2
+        assert len(rig.pool.executed) == len(set(rig.pool.executed)) == 6
+
+
+@pytest.mark.parametrize("wo_type", ["classify", "tool_call", "synthesize"])
+def test_fenced_owner_appends_nothing_any_more(wo_type: str) -> None:
+    """An owner of whom another took over: its appends are refused, and it gives no answer of its own."""
+    with Rig(script=one_tool) as rig:
+        rig.supervise()
+        rig.pool.delay_s = lambda order: 2.0 if order.wo_type == wo_type else 0.0
+
+        async def run() -> tuple[Any, TurnResult]:
+            await rig.start_session()
+            first, second = rig.instances
+            if rig.supervisors[1].counters()["sessions"]:
+                first, second = second, first
+            async with asyncio.TaskGroup() as group:
+                old = group.create_task(outcome_of(rig.turn("i1", QUESTION, to=first)))
+                await rig.host.sleep(0.5)
+                new = group.create_task(rig.turn("i1", QUESTION, to=second))
+            return old.result(), new.result()
+
+        old, new = rig.run(run())
+        assert new.outcome == "success"
+        assert isinstance(old, RuntimeFault)
+        assert old.code in ("unavailable", "deadline_exceeded")  # fenced, or its order's reply went to the successor
+        journal = rig.run(rig.journal())
+        assert names(journal).count("RunCompleted") == 1
+        assert names(journal).count("TookOver") == 2
+        first_of_new = names(journal).index("TookOver", 1)
+        assert {entry.tenure for entry in journal[first_of_new:]} == {2}
+        ids = [message.order.wo_id for message in rig.pool.received if message.attempt == 1]
+        assert len(ids) == len(set(ids)) == 6
+
+
+async def outcome_of(turn: Any) -> TurnResult | RuntimeFault:
+    """A result, or the fault instead."""
+    try:
+        return await turn
+    except RuntimeFault as fault:
+        return fault
+
+
+def test_two_supervisors_never_answer_one_input_twice() -> None:
+    """Both are asked at once, again and again: every requester that gets an answer gets the same one."""
+    with Rig(script=one_tool) as rig:
+        rig.supervise()
+        rig.pool.delay_s = lambda _: 0.3
+
+        async def run() -> list[TurnResult | RuntimeFault]:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(outcome_of(rig.turn("i1", QUESTION, to=instance)))
+                    for _ in range(2)
+                    for instance in rig.instances
+                ]
+            return [task.result() for task in tasks]
+
+        results = rig.run(run())
+        answers = {canonical_bytes(result) for result in results if isinstance(result, TurnResult)}
+        assert len(answers) == 1
+        assert all(fault.retryable for fault in results if isinstance(fault, RuntimeFault))
+        assert names(rig.run(rig.journal())).count("RunCompleted") == 1
+        assert len(rig.pool.executed) == len(set(rig.pool.executed)) == 6
+
+
+def test_unfinished_run_past_its_deadline_is_failed_by_the_new_owner() -> None:
+    """No session stays Running undriven: loading it journals RunFailed before anything else, and sends nothing."""
+    journal = recorded_turn()
+    cut = next(n for n, entry in enumerate(journal) if entry.event_type == "ToolBatchIssued")
+    session_id = str(UUID(int=77))
+    with Rig(script=one_tool) as rig:
+        rig.run(rig.host.sleep(60))
+        rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:cut])))
+        rig.run(rig.start_session(session_id))
+        rig.run(rig.host.sleep(1))
+        after = rig.run(rig.journal(session_stream(session_id)))
+        assert names(after)[cut:] == ["TookOver", "RunFailed"]
+        assert unpack(after[-1].bodies[0] or b"")["event"]["code"] == "deadline_exceeded"
+        assert rig.pool.received == []
+        result = rig.run(rig.turn("i2", QUESTION, session_id=session_id))
+        assert result.outcome == "success"
+
+
+def test_new_owner_drives_an_unfinished_run_without_being_asked_for_it() -> None:
+    """Taking a session over for any reason finishes what the old owner began."""
+    journal = recorded_turn()
+    session_id = str(UUID(int=78))
+    with Rig(script=one_tool) as rig:
+        rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:9])))
+        rig.run(rig.start_session(session_id))
+        rig.run(rig.host.sleep(1))
+        assert names(rig.run(rig.journal(session_stream(session_id))))[-1] == "RunCompleted"
+
+
+def test_successor_never_drives_a_run_that_the_host_has_answered() -> None:
+    """TurnDegraded in the journal is the input's answer: the successor gives it and sends no order."""
+    with Rig(script=one_tool) as rig:
+        rig.supervise()
+        rig.pool.delay_s = lambda order: 5.0 if order.wo_type == "synthesize" else 0.0
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(outcome_of(rig.turn("i1", QUESTION, timeout_s=3.0)))
+                await rig.host.sleep(0.5)
+                owner = rig.instances[0] if rig.supervisors[0].counters()["runs"] else rig.instances[1]
+                rig.world.kill(owner)
+                await rig.write(degraded_entry("i1", QUESTION, "bare reply"))
+            return await rig.turn("i1", QUESTION)
+
+        result = rig.run(run())
+        assert (result.outcome, result.response) == ("degraded", "bare reply")
+        assert "RunCompleted" not in names(rig.run(rig.journal()))
+
+
+def test_replays_of_one_journal_give_the_same_bytes() -> None:
+    """The state in the owner's memory, and two folds of what it recorded, are byte-identical, at every prefix of it."""
+    with Rig(script=one_tool) as rig:
+        rig.run(rig.start_session())
+        for number in range(3):
+            rig.run(rig.turn(f"i{number}", QUESTION))
+        journal = rig.run(rig.journal())
+        live = rig.run(rig.view()).state_hash
+    assert state_hash(record_of(journal).state) == live
+    hashes = [state_hash(record_of(journal[:length]).state) for length in range(len(journal) + 1)]
+    assert hashes == [state_hash(record_of(journal[:length]).state) for length in range(len(journal) + 1)]
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_replayed_record_knows_inputs_and_history() -> None:
+    """What admission and the next prompt rest on comes from the journal alone."""
+    with Rig(script=one_tool) as rig:
+        rig.run(rig.start_session())
+        for number in range(2):
+            rig.run(rig.turn(f"i{number}", QUESTION))
+        record = record_of(rig.run(rig.journal()))
+        session = rig.supervisors[0]._sessions.held(SESSION)
+        assert session is not None
+        assert record.inputs == session.record.inputs
+        assert record.history == session.record.history
+        assert (record.head, record.appended, record.run) == (session.record.head, session.record.appended, None)
+
+
+def test_same_turn_twice_gives_the_same_journal() -> None:
+    """Determinism: the whole recorded stream, bytes of every body included."""
+    left, right = recorded_turn(), recorded_turn()
+    assert [entry.bodies for entry in left] == [entry.bodies for entry in right]
+    assert [entry.submission_id for entry in left] == [entry.submission_id for entry in right]
