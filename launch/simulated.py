@@ -113,7 +113,7 @@ class SimulatedCluster:
         return self.world.start(SessionHost(snapshot=self.snapshot, spool=spool), role="host", disk=spool)
 
     def strike(self, role: str, *, after_s: float, back_after_s: float) -> Strike:
-        """In `after_s` virtual seconds the oldest process of this role is killed; another starts after `back_after_s`."""
+        """In `after_s` virtual seconds the oldest process of this role is killed; a new one follows."""
         strike = Strike()
 
         def kill() -> None:
