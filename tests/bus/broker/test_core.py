@@ -23,6 +23,7 @@ class World:
         self.epochs = dict.fromkeys(CLIENTS + WORKERS, 0)
         self.connections = {}
         self.asked = {}  # request id -> client name
+        self.destinations = {}
         self.answers = {}  # request id -> number of answers
         self.abandoned = set()  # asked by an incarnation that is gone
         self.held = {name: [] for name in WORKERS}  # request ids delivered and not answered
@@ -65,6 +66,7 @@ class World:
             message_id = f"WO-{len(self.asked)}"
             self.asked[message_id] = client
             to = f"{worker}@{self.epochs[worker]}" if number == 0 else "ho1"
+            self.destinations[message_id] = to
             self.rig.order(
                 client_connection, message_id, to=to, key="k" if number == 1 else "", deadline_ms=200 + 400 * number
             )
@@ -73,7 +75,7 @@ class World:
                 if not self.answers.get(message_id) and (who_asked == client or message_id in self.abandoned):
                     self.asked[message_id] = client
                     self.abandoned.discard(message_id)
-                    self.rig.order(client_connection, message_id, key="", deadline_ms=500)
+                    self.rig.order(client_connection, message_id, to=self.destinations[message_id], deadline_ms=500)
         elif what == "cancel" and client_connection and self.asked:
             self.rig.cancel(client_connection, list(self.asked)[number % len(self.asked)])
         elif what == "reply" and worker_connection and self.held[worker]:
