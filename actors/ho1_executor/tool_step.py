@@ -20,7 +20,7 @@ from actors.ho1_executor.tools.view import permitted_tools
 from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
 from bus.ledger_client import LedgerClient
 from bus.messages.control import PeerRow, ReadPeer
-from bus.messages.ledger import Entry
+from bus.messages.ledger import Ack, Entry
 from bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, WorkOrder
 from bus.port import Bus, ToolRunner
 from config.schema import AdminConfig
@@ -100,12 +100,15 @@ class ToolStep:
                 return await self._resume_ours(order, tool)
             if step == "ask" and (receipt := await self._end_of_other(order, tool, starts[-1])) is not None:
                 return receipt
-            if await self._write_start(job, call, tool, number=len(starts) + 1):
+            ack = await self._write_start(job, call, tool, number=len(starts) + 1)
+            if ack.outcome == "committed":
                 return None
+            if is_claimed(ack, self.bus.instance):  # a lost ack, or a repeat that nobody announced as one
+                return await self._resume_ours(order, tool)
             starts = await self._starts_of(order.wo_id, tool)
 
-    async def _write_start(self, job: Job, call: ToolCall, tool: ToolDefinition, *, number: int) -> bool:
-        """Whether this try is ours, durably; a barrier."""
+    async def _write_start(self, job: Job, call: ToolCall, tool: ToolDefinition, *, number: int) -> Ack:
+        """Whose this try is, durably; a barrier."""
         entry = start_entry(job.order, call, job.moment(), number=number, idempotent=tool.idempotent)
         try:
             ack = (await self.ledger.write([entry], trace=job.trace))[0]
@@ -113,7 +116,7 @@ class ToolStep:
             raise StartUnsettled(fault.code, fault.detail, retryable=fault.retryable) from None
         if ack.outcome == "refused":
             raise StartUnsettled("rejected", f"the ledger refused TOOL_STARTED of {job.order.wo_id}: {ack.code}")
-        return is_claimed(ack, self.bus.instance)
+        return ack
 
     async def _end_of_other(self, order: WorkOrder, tool: ToolDefinition, start: Entry) -> Receipt | None:
         """The receipt of the worker that started, waited for while it lives.

@@ -88,6 +88,42 @@ def test_a_tool_over_its_time_is_stopped() -> None:
         assert made.world.run(made.events()) == ["TOOL_STARTED", "WO_FAILED"]
 
 
+def test_a_tool_may_have_less_time_than_its_order() -> None:
+    """tools.timeout_ms bounds every call, however patient the order is."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), tools=effects.tools()) as made:
+        effects.gate = asyncio.Event()
+        limit_ms = made.snapshot.config.tools.timeout_ms
+        given = tool_order(ONCE, constraints={"timeout_seconds": 500.0})
+        receipt = made.world.run(made.execute(given, timeout_s=500.0))
+        assert code_of(receipt) == "deadline_exceeded"
+        assert limit_ms <= receipt.cost.elapsed_ms <= limit_ms + 100
+
+
+@pytest.mark.parametrize("attempts", [(1, 1), (1, 2)])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_one_worker_runs_a_call_once_however_it_is_delivered(attempts: tuple[int, int], at_once: bool) -> None:
+    """Under other message ids, together or one after the other, announced as a repeat or not."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), tools=effects.tools()) as made:
+
+        async def main() -> None:
+            first, second = (
+                made.execute(tool_order(ONCE), attempt=attempt, message_id=f"m{number}")
+                for number, attempt in enumerate(attempts)
+            )
+            if at_once:
+                async with asyncio.TaskGroup() as group:
+                    tasks = [group.create_task(first), group.create_task(second)]
+                assert tasks[0].result() == tasks[1].result()
+            else:
+                assert await first == await second
+            assert len(effects.runs) == 1
+            assert await made.events() == ["TOOL_STARTED", "WO_COMPLETED"]
+
+        made.world.run(main())
+
+
 def test_the_start_is_durable_before_the_tool_runs() -> None:
     """Seen from inside the tool: the record has the start already."""
     effects = Effects()
