@@ -50,7 +50,8 @@ def _decoded(body: bytes | None) -> Any:
 
 def _mask(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: "*" if _TIMES_AND_DURATIONS.match(key) else _mask(part) for key, part in value.items()}
+        # Left out, not starred: a duration of nothing is its field's default, and a compact record leaves that out.
+        return {key: _mask(part) for key, part in value.items() if not _TIMES_AND_DURATIONS.match(key)}
     if isinstance(value, list):
         return [_mask(part) for part in value]
     return _INSTANCE.sub(r"\1/*", value) if isinstance(value, str) else value
