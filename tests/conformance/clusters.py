@@ -141,7 +141,7 @@ class RealCluster:
         self._stop_broker()
         self._start_broker()
 
-    async def start(self, actor: Actor | None, *, role: str, slots: int = 0) -> Peer:
+    async def start(self, actor: Actor | None, *, role: str, slots: int = 0, token: str | None = None) -> Peer:
         self._counts[role] = self._counts.get(role, 0) + 1
         instance = f"{role}/{self._counts[role]}@r{self._counts[role]}"
         lanes = [name for name in LANE_TYPES if name != role and (name == "ledger" or role == "host")]
@@ -152,7 +152,7 @@ class RealCluster:
             role=role,
             offers=[role] if actor is not None else [],
             slots=slots,
-            token=f"secret of {instance}",
+            token=token or f"secret of {instance}",
             settings=self.settings,
             clock=self._clock,
             links=links,

@@ -1,0 +1,240 @@
+"""Who may say what on a service's own socket."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.codec import decode, encode, pack_header, unpack_header
+from bus.envelope import HEADER_VERSION, Header, Kind, header
+from bus.lane_server import LaneServer
+from bus.messages.control import Beat, Bye, Hello, Refused, Welcome
+from bus.messages.failure import Failure
+from bus.messages.gateway import DegradedPrompt, Prompt
+from bus.messages.ledger import Body, GetBody
+from bus.window import Recorded
+from tests.conformance.clusters import bus_settings
+
+GOOD = "good"
+SETTINGS = bus_settings(body_max_bytes=1000)
+WELCOME, REFUSED, REHELLO = "bus.welcome", "bus.refused", "bus.rehello"
+
+
+class HandClock:
+    """Time as the test sets it."""
+
+    time = 0.0
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+    def new_id(self) -> str:
+        return "id"
+
+    def random(self) -> float:
+        return 0.5
+
+
+class Wire:
+    """A transport that keeps what was sent; unreachable routing ids fail as they do on a ROUTER."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[bytes, Header, bytes]] = []
+        self.unreachable: list[bytes] = []
+
+    def send(self, routing: bytes, head: bytes, body: bytes) -> bool:
+        if routing in self.unreachable:
+            return False
+        self.sent.append((routing, unpack_header(head), body))
+        return True
+
+    def close(self) -> None: ...
+
+    def types_to(self, routing: bytes) -> list[str]:
+        return [head.type for to, head, _ in self.sent if to == routing]
+
+
+class Rig:
+    """A lane of the ledger (or another service) with everything observable."""
+
+    def __init__(self, instance: str = "ledger/1@L1") -> None:
+        self.clock, self.wire = HandClock(), Wire()
+        self.tapped: list[str] = []
+        self.server = LaneServer(
+            instance,
+            SETTINGS,
+            self.clock,
+            lambda hello: None if hello.token == GOOD else Refused(code="bad_token", detail="no"),
+            on_frame=lambda verdict, _head, _body: self.tapped.append(verdict),
+        )
+        self.server.bind(self.wire)
+        self.delivered: list[tuple[Header, bytes]] = []
+        self.routes = []
+        self.server.attach(self._deliver)
+
+    def _deliver(self, head, body, route) -> None:
+        self.delivered.append((head, body))
+        self.routes.append(route)
+
+    def hello(
+        self, routing: bytes, instance: str, *, token: str = GOOD, role: str | None = None, protocol: int = 1
+    ) -> None:
+        said = Hello(
+            instance=instance,
+            token=token,
+            role=role or instance.partition("/")[0],
+            slots=0,
+            version="t",
+            protocol=protocol,
+        )
+        self.frame(routing, Kind.HELLO, encode(said, 10_000))
+
+    def frame(self, routing: bytes, kind: Kind, body: bytes = b"", **fields) -> None:
+        self.server.receive(routing, [pack_header(header(kind, "m1", **fields)), body])
+
+    def ask(self, routing: bytes, message=None, **fields) -> None:
+        message = message or GetBody(ref="r")
+        fields = {"type": message.TYPE, "destination": "ledger", "deadline_ms": 1000, **fields}
+        self.frame(routing, Kind.REQUEST, encode(message, 10_000), **fields)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    """A ledger lane."""
+    return Rig()
+
+
+def test_a_good_token_is_welcome_under_the_servers_epoch(rig: Rig) -> None:
+    """The epoch is the incarnation in the instance's name."""
+    rig.hello(b"c1", "ho2/1@a")
+    (_, head, body) = rig.wire.sent[0]
+    assert (head.kind, head.type) == (Kind.WELCOME, WELCOME)
+    assert decode(Welcome, body, 1000).epoch == "L1"
+    assert rig.server.connected() == ["ho2/1@a"]
+
+
+@pytest.mark.parametrize(
+    ("instance", "options"),
+    [
+        ("ho2/1@a", {"token": "stolen"}),
+        ("ho2/1@a", {"role": "operator"}),
+        ("ho2/1@a", {"protocol": HEADER_VERSION + 1}),
+        ("nonsense", {"role": "ho2"}),
+    ],
+)
+def test_a_bad_hello_is_refused_and_binds_nothing(rig: Rig, instance: str, options) -> None:
+    """Wrong token, claimed role, other protocol, impossible name."""
+    rig.hello(b"c1", instance, **options)
+    assert rig.wire.types_to(b"c1") == [REFUSED]
+    rig.ask(b"c1")
+    assert rig.delivered == []
+
+
+def test_an_unbound_connection_is_asked_for_a_hello_and_its_frame_dropped(rig: Rig) -> None:
+    """Also a beat, a cancel, a goodbye."""
+    rig.ask(b"c1")
+    rig.frame(b"c1", Kind.BEAT, encode(Beat(), 100))
+    assert rig.wire.types_to(b"c1") == [REHELLO, REHELLO]
+    assert rig.delivered == []
+
+
+def test_the_sender_is_stamped_whatever_it_claims(rig: Rig) -> None:
+    """A claimed sender counts for nothing."""
+    rig.hello(b"c1", "ho1/1@a")
+    rig.ask(b"c1", sender="operator/1@root")
+    assert rig.delivered[0][0].sender == "ho1/1@a"
+
+
+@pytest.mark.parametrize(
+    ("instance", "service", "type_name"),
+    [
+        ("ho2/1@a", "gateway/1@g", Prompt.TYPE),  # a prompt pays with credit at the broker, not here
+        ("ho1/1@a", "gateway/1@g", DegradedPrompt.TYPE),  # the session host's alone
+        ("ho2/1@a", "ledger/1@L1", "nonsense.type"),
+    ],
+)
+def test_what_the_lane_does_not_take_is_denied(instance: str, service: str, type_name: str) -> None:
+    """The catalog's senders, and of its types only the lane's."""
+    rig = Rig(service)
+    rig.hello(b"c1", instance)
+    rig.ask(b"c1", type=type_name, destination=service)
+    (_, head, body) = rig.wire.sent[-1]
+    assert (head.kind, head.correlation_id) == (Kind.FAILURE, "m1")
+    assert decode(Failure, body, 1000).code == "denied"
+    assert rig.delivered == []
+    assert rig.tapped == ["denied", "delivered"]
+
+
+def test_a_body_over_the_limit_is_answered_too_large(rig: Rig) -> None:
+    """The limit and its setting are named."""
+    rig.hello(b"c1", "ho2/1@a")
+    rig.ask(b"c1", GetBody(ref="r" * 2000))
+    failure = decode(Failure, rig.wire.sent[-1][2], 1000)
+    assert (failure.code, rig.delivered) == ("too_large", [])
+    assert "bus.body_max_bytes" in failure.detail
+
+
+@pytest.mark.parametrize(
+    "frames", [[], [b"x"], [b"x", b"y", b"z"], [b"\xc1", b""], [bytes(5000), b""], [b"\x93\x01\x02\x03", b""]]
+)
+def test_garbage_is_counted_and_harms_nobody(rig: Rig, frames: list[bytes]) -> None:
+    """From a bound connection as well: it stays bound, and the next request passes."""
+    rig.hello(b"c1", "ho2/1@a")
+    rig.server.receive(b"c1", frames)
+    assert rig.server.counters.malformed == 1
+    rig.ask(b"c1")
+    assert len(rig.delivered) == 1
+
+
+def test_every_beat_is_answered(rig: Rig) -> None:
+    """That is how the peer knows that this side lives."""
+    rig.hello(b"c1", "ho2/1@a")
+    rig.frame(b"c1", Kind.BEAT, encode(Beat(), 100))
+    assert rig.wire.types_to(b"c1") == [WELCOME, Beat.TYPE]
+
+
+def test_a_reconnected_instance_has_one_connection_the_newest(rig: Rig) -> None:
+    """Its answers go there; the older connection is a stranger from then on."""
+    rig.hello(b"c1", "ho2/1@a")
+    rig.ask(b"c1")
+    rig.hello(b"c2", "ho2/1@a")
+    answer = Recorded(Kind.REPLY, Body.TYPE, 1, b"bytes")
+    rig.routes[0].answer(rig.delivered[0][0], Kind.REPLY, answer)
+    assert rig.wire.types_to(b"c2") == [WELCOME, Body.TYPE]
+    rig.ask(b"c1")
+    assert rig.wire.types_to(b"c1") == [WELCOME, REHELLO]
+
+
+def test_an_answer_to_nobody_is_counted(rig: Rig) -> None:
+    """Vanished, said goodbye, or silent too long: the window keeps it for who asks again."""
+    rig.hello(b"c1", "ho2/1@a")
+    rig.ask(b"c1")
+    answer = Recorded(Kind.REPLY, Body.TYPE, 1, b"bytes")
+    rig.wire.unreachable.append(b"c1")
+    rig.routes[0].answer(rig.delivered[0][0], Kind.REPLY, answer)
+    rig.routes[0].answer(rig.delivered[0][0], Kind.REPLY, answer)
+    assert rig.server.counters.unreachable == 2
+    assert rig.server.connected() == []
+
+
+def test_silence_longer_than_the_time_out_unbinds(rig: Rig) -> None:
+    """Exactly the time-out is borne."""
+    rig.hello(b"c1", "ho2/1@a")
+    limit = SETTINGS.peer_timeout_ms / 1000
+    rig.server.sweep(limit)
+    assert rig.server.connected() == ["ho2/1@a"]
+    rig.server.sweep(limit + 0.001)
+    assert rig.server.connected() == []
+
+
+def test_goodbye_and_a_standstill_unbind(rig: Rig) -> None:
+    """After a standstill everybody has to say hello and ask again."""
+    rig.hello(b"c1", "ho2/1@a")
+    rig.hello(b"c2", "ho1/1@a")
+    rig.frame(b"c1", Kind.BYE, encode(Bye(), 100))
+    assert rig.server.connected() == ["ho1/1@a"]
+    rig.server.unbind_all()
+    rig.ask(b"c2")
+    assert rig.wire.types_to(b"c2") == [WELCOME, REHELLO]

@@ -1,0 +1,485 @@
+"""The shell's own promises, beyond the transport contract: standstill, silence, refusal, readiness, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from bus import catalog
+from bus.codec import encode, pack_header, unpack_header
+from bus.dispatch import Actor, Call
+from bus.envelope import Kind, header
+from bus.errors import BusError, LedgerError, RuntimeFault
+from bus.inbox import CAUSE
+from bus.messages.control import PeerRow, Peers, ReadPeer, ReadPeers
+from bus.messages.gateway import Budget, Prompt, PromptResponse, ReadBudget
+from bus.messages.ledger import Body, GetBody
+from bus.messages.session import EndSession, SessionClosed
+from bus.sim.world import World
+from tests.conformance.clusters import bus_settings
+from tests.conformance.desk import Desk, Shelf, prompt
+
+SETTINGS = bus_settings(service_grace_ms=400)
+SESSION = "00000000-0000-0000-0000-000000000000"
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A simulated cluster."""
+    with World(SETTINGS) as made:
+        yield made
+
+
+async def ask(peer, script: str, *, timeout_s: float = 30.0, **options) -> PromptResponse:
+    """Asks the gateway to do what the script says."""
+    return await peer.request("gateway", prompt(script), expect=PromptResponse, timeout_s=timeout_s, **options)
+
+
+async def row_of(world: World, operator, instance: str) -> PeerRow:
+    """What the broker knows of an instance."""
+    return await operator.request("broker", ReadPeer(instance=instance), expect=PeerRow, timeout_s=1)
+
+
+# --- standstill and silence -----------------------------------------------------------------------------------------
+
+
+def test_after_a_standstill_nothing_is_sent_before_the_brokers_answer(world: World) -> None:
+    """The first frame of a thawed process is its hello, although a handler was about to send."""
+    sent: list[int] = []
+
+    async def scenario() -> None:
+        await world.settled()
+        operator = world.client("operator")
+        await world.settled()
+        connection = operator._broker
+        connection.link = _Spy(connection.link, sent.append)
+        world.loop.advance(5.0)  # the process was frozen, and wakes in the middle of a handler:
+        peers = await operator.request("broker", ReadPeers(), expect=Peers, timeout_s=1)
+        assert operator.instance in [row.instance for row in peers.peers]
+
+    world.run(scenario())
+    assert sent[0] == Kind.HELLO
+    assert sent.index(Kind.REQUEST) > sent.index(Kind.HELLO)
+
+
+class _Spy:
+    """A link that tells the kind of every frame."""
+
+    def __init__(self, link, tell) -> None:
+        self._link = link
+        self._tell = tell
+
+    def send(self, head: bytes, body: bytes) -> None:
+        self._tell(unpack_header(head).kind)
+        self._link.send(head, body)
+
+    def __getattr__(self, name: str):
+        return getattr(self._link, name)
+
+
+def test_after_a_standstill_what_was_not_started_is_discarded_and_comes_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Queued behind another request of its key: forgotten, re-delivered by the broker, run once."""
+    row = catalog.BY_ROUTE["gateway", Prompt.TYPE]
+    monkeypatch.setitem(catalog.BY_ROUTE, ("gateway", Prompt.TYPE), row._replace(mode="ordered"))
+
+    async def scenario() -> None:
+        desk = Desk()
+        peer = world.start(desk, role="gateway", slots=9)
+        worker = world.client("ho1")
+        await world.settled()
+        first = asyncio.ensure_future(ask(worker, "hold", key="k"))
+        second = asyncio.ensure_future(ask(worker, "echo second", key="k"))
+        await asyncio.sleep(1)
+        assert len(peer._inbox) == 2
+        world.loop.advance(2.0)
+        await asyncio.sleep(1)
+        assert peer._inbox.counters.discarded >= 1
+        desk.go.set()
+        assert (await first).outcome == "SUCCESS"
+        assert (await second).content == "second"
+        assert desk.begun == ["hold", "echo second"]
+
+    world.run(scenario())
+
+
+def test_a_silent_lane_is_down_until_it_welcomes_again(world: World) -> None:
+    """Requests are held, not lost, and leave with the next welcome; the beat notices within the time-out."""
+
+    async def scenario() -> None:
+        ledger = world.start(Shelf(), role="ledger")
+        worker = world.client("ho1")
+        await world.settled()
+        await worker.request("ledger", GetBody(ref="a"), expect=Body, timeout_s=1)
+        world.kill(ledger.instance)
+        await asyncio.sleep(SETTINGS.peer_timeout_ms / 1000 + 0.5)
+        assert not worker._connections["ledger"].is_bound
+        held = asyncio.ensure_future(worker.request("ledger", GetBody(ref="b"), expect=Body, timeout_s=20))
+        await asyncio.sleep(0.1)
+        world.start(Shelf(), role="ledger")
+        assert (await held).ref == "b"
+
+    world.run(scenario())
+
+
+def test_without_any_answer_the_guard_expires_a_request(world: World) -> None:
+    """Never sent: at its deadline, naming what is down."""
+
+    async def scenario() -> None:
+        worker = world.client("ho1")
+        await world.settled()
+        began = world.loop.time()
+        with pytest.raises(BusError, match="the ledger lane does not answer") as caught:
+            await worker.request("ledger", GetBody(ref="a"), expect=Body, timeout_s=2)
+        assert caught.value.code == "expired"
+        assert world.loop.time() - began == pytest.approx(2.0, abs=0.01)
+
+    world.run(scenario())
+
+
+# --- hello ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_refused_instance_does_not_start(world: World) -> None:
+    """The reason arrives as a fault, at once."""
+
+    async def scenario() -> None:
+        peer = world.client("ho1")
+        peer._hello = peer._hello.model_copy(update={"token": "stolen"})
+        with pytest.raises(BusError, match="bad_token") as caught:
+            await world.processes[peer.instance].starting
+        assert caught.value.code == "denied"
+        world.errors.clear()
+
+    world.run(scenario())
+
+
+class DeafBroker:
+    """A broker that hears and never answers."""
+
+    def step(self, event, now) -> list:
+        return []
+
+    def next_wakeup(self) -> None:
+        return None
+
+
+def test_a_peer_whose_broker_does_not_answer_says_so_in_time(world: World) -> None:
+    """`no_route` after the start time-out, not a hang."""
+
+    async def scenario() -> None:
+        world.network.broker = DeafBroker()
+        peer = world.start(None, role="operator", start_timeout_s=1.0)
+        with pytest.raises(BusError, match=r"the broker does not answer within 1\.0 s") as caught:
+            await world.processes[peer.instance].starting
+        assert caught.value.code == "no_route"
+        world.errors.clear()
+
+    world.run(scenario())
+
+
+def test_a_fenced_incarnation_is_told_that_it_cannot_go_on(world: World) -> None:
+    """A newer incarnation of the same name takes its place; the old one's process should end."""
+
+    async def scenario() -> None:
+        old = world.start(None, role="ho2", instance="ho2/1@old")
+        await world.settled()
+        world.start(None, role="ho2", instance="ho2/1@new")
+        reason = await old.failed()
+        assert isinstance(reason, RuntimeFault)
+        assert "name_taken" in str(reason)
+
+    world.run(scenario())
+
+
+# --- readiness ------------------------------------------------------------------------------------------------------
+
+
+class Waking(Actor):
+    """Degraded until its dependency is there; slow to start."""
+
+    service = "gateway"
+
+    def __init__(self) -> None:
+        self.dependency_is_there = False
+        self.asked = 0
+
+    async def start(self, bus) -> None:
+        await bus.sleep(0.5)
+        self.started = True
+
+    async def ready(self) -> str:
+        self.asked += 1
+        if self.asked == 1:
+            raise LedgerError("unavailable", "the ledger is away")
+        return "" if self.dependency_is_there else "waiting"
+
+    def counters(self) -> dict[str, int]:
+        return {"asked": self.asked}
+
+    async def on_budget(self, message: ReadBudget, call: Call) -> Budget:
+        assert self.started
+        return Budget(mode="off", scopes=[])
+
+
+def test_readiness_is_told_at_every_change_and_degraded_actors_serve(world: World) -> None:
+    """Starting -> degraded(reason) -> degraded(other) -> ready; asked again until ready, then no more."""
+
+    async def scenario() -> None:
+        actor = Waking()
+        peer = world.start(actor, role="gateway")
+        operator = world.client("operator")
+        await asyncio.sleep(0.35)
+        assert (await row_of(world, operator, peer.instance)).state == "starting"
+        await asyncio.sleep(0.25)
+        row = await row_of(world, operator, peer.instance)
+        assert (row.state, row.reason) == ("degraded", "unavailable: the ledger is away")
+        assert (await operator.request("gateway", ReadBudget(), expect=Budget, timeout_s=1)).mode == "off"
+        await asyncio.sleep(0.4)
+        assert (await row_of(world, operator, peer.instance)).reason == "waiting"
+        actor.dependency_is_there = True
+        await asyncio.sleep(0.5)
+        row = await row_of(world, operator, peer.instance)
+        assert (row.state, row.reason) == ("ready", "")
+        asked = actor.asked
+        await asyncio.sleep(2)
+        assert actor.asked == asked
+        assert (await row_of(world, operator, peer.instance)).counters["asked"] == asked
+
+    world.run(scenario())
+
+
+def test_a_bug_in_ready_ends_the_incarnation(world: World) -> None:
+    """A programming error while getting ready is not retried for ever."""
+
+    class Buggy(Waking):
+        async def ready(self) -> str:
+            raise KeyError("bug")
+
+    async def scenario() -> None:
+        peer = world.start(Buggy(), role="gateway")
+        assert isinstance(await peer.failed(), KeyError)
+
+    world.run(scenario())
+
+
+def test_a_lane_request_that_comes_before_the_actor_started_waits_for_it(world: World) -> None:
+    """Bound first, served when started, in order."""
+
+    class Slow(Shelf):
+        async def start(self, bus) -> None:
+            await bus.sleep(1)
+
+    async def scenario() -> None:
+        shelf = Slow()
+        world.start(shelf, role="ledger")
+        worker = world.client("ho1")
+        asked = [
+            asyncio.ensure_future(worker.request("ledger", GetBody(ref=name), expect=Body, timeout_s=5))
+            for name in "abc"
+        ]
+        await asyncio.sleep(0.5)
+        assert shelf.asked == []
+        for one in asked:
+            await one
+        assert shelf.asked == ["a", "b", "c"]
+
+    world.run(scenario())
+
+
+# --- handlers -------------------------------------------------------------------------------------------------------
+
+
+class Relay(Actor):
+    """A host that passes a request on, as the session host does."""
+
+    service = "host"
+
+    async def start(self, bus) -> None:
+        self.bus = bus
+
+    async def on_end(self, message: EndSession, call: Call) -> SessionClosed:
+        self.cause = CAUSE.get()
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(
+                self.bus.request(
+                    "ho2", message, expect=SessionClosed, timeout_s=call.remaining_s(self.bus.clock.monotonic())
+                )
+            )
+        return task.result()
+
+
+class Owner(Actor):
+    """An HO2 that says what it was asked."""
+
+    service = "ho2"
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    async def on_end(self, message: EndSession, call: Call) -> SessionClosed:
+        self.calls.append(call)
+        return SessionClosed(session_id=message.session_id, turn_count=1)
+
+
+def test_what_a_handler_sends_names_its_cause_and_carries_its_trace(world: World) -> None:
+    """Causation and trace pass through TaskGroups without anybody handing them on."""
+    causes: list[tuple[str, str]] = []
+
+    async def scenario() -> None:
+        owner = Owner()
+        world.start(Relay(), role="host", slots=1)
+        ho2 = world.start(owner, role="ho2", slots=1)
+        door = world.client("door")
+        await world.settled()
+        original = ho2._inbox.receive
+
+        def receive(head, body, route) -> None:
+            causes.append((head.causation_id, head.trace))
+            original(head, body, route)
+
+        ho2._inbox = _Watched(ho2._inbox, receive)
+        asked = EndSession(session_id=SESSION)
+        await door.request("host", asked, expect=SessionClosed, timeout_s=5, message_id="END-1", trace="tr-1")
+        assert causes == [("END-1", "tr-1")]
+        assert owner.calls[0].trace == "tr-1"
+        assert owner.calls[0].remaining_s(door.clock.monotonic()) < 5
+
+    world.run(scenario())
+
+
+class _Watched:
+    """An inbox whose arrivals are seen."""
+
+    def __init__(self, inbox, receive) -> None:
+        self._inbox = inbox
+        self.receive = receive
+
+    def __getattr__(self, name: str):
+        return getattr(self._inbox, name)
+
+    def __len__(self) -> int:
+        return len(self._inbox)
+
+
+def test_asking_again_for_what_is_being_cancelled_runs_it_anew(world: World) -> None:
+    """The second asker is not answered with the first one's cancellation."""
+
+    class Lingering(Shelf):
+        async def start(self, bus) -> None:
+            self.bus = bus
+
+        async def on_get_body(self, message: GetBody, call: Call) -> Body:
+            try:
+                return await super().on_get_body(message, call)
+            except asyncio.CancelledError:
+                await self.bus.sleep(0.5)  # a handler that has something to clean up
+                raise
+
+    async def scenario() -> None:
+        shelf = Lingering()
+        world.start(shelf, role="ledger")
+        worker = world.client("ho1")
+        await world.settled()
+
+        async def read() -> Body:
+            return await worker.request("ledger", GetBody(ref="hold"), expect=Body, timeout_s=5, message_id="G-1")
+
+        first = asyncio.ensure_future(read())
+        await asyncio.sleep(0.1)
+        first.cancel()
+        await asyncio.sleep(0.1)
+        shelf.go.set()
+        assert (await read()).ref == "hold"
+        assert shelf.asked == ["hold", "hold"]
+
+    world.run(scenario())
+
+
+def test_a_late_reply_is_counted_and_dropped(world: World) -> None:
+    """Whoever gave up is not disturbed."""
+
+    async def scenario() -> None:
+        worker = world.client("ho1")
+        await world.settled()
+        late = header(Kind.REPLY, "x", correlation_id="never-asked", type="gateway.response")
+        worker._receive(worker._broker, pack_header(late), b"")
+        assert worker._outbox.counters.late == 1
+
+    world.run(scenario())
+
+
+def test_a_reply_of_another_type_is_malformed(world: World) -> None:
+    """The caller gets what it expects or a fault, never a message of another class."""
+
+    async def scenario() -> None:
+        world.start(Desk(), role="gateway", slots=1)
+        worker = world.client("ho1")
+        with pytest.raises(BusError) as caught:
+            await worker.request("gateway", ReadBudget(), expect=PromptResponse, timeout_s=2)
+        assert caught.value.code == "malformed"
+
+    world.run(scenario())
+
+
+def test_a_malformed_body_never_reaches_a_handler(world: World) -> None:
+    """Strictly validated at the receiving edge; the answer names fields, never values."""
+
+    async def scenario() -> None:
+        desk = Desk()
+        peer = world.start(desk, role="gateway", slots=1)
+        worker = world.client("ho1")
+        await world.settled()
+        body = encode(ReadBudget(session_id="private text"), 1000)
+        waiting = asyncio.ensure_future(ask(worker, "echo x", message_id="M"))
+        await asyncio.sleep(0)
+        pending = worker._outbox._pending.get("M")
+        assert pending is not None
+        bad = pending.header._replace(deadline_ms=1000, message_id="BAD")
+        worker._broker.link.send(pack_header(bad), body)
+        await waiting
+        await asyncio.sleep(0.4)
+        assert desk.begun == ["echo x"]
+        assert peer._inbox.counters.refused == 1
+
+    world.run(scenario())
+
+
+def test_nothing_is_sent_after_a_stop(world: World) -> None:
+    """Own requests fail as cancelled, and so do new ones."""
+
+    async def scenario() -> None:
+        world.start(Desk(), role="gateway", slots=1)
+        worker = world.client("ho1")
+        await world.settled()
+        waiting = asyncio.ensure_future(ask(worker, "hold"))
+        await asyncio.sleep(0.5)
+        await worker.stop(0.1)
+        for one in (waiting, ask(worker, "echo x")):
+            with pytest.raises(BusError) as caught:
+                await one
+            assert caught.value.code == "cancelled"
+
+    world.run(scenario())
+
+
+def test_a_stop_gives_back_what_does_not_end_in_time(world: World) -> None:
+    """The handler is cancelled without an answer; the broker gives the request to another worker."""
+
+    async def scenario() -> None:
+        desks = [Desk(), Desk()]
+        first = world.start(desks[0], role="gateway", slots=1)
+        worker = world.client("ho1")
+        await world.settled()
+        asked = asyncio.ensure_future(ask(worker, "hold"))
+        await asyncio.sleep(0.5)
+        desks[1].go.set()
+        world.start(desks[1], role="gateway", slots=1)
+        await world.stop(first.instance, 0.3)
+        assert (await asked).outcome == "SUCCESS"
+        assert (desks[0].ended, desks[1].begun) == (["hold"], ["hold"])
+
+    world.run(scenario())

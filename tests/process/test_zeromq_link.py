@@ -1,0 +1,173 @@
+"""Real processes on real sockets: what a caller learns, and when, if a worker is killed or frozen."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bus.errors import BusError
+from bus.messages.control import PeerRow, ReadPeer
+from bus.messages.gateway import PromptResponse
+from tests.conformance.clusters import RealCluster, bus_settings
+from tests.conformance.desk import Desk, prompt
+
+pytestmark = pytest.mark.process
+WORKER = Path(__file__).with_name("bus_worker.py")
+
+
+class Workers:
+    """Worker processes of one test; none outlives it."""
+
+    def __init__(self, cluster: RealCluster) -> None:
+        self._cluster = cluster
+        self._running: list[subprocess.Popen[str]] = []
+
+    def start(self, instance: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, str(WORKER), self._cluster._endpoint(""), instance],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=WORKER.parents[2],
+            env={**os.environ, "PYTHONPATH": "."},
+        )
+        self._running.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "ready"
+        return process
+
+    def end(self) -> None:
+        for process in self._running:
+            process.kill()
+            process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[RealCluster]:
+    """Broker and the callers' loop in this process."""
+    made = RealCluster(bus_settings())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def workers(cluster: RealCluster) -> Iterator[Workers]:
+    """Other processes."""
+    made = Workers(cluster)
+    yield made
+    made.end()
+
+
+async def ask(peer, script: str, service: str = "gateway", *, timeout_s: float = 20) -> PromptResponse:
+    """Asks the gateway to do what the script says."""
+    return await peer.request(service, prompt(script), expect=PromptResponse, timeout_s=timeout_s)
+
+
+@pytest.mark.parametrize(
+    ("number", "within_s"), [(signal.SIGKILL, 0.1), (signal.SIGSTOP, 1.0)], ids=["killed", "frozen"]
+)
+def test_the_caller_is_told_in_time(cluster: RealCluster, workers: Workers, number: int, within_s: float) -> None:
+    """A request to that very instance fails as peer_lost: 0.1 s after a kill, a second after a freeze."""
+
+    async def scenario() -> None:
+        worker = workers.start("gateway/1@w1")
+        caller = await cluster.start(None, role="ho1")
+        await ask(caller, "echo warm", "gateway/1@w1")
+        asked = asyncio.ensure_future(ask(caller, "sleep 30", "gateway/1@w1"))
+        await asyncio.sleep(0.3)
+        worker.send_signal(number)
+        began = caller.clock.monotonic()
+        with pytest.raises(BusError) as caught:
+            await asked
+        assert caught.value.code == "peer_lost"
+        assert caller.clock.monotonic() - began <= within_s
+
+    cluster.run(scenario())
+
+
+def test_a_killed_workers_request_is_done_by_another_process(cluster: RealCluster, workers: Workers) -> None:
+    """Redelivered at once, answered once."""
+
+    async def scenario() -> None:
+        first = workers.start("gateway/1@w1")
+        caller = await cluster.start(None, role="ho1")
+        await ask(caller, "echo warm")
+        asked = asyncio.ensure_future(ask(caller, "sleep 0.5"))
+        await asyncio.sleep(0.2)
+        workers.start("gateway/2@w2")
+        first.kill()
+        assert (await asked).content == "0.5"
+
+    cluster.run(scenario())
+
+
+def test_a_thawed_worker_says_hello_and_works_again(cluster: RealCluster, workers: Workers) -> None:
+    """What it held went to another one; its own late answer disturbs nobody; then it takes new work."""
+
+    async def scenario() -> None:
+        frozen = workers.start("gateway/1@w1")
+        caller = await cluster.start(None, role="ho1")
+        await ask(caller, "echo warm")
+        asked = asyncio.ensure_future(ask(caller, "sleep 0.2"))
+        await asyncio.sleep(0.1)
+        frozen.send_signal(signal.SIGSTOP)
+        other = workers.start("gateway/2@w2")
+        assert (await asked).content == "0.2"
+        frozen.send_signal(signal.SIGCONT)
+        await asyncio.sleep(1.0)
+        other.kill()
+        assert (await ask(caller, "echo again", "gateway/1@w1")).content == "again"
+
+    cluster.run(scenario())
+
+
+def test_a_late_server_is_found_without_losing_the_first_frames(cluster: RealCluster, workers: Workers) -> None:
+    """Peers may start before the broker's socket is bound again; what they asked meanwhile is answered."""
+
+    async def scenario() -> None:
+        workers.start("gateway/1@w1")
+        caller = await cluster.start(None, role="ho1")
+        await ask(caller, "echo warm")
+        cluster._stop_broker()
+        asked = [asyncio.ensure_future(ask(caller, f"echo {number}")) for number in range(50)]
+        await asyncio.sleep(1.5)
+        cluster._start_broker()
+        assert [(await one).content for one in asked] == [str(number) for number in range(50)]
+
+    cluster.run(scenario())
+
+
+def test_large_messages_both_ways_do_not_stop_the_beats(cluster: RealCluster, workers: Workers) -> None:
+    """Megabytes through the drained reader: everybody is still there afterwards."""
+
+    async def scenario() -> None:
+        workers.start("gateway/1@w1")
+        caller = await cluster.start(None, role="ho1")
+        for _ in range(5):
+            answers = [asyncio.ensure_future(ask(caller, "big 4000000")) for _ in range(4)]
+            for answer in answers:
+                assert len((await answer).content) == 4_000_000
+        operator = await cluster.start(None, role="operator")
+        row = await operator.request("broker", ReadPeer(instance="gateway/1@w1"), expect=PeerRow, timeout_s=1)
+        assert (row.state, row.counters["standstills"]) == ("ready", 0)
+
+    cluster.run(scenario())
+
+
+def test_a_stranger_with_the_wrong_token_is_refused(cluster: RealCluster) -> None:
+    """A token made for nobody binds nothing; the fault says why, at once."""
+
+    async def scenario() -> None:
+        with pytest.raises(BusError, match="bad_token") as caught:
+            await cluster.start(Desk(), role="gateway", token="stolen")
+        assert caught.value.code == "denied"
+
+    cluster.run(scenario())
