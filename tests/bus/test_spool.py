@@ -1,0 +1,210 @@
+"""Records on a process's own disk: torn tails, damage, hand-over, a full disk."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bus.errors import LedgerError
+from bus.messages.ledger import Ack, WriteEntry
+from bus.sim.disk import SimDisk, SimMedium
+from bus.spool import RecordKeeper, Spool, frame, parse
+
+PATH = "host.spool"
+START = b"\0" * 32
+
+
+def entry(number: int) -> WriteEntry:
+    return WriteEntry(
+        submission_id=f"E:{number}", stream="governance", event_type="E", at_us=number, bodies=[b"x" * number]
+    )
+
+
+def framed(count: int) -> tuple[bytes, list[int]]:
+    """The bytes of `count` frames, and where each ends."""
+    data, chain, ends = b"", START, [0]
+    for number in range(count):
+        one, chain = frame(entry(number), chain)
+        data += one
+        ends.append(len(data))
+    return data, ends
+
+
+def test_a_file_torn_at_any_byte_gives_its_whole_frames_and_no_damage():
+    """Every prefix of a spool reads as the frames that are whole in it; a torn tail is not damage."""
+    data, ends = framed(3)
+    for size in range(len(data) + 1):
+        content = parse(data[:size])
+        whole = max(index for index, end in enumerate(ends) if end <= size)
+        assert (len(content.entries), content.end, content.is_damaged) == (whole, ends[whole], False)
+
+
+def test_a_flipped_bit_anywhere_is_never_read_as_a_record():
+    """Whatever byte changes, what is read is a true prefix of what was written."""
+    data, _ends = framed(3)
+    for position in range(len(data)):
+        changed = bytearray(data)
+        changed[position] ^= 0x10
+        content = parse(bytes(changed))
+        assert list(content.entries) == [entry(number) for number in range(len(content.entries))]
+        assert len(content.entries) < 3
+
+
+def test_frames_in_another_order_are_damage():
+    """The chain ties each frame to those before it."""
+    data, ends = framed(3)
+    swapped = data[: ends[1]] + data[ends[2] :] + data[ends[1] : ends[2]]
+    content = parse(swapped)
+    assert len(content.entries) == 1 and content.is_damaged
+
+
+def test_what_was_appended_is_there_after_a_power_cut():
+    """`append` returns when it is on the device; another incarnation reads it and goes on behind it."""
+    medium = SimMedium(1 << 20)
+    spool = Spool(SimDisk(medium), PATH)
+    assert spool.open() == []
+    spool.append([entry(1), entry(2)])
+    medium.crash()
+    again = Spool(SimDisk(medium), PATH)
+    assert again.open() == [entry(1), entry(2)]
+    again.append([entry(2), entry(3)])
+    third = Spool(SimDisk(medium), PATH)
+    assert third.open() == [entry(1), entry(2), entry(3)]
+
+
+def test_a_torn_tail_is_cut_off_and_written_over():
+    """A crash in an append loses that append alone."""
+    medium = SimMedium(1 << 20)
+    Spool(SimDisk(medium), PATH).append([entry(1)])
+    handle = SimDisk(medium).open(PATH)
+    whole = handle.size()
+    handle.append(b"HSP1\0\0")
+    spool = Spool(SimDisk(medium), PATH)
+    assert spool.open() == [entry(1)] and handle.size() == whole
+    spool.append([entry(2)])
+    assert Spool(SimDisk(medium), PATH).open() == [entry(1), entry(2)]
+
+
+def test_a_damaged_file_is_set_aside_and_its_good_part_kept():
+    """The damaged bytes stay for whoever looks into it; what could be read goes on."""
+    medium = SimMedium(1 << 20)
+    disk = SimDisk(medium)
+    Spool(disk, PATH).append([entry(1), entry(2), entry(3)])
+    first, _chain = frame(entry(1), START)
+    disk.open(PATH).write_at(len(first) + 60, b"\xff\xff")
+    spool = Spool(disk, PATH)
+    assert spool.open() == [entry(1)]
+    assert disk.exists(f"{PATH}.damaged-1")
+    assert Spool(disk, PATH).open() == [entry(1)]
+
+
+def test_the_last_entry_that_reaches_the_ledger_removes_the_file():
+    """Nothing stays behind once everything is in the record."""
+    disk = SimDisk(SimMedium(1 << 20))
+    spool = Spool(disk, PATH)
+    spool.append([entry(1), entry(2)])
+    spool.forget("E:1")
+    assert disk.exists(PATH) and spool.waiting == [entry(2)]
+    spool.forget("E:2")
+    assert not disk.exists(PATH)
+    spool.append([entry(3)])
+    assert Spool(disk, PATH).open() == [entry(3)]
+
+
+def test_a_full_disk_keeps_nothing_half():
+    """An append that fails leaves the file as it was, and the next one works."""
+    medium = SimMedium(1 << 20)
+    spool = Spool(SimDisk(medium), PATH)
+    spool.append([entry(1)])
+    medium.capacity_bytes = 0
+    with pytest.raises(OSError):
+        spool.append([entry(2)])
+    medium.capacity_bytes = 1 << 20
+    assert spool.waiting == [entry(1)]
+    spool.append([entry(3)])
+    assert Spool(SimDisk(medium), PATH).open() == [entry(1), entry(3)]
+
+
+class Ledger:
+    """Takes writes; answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.futures: list[asyncio.Future[list[Ack]]] = []
+        self.is_full = False
+
+    def submit(self, entries: list[WriteEntry], *, trace: str = "") -> asyncio.Future[list[Ack]]:
+        if self.is_full:
+            raise LedgerError("busy", "full", retryable=True)
+        self.written += [entry.submission_id for entry in entries]
+        self.futures.append(asyncio.get_running_loop().create_future())
+        return self.futures[-1]
+
+    def acknowledge(self) -> None:
+        for future in self.futures:
+            if not future.done():
+                future.set_result([Ack(outcome="committed", sequence=1, submission_id="x")])
+
+
+def keeper(ledger: Ledger, disk: SimDisk) -> RecordKeeper:
+    return RecordKeeper(ledger, Spool(disk, PATH), spool_after_s=0.0)
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_a_silent_ledger_makes_kept_records_spool_and_its_answer_removes_them():
+    """Kept records go to disk when no ack comes, others do not; acks empty the disk."""
+    ledger, disk = Ledger(), SimDisk(SimMedium(1 << 20))
+    kept = keeper(ledger, disk)
+    kept.submit(entry(1), keep=True)
+    kept.submit(entry(2), keep=False)
+    await turns()
+    assert kept.spooled == 1
+    ledger.acknowledge()
+    await turns()
+    assert kept.spooled == 0 and not disk.exists(PATH)
+
+
+async def test_an_answer_in_time_spools_nothing():
+    """No file is made while the ledger answers."""
+    ledger, disk = Ledger(), SimDisk(SimMedium(1 << 20))
+    kept = RecordKeeper(ledger, Spool(disk, PATH), spool_after_s=1000.0)
+    kept.submit(entry(1), keep=True)
+    ledger.acknowledge()
+    await turns()
+    assert kept.spooled == 0 and not disk.exists(PATH)
+
+
+async def test_what_the_client_could_not_take_goes_in_from_disk_when_the_ledger_answers_again():
+    """A full client loses nothing: the next ack brings the spooled record along, once."""
+    ledger, disk = Ledger(), SimDisk(SimMedium(1 << 20))
+    kept = keeper(ledger, disk)
+    kept.submit(entry(1), keep=False)
+    ledger.is_full = True
+    kept.submit(entry(2), keep=True)
+    await turns()
+    assert kept.spooled == 1 and ledger.written == ["E:1"]
+    ledger.is_full = False
+    ledger.acknowledge()
+    await turns()
+    assert ledger.written == ["E:1", "E:2"]
+    ledger.acknowledge()
+    await turns()
+    assert kept.spooled == 0
+
+
+async def test_a_disk_that_fails_does_not_stop_the_process():
+    """Records that cannot be spooled stay with the client, and the disk is tried again."""
+    ledger, medium = Ledger(), SimMedium(1 << 20)
+    kept = keeper(ledger, SimDisk(medium))
+    medium.capacity_bytes = 0
+    kept.submit(entry(1), keep=True)
+    await turns()
+    assert kept.spooled == 0
+    medium.capacity_bytes = 1 << 20
+    await turns()
+    assert kept.spooled == 1

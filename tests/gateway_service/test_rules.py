@@ -1,0 +1,229 @@
+"""Routing, access, prices, retries, validation: plain functions at their borders."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.errors import GatewayError
+from bus.messages.gateway import PromptMessage, ToolSpec
+from bus.messages.work_order import Segment, ToolCall
+from config.schema import ModelConfig, Route
+from gateway_service.access import Caller, authenticate, authorise
+from gateway_service.pricing import cost_usd, input_tokens, settle_fault, settle_response
+from gateway_service.retry import may_try_again, pause_s
+from gateway_service.routing import check_route, choose_route, model_of
+from gateway_service.validation import OutputChecks, check_prompt, check_round
+from tests.gateway_service.rig import SESSION, SHIPPED, answered, prompt, snapshot
+
+MODEL = ModelConfig(
+    model_id="m", input_usd_per_million=2.0, output_usd_per_million=8.0, cached_usd_per_million=0.5
+)
+ROUTED = snapshot(
+    gateway={
+        "providers": {
+            name: {
+                "kind": "offline", "latency_ms": 0, "concurrency_max": 1,
+                "models": [{"model_id": f"{name}-{n}", "input_usd_per_million": 0.0, "output_usd_per_million": 0.0,
+                            "cached_usd_per_million": 0.0} for n in (1, 2)],
+            }
+            for name in ("offline", "big")
+        },
+        "default_route": {"provider_id": "offline", "model_id": "offline-1"},
+        "domain_tag_routes": {"classification": {"provider_id": "offline", "model_id": "offline-2"},
+                              "hard": {"provider_id": "big", "model_id": "big-2"}},
+    }
+).config.gateway  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "route"),
+    [
+        ({}, ("offline", "offline-1")),
+        ({"domain_tags": ["unknown"]}, ("offline", "offline-1")),
+        ({"domain_tags": ["unknown", "hard", "classification"]}, ("big", "big-2")),
+        ({"provider_id": "big"}, ("big", "big-1")),
+        ({"provider_id": "big", "domain_tags": ["classification"]}, ("big", "big-1")),
+        ({"provider_id": "offline", "domain_tags": ["classification"]}, ("offline", "offline-2")),
+        ({"provider_id": "big", "model_id": "x"}, ("big", "x")),
+        ({"model_id": "x", "domain_tags": ["hard"]}, ("big", "x")),
+        ({"model_id": "x"}, ("offline", "x")),
+        ({"provider_id": "nowhere"}, ("nowhere", "")),
+    ],
+)
+def test_routes_go_explicit_tag_default(changes, route):
+    """A named provider, else the first tag with a route, else the default; a named model wins."""
+    found = choose_route(prompt(**changes), ROUTED)
+    assert (found.provider_id, found.model_id) == route
+
+
+def test_an_empty_tag_map_leaves_the_default():
+    """Without routes by tag, tags change nothing."""
+    assert choose_route(prompt(domain_tags=["hard"]), SHIPPED.config.gateway) == SHIPPED.config.gateway.default_route
+
+
+def test_a_provider_must_be_configured_and_running():
+    """PROVIDER_NOT_FOUND for an unknown name, and for a configured one that does not run here."""
+    known = Route(provider_id="big", model_id="m")
+    check_route(known, ROUTED, {"big": object()})
+    for route, running in ((Route(provider_id="x", model_id="m"), {"x": object()}), (known, {})):
+        with pytest.raises(GatewayError) as caught:
+            check_route(route, ROUTED, running)
+        assert caught.value.code == "PROVIDER_NOT_FOUND"
+
+
+def test_a_model_that_is_not_configured_has_no_prices():
+    """Its row is None, never a guess."""
+    assert model_of(Route(provider_id="big", model_id="big-2"), ROUTED) is not None
+    assert model_of(Route(provider_id="big", model_id="x"), ROUTED) is None
+    assert model_of(Route(provider_id="x", model_id="x"), ROUTED) is None
+
+
+@pytest.mark.parametrize("caller", [Caller("", ""), Caller("", "ho1"), Caller("ho2/1@1", "ho1"), Caller("ho1/1@1", "")])
+def test_a_caller_without_its_stamped_principal_is_nobody(caller):
+    """AUTH_ERROR unless instance and role were stamped together."""
+    with pytest.raises(GatewayError) as caught:
+        authenticate(caller)
+    assert caught.value.code == "AUTH_ERROR"
+
+
+@pytest.mark.parametrize(
+    ("role", "is_degraded", "changes"),
+    [
+        ("ho2", False, {}),
+        ("host", False, {}),
+        ("ho1", True, {"contract_id": "PRC-DEGRADED-001"}),
+        ("host", True, {}),
+        ("ho1", False, {"agent_id": "NOBODY"}),
+    ],
+)
+def test_who_may_not_invoke_is_forbidden(role, is_degraded, changes):
+    """Roles, the degraded contract and the agent are all checked."""
+    with pytest.raises(GatewayError) as caught:
+        authorise(
+            prompt(**changes), Caller(f"{role}/1@1", role), SHIPPED.config.gateway.default_route, SHIPPED.agents,
+            is_degraded=is_degraded,
+        )  # fmt: skip
+    assert caught.value.code == "FORBIDDEN"
+
+
+@pytest.mark.parametrize("kind", ["providers", "models"])
+def test_an_agent_may_use_only_what_its_permissions_name(kind):
+    """A provider or model outside the agent's list is forbidden; the listed one passes."""
+    agent = SHIPPED.agents["ADMIN"]
+    route = SHIPPED.config.gateway.default_route
+    caller = Caller("ho1/1@1", "ho1")
+    for names, is_allowed in (((route.provider_id, route.model_id), True), (("other",), False)):
+        permissions = agent.permissions.model_copy(update={kind: names})
+        agents = {"ADMIN": agent.model_copy(update={"permissions": permissions})}
+        if is_allowed:
+            authorise(prompt(), caller, route, agents, is_degraded=False)
+        else:
+            with pytest.raises(GatewayError):
+                authorise(prompt(), caller, route, agents, is_degraded=False)
+
+
+def test_input_is_estimated_over_everything_that_is_sent():
+    """Texts, tool calls in the transcript and offered tools count; never less than one token."""
+    tool = ToolSpec(tool_id="t" * 4, description="d" * 4, parameters={})
+    call = ToolCall(call_id="001", tool_id="c" * 6, arguments={})
+    messages = [
+        PromptMessage(role="user", segments=[Segment(text="x" * 8), Segment(text="y" * 4)]),
+        PromptMessage(role="assistant", tool_calls=[call]),
+    ]
+    assert input_tokens(prompt(messages=messages, tools=[tool]), 4) == (12 + 6 + 2 + 4 + 4 + 2) // 4
+    assert input_tokens(prompt(text="x"), 4) == 1
+
+
+def test_money_counts_cached_tokens_at_their_own_price():
+    """Cached tokens are a part of the input and cost less."""
+    response = answered(input_tokens=1000, cached_tokens=400, output_tokens=100)
+    assert cost_usd(MODEL, response) == pytest.approx((600 * 2.0 + 400 * 0.5 + 100 * 8.0) / 1e6)
+
+
+def test_an_unknown_price_that_is_needed_makes_the_cost_unknown():
+    """None for an unknown model, or a missing price of a kind that was used; a missing price of an unused kind is no matter."""
+    no_cached = MODEL.model_copy(update={"cached_usd_per_million": None})
+    assert cost_usd(None, answered()) is None
+    assert cost_usd(no_cached, answered(cached_tokens=1)) is None
+    assert cost_usd(no_cached, answered()) is not None
+
+
+def test_settlements_say_what_is_known():
+    """Reported usage, refused before any work, and nobody knows."""
+    assert settle_response(answered(), MODEL).tokens == 12
+    refused = settle_fault(GatewayError("PROVIDER_ERROR", "429", facts={"unbilled": True}), 99, MODEL)
+    assert (refused.tokens, refused.cost_usd, refused.is_unknown, refused.was_sent) == (0, 0.0, False, True)
+    partly = settle_fault(GatewayError("PROVIDER_ERROR", "x", facts={"input_tokens": 3}), 99, MODEL)
+    assert (partly.tokens, partly.is_unknown) == (3, False)
+    unknown = settle_fault(GatewayError("PROVIDER_TIMEOUT", "x"), 99, MODEL)
+    assert (unknown.tokens, unknown.cost_usd, unknown.is_unknown) == (99, None, True)
+
+
+@pytest.mark.parametrize(
+    ("code", "retryable", "sends", "policy", "expected"),
+    [
+        ("PROVIDER_ERROR", True, 2, "resend", True),
+        ("PROVIDER_ERROR", True, 3, "resend", False),
+        ("PROVIDER_ERROR", False, 1, "resend", False),
+        ("PROVIDER_TIMEOUT", True, 1, "resend", True),
+        ("PROVIDER_TIMEOUT", True, 1, "fail", False),
+        ("PROVIDER_ERROR", True, 1, "fail", True),
+    ],
+)
+def test_retries_are_bounded_and_follow_the_policy(code, retryable, sends, policy, expected):
+    """attempts_max bounds them; a fault of unknown outcome follows on_unknown_outcome."""
+    config = SHIPPED.config.gateway.model_copy(update={"attempts_max": 3, "on_unknown_outcome": policy})
+    assert may_try_again(GatewayError(code, "x", retryable=retryable), sends, config) is expected
+
+
+@pytest.mark.parametrize(
+    ("sends", "draw", "asked_ms", "expected"),
+    [(1, 0.0, None, 0.05), (1, 1.0, None, 0.1), (3, 1.0, None, 0.4), (20, 1.0, None, 5.0), (1, 1.0, 700, 0.7)],
+)
+def test_pauses_grow_within_bounds_and_honour_retry_after(sends, draw, asked_ms, expected):
+    """Doubling, jitter in the upper half, a cap, never below what the provider asked for."""
+    config = SHIPPED.config.gateway.model_copy(update={"backoff_min_ms": 100, "backoff_max_ms": 5000})
+    facts = {} if asked_ms is None else {"retry_after_ms": asked_ms}
+    assert pause_s(GatewayError("PROVIDER_ERROR", "x", facts=facts), sends, config, draw) == pytest.approx(expected)
+
+
+def test_every_fault_of_a_prompt_is_named_at_once():
+    """One refusal lists all that is wrong, and never the text."""
+    with pytest.raises(GatewayError) as caught:
+        check_prompt(prompt(key=" ", text=" ", contract_id="", session_id=" ", max_tokens=-1))
+    for name in ("messages", "contract_id", "session_id", "max_tokens", "idempotency_key"):
+        assert name in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    ("wo_id", "is_refused"),
+    [
+        (f"WO-{SESSION}-1.50.1", False),
+        (f"WO-{SESSION}-1.51.1", True),
+        (f"WO-{SESSION}-99.51.3.002", True),
+        ("WO-DEGRADED-i-1.99.1", False),
+        ("WO-CONS-abc-99", False),
+    ],
+)
+def test_a_round_beyond_the_turn_limit_is_refused(wo_id, is_refused):
+    """The order's derived id tells its round; degraded calls and consolidations have none."""
+    if is_refused:
+        with pytest.raises(GatewayError) as caught:
+            check_round(prompt(work_order_id=wo_id), 50)
+        assert caught.value.code == "TURN_LIMIT"
+    else:
+        check_round(prompt(work_order_id=wo_id), 50)
+
+
+def test_output_is_judged_only_where_there_is_something_to_judge():
+    """No schema or an answer that asks for tools: not judged; text schemas judge the text, object schemas its JSON."""
+    checks = OutputChecks(2)
+    text = {"type": "string", "pattern": "\\S"}
+    call = ToolCall(call_id="001", tool_id="t", arguments={})
+    assert checks.checked(prompt(), answered()).output_valid is None
+    assert checks.checked(prompt(output_schema=text), answered(tool_calls=[call])).output_valid is None
+    assert checks.checked(prompt(output_schema=text), answered("x")).output_valid is True
+    assert checks.checked(prompt(output_schema=text), answered("")).output_valid is False
+    assert checks.checked(prompt(output_schema={"type": "object"}), answered("{}")).output_valid is True
+    broken = checks.checked(prompt(output_schema={"type": 5}), answered("x"))
+    assert broken.output_valid is False and "no JSON Schema" in broken.output_errors[0]
