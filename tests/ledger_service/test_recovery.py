@@ -1,0 +1,288 @@
+"""What a start makes of what a crash left."""
+
+import pytest
+
+from bus.disk import RealDisk
+from bus.errors import LedgerError
+from bus.messages.base import unpack
+from bus.sim.disk import SimDisk
+from ledger_service.opening import INDEX, open_ledger
+from ledger_service.recovery import recover
+from ledger_service.segment import SegmentFiles, segment_name
+from tests.ledger_service.lying_disk import LyingDisk, cut_power
+from tests.ledger_service.rig import FailingDisk, SmallBus, ledger_config, medium, running, start, write
+
+FIRST = f"segments/{segment_name(0)}"
+
+
+async def _filled(device, batches: int = 8, **config: int) -> list[str]:
+    """A ledger with so many batches of two entries; their submission ids."""
+    async with running(SimDisk(device), ledger_config(**config)) as ledger:
+        names = [(f"e{number}a", f"e{number}b") for number in range(batches)]
+        for pair in names:
+            await ledger.write(*(write(name, body=f"body of {name}".encode()) for name in pair))
+    return [name for pair in names for name in pair]
+
+
+def _recovered(device) -> tuple[int, object]:
+    """Head and what was removed, after a recovery without an index."""
+    disk = SimDisk(device)
+    found = recover(disk, SegmentFiles(disk), [])
+    return found.position.last, found.removed
+
+
+@pytest.mark.parametrize("batches", [4, pytest.param(40, marks=pytest.mark.slow)])
+async def test_a_tear_at_every_byte_loses_nothing_but_the_batch_in_flight(batches):
+    """Whole batches before the tear stand; the removed bytes lie aside; the end is where the next batch goes."""
+    device = medium()
+    await _filled(device, batches)
+    content = device.files[FIRST].content
+    whole = bytes(content).rstrip(b"\0")
+    ends = [0]
+    while ends[-1] < len(whole):
+        next_frame = whole.find(b"HOBUSLG1", ends[-1] + 1)
+        ends.append(next_frame if next_frame > 0 else len(whole))
+    assert len(ends) == batches + 1
+    for tear in range(1, len(whole)):
+        content[:] = whole[:tear] + bytes(len(content) - tear)
+        head, removed = _recovered(device)
+        complete = sum(end <= tear for end in ends) - 1
+        assert head == 2 * complete - 1
+        if tear in ends:
+            assert removed is None
+        else:
+            kept = device.files.pop(removed.kept_in).content
+            assert bytes(kept) == whole[ends[complete] : tear].rstrip(b"\0")
+            assert not any(content[ends[complete] :])
+
+
+async def test_a_recovery_is_recorded_and_the_batch_can_be_submitted_again():
+    """The record names file, byte and where the bytes are kept; sequence numbers go on without a gap."""
+    device = medium()
+    await _filled(device, batches=2)
+    content = device.files[FIRST].content
+    end = len(bytes(content).rstrip(b"\0"))
+    content[end - 40 : end] = bytes(40)
+    async with running(SimDisk(device), bus=SmallBus(instance="ledger/1@2")) as ledger:
+        acks = await ledger.write(write("e1a", body=b"body of e1a"), write("e0a", body=b"body of e0a"))
+        assert [(ack.outcome, ack.sequence) for ack in acks] == [("committed", 3), ("known", 0)]
+        record = (await ledger.read("governance", with_bodies=True))[0]
+        assert (record.sequence, record.event_type, record.submission_id, record.origin, record.reason) == (
+            2, "RECOVERED", "RECOVERED:ledger/1@2/1", "ledger/1@2", "torn_batch",
+        )  # fmt: skip
+        facts = unpack(record.bodies[0] or b"")
+        assert facts["file"] == FIRST and len(device.files[facts["kept_in"]].content) == facts["size_bytes"]
+
+
+async def test_two_recoveries_at_one_place_keep_both_removed_batches():
+    """Nothing that was set aside is ever overwritten."""
+    device = medium()
+    await _filled(device, batches=1)
+    content = device.files[FIRST].content
+    end = len(bytes(content).rstrip(b"\0"))
+    for torn in (b"HOBUSLG1 one", b"HOBUSLG1 another"):
+        content[end : end + len(torn)] = torn
+        _recovered(device)
+    kept = [bytes(file.content) for name, file in sorted(device.files.items()) if name.endswith(".torn")]
+    assert kept == [b"HOBUSLG1 one", b"HOBUSLG1 another"]
+
+
+@pytest.mark.parametrize("bits", [1, pytest.param(8, marks=pytest.mark.slow)])
+async def test_a_flipped_bit_anywhere_refuses_the_start_naming_the_place(bits):
+    """Every byte of every batch, the last one included: nothing is accepted, nothing is cut off."""
+    device = medium()
+    await _filled(device, batches=4)
+    content = device.files[FIRST].content
+    for case in range(len(bytes(content).rstrip(b"\0")) * bits):
+        byte, bit = case // bits, case % 8 if bits == 8 else case % 7
+        content[byte] ^= 1 << bit
+        with pytest.raises(LedgerError) as refused:
+            _recovered(device)
+        assert refused.value.code == "damaged"
+        assert refused.value.facts["file"] == FIRST and refused.value.facts["byte"] <= byte
+        content[byte] ^= 1 << bit
+    assert _recovered(device) == (7, None)
+    assert not any(name.endswith(".torn") for name in device.files)
+
+
+async def test_a_stray_bit_in_the_zeros_is_set_aside():
+    """Nothing acknowledged lies there."""
+    device = medium()
+    await _filled(device, batches=1)
+    device.files[FIRST].content[-100] = 4
+    head, removed = _recovered(device)
+    assert (head, removed.kind, removed.byte) == (1, "stray", len(bytes(device.files[FIRST].content).rstrip(b"\0")))
+
+
+async def test_nothing_is_acknowledged_from_a_page_cache_that_lies():
+    """After a failed sync the bytes read back fine and are not on the device: the last batch is written and synced again."""
+    files = {}
+    disk = LyingDisk(files)
+    ledger = await start(disk)
+    await ledger.write(write("a"))
+    disk.fail_next_sync = True
+    with pytest.raises(LedgerError):
+        await ledger.write(write("b"))
+    ledger.service.stop()
+    ledger = await start(LyingDisk(files))
+    assert (await ledger.write(write("b")))[0].outcome == "known"
+    ledger.service.stop()
+    cut_power(files)
+    async with running(LyingDisk(files)) as ledger:
+        assert [entry.submission_id for entry in await ledger.all()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["killed", "power cut"])
+@pytest.mark.parametrize("torn_bytes", [None, 1, 100, 700])
+async def test_a_crash_at_every_write_and_sync_loses_nothing_acknowledged(power_cut, torn_bytes):
+    """Start, batches, rotation, recovery itself: whatever call fails, acknowledged entries stand and numbers go on."""
+    config = ledger_config(segment_bytes=2_048, zero_fill_chunk_bytes=512)
+    disk = FailingDisk(SimDisk(medium()))
+    await _write_until_it_fails(disk, config)
+    calls = len(disk.calls)
+    assert calls > 30
+    for fail_at in range(calls):
+        device = medium()
+        disk = FailingDisk(SimDisk(device))
+        disk.fail_at, disk.torn_bytes = fail_at, torn_bytes
+        acked = await _write_until_it_fails(disk, config)
+        assert acked.pop("fenced", True)
+        if power_cut:
+            device.crash()
+        async with running(SimDisk(device), config, SmallBus(instance="ledger/1@2")) as ledger:
+            found = {entry.submission_id: entry for entry in await ledger.all(with_bodies=True)}
+            assert [entry.sequence for entry in found.values()] == list(range(len(found)))
+            for name, sequence in acked.items():
+                assert found[name].sequence == sequence and found[name].bodies == [name.encode() * 30]
+            again = await ledger.write(*(write(f"e{n}", body=f"e{n}".encode() * 30) for n in range(12)))
+            assert all(ack.outcome == ("known" if ack.submission_id in found else "committed") for ack in again)
+
+
+async def _write_until_it_fails(disk, config) -> dict[str, int]:
+    """Twelve batches, as far as they get; what was acknowledged."""
+    acked = {}
+    try:
+        ledger = await start(disk, config)
+    except OSError:
+        return acked
+    try:
+        for number in range(12):
+            ack = (await ledger.write(write(f"e{number}", body=f"e{number}".encode() * 30)))[0]
+            acked[ack.submission_id] = ack.sequence
+    except LedgerError as fault:
+        acked["fenced"] = fault.code == "fenced"
+    finally:
+        ledger.service.stop()
+    return acked
+
+
+async def test_a_missing_segment_refuses_the_start():
+    """The first or a middle one; the last one too while the index knows of it (below)."""
+    device = medium()
+    await _filled(device, batches=12, segment_bytes=2_048, zero_fill_chunk_bytes=512)
+    segments = sorted(name for name in device.files if name.endswith(".seg"))
+    assert len(segments) >= 3
+    for missing in segments[:-1]:
+        kept = device.files.pop(missing)
+        with pytest.raises(LedgerError) as refused:
+            await start(SimDisk(device))
+        assert refused.value.code == "damaged"
+        device.files[missing] = kept
+    assert _recovered(device) == (23, None)
+
+
+async def _on_disk(path, count: int = 40) -> None:
+    async with running(RealDisk(path), ledger_config(segment_bytes=8_192)) as ledger:
+        for number in range(count):
+            await ledger.write(write(f"e{number}", once=f"k{number}"))
+
+
+async def _check_on_disk(path, count: int = 40) -> None:
+    async with running(RealDisk(path), ledger_config(segment_bytes=8_192)) as ledger:
+        acks = await ledger.write(*(write(f"e{number}", once=f"k{number}") for number in range(count)))
+        assert [(ack.outcome, ack.sequence) for ack in acks] == [("known", number) for number in range(count)]
+        assert (await ledger.write(write("x", once="k3")))[0].outcome == "lost"
+        assert [entry.sequence for entry in await ledger.all()] == list(range(count))
+
+
+async def test_a_missing_index_is_rebuilt(tmp_path):
+    """Everything that was known is known again."""
+    await _on_disk(tmp_path)
+    for name in (INDEX, f"{INDEX}-wal", f"{INDEX}-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    await _check_on_disk(tmp_path)
+
+
+@pytest.mark.parametrize("damage", [b"not a database at all" * 300, b""], ids=["garbage", "empty"])
+async def test_a_damaged_index_is_rebuilt(tmp_path, damage):
+    """Garbage in place of the index costs time, never an entry."""
+    await _on_disk(tmp_path)
+    for name in (f"{INDEX}-wal", f"{INDEX}-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / INDEX).write_bytes(damage)
+    await _check_on_disk(tmp_path)
+
+
+async def test_an_index_that_is_behind_catches_up(tmp_path):
+    """An old copy of the index, several segments behind, is brought up to the end."""
+    await _on_disk(tmp_path, 5)
+    old = (tmp_path / INDEX).read_bytes()
+    await _on_disk(tmp_path, 40)
+    for name in (f"{INDEX}-wal", f"{INDEX}-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / INDEX).write_bytes(old)
+    await _check_on_disk(tmp_path)
+
+
+async def test_segments_that_end_before_the_index_refuse_the_start(tmp_path):
+    """What the index holds was acknowledged: a torn, cut or missing end of it is damage, not a batch in flight."""
+    await _on_disk(tmp_path)
+    last = max((tmp_path / "segments").iterdir())
+    content = last.read_bytes()
+    end = len(content.rstrip(b"\0"))
+    for changed in (content[: end - 30] + bytes(len(content) - end + 30), content[: end // 2], bytes(len(content))):
+        last.write_bytes(changed)
+        with pytest.raises(LedgerError) as refused:
+            open_ledger(RealDisk(tmp_path), ledger_config(segment_bytes=8_192))
+        assert refused.value.code == "damaged" and refused.value.facts["file"].endswith(last.name)
+    last.unlink()
+    with pytest.raises(LedgerError, match="missing"):
+        open_ledger(RealDisk(tmp_path), ledger_config(segment_bytes=8_192))
+    last.write_bytes(content)
+    await _check_on_disk(tmp_path)
+
+
+async def test_another_history_than_the_indexs_refuses_the_start(tmp_path):
+    """A ledger rewritten behind the index's back is noticed at once."""
+    await _on_disk(tmp_path / "one", 4)
+    async with running(RealDisk(tmp_path / "two"), ledger_config(segment_bytes=8_192)) as ledger:
+        for number in range(4):
+            await ledger.write(write(f"other{number}"))
+    (tmp_path / "one" / "segments" / segment_name(0)).write_bytes(
+        (tmp_path / "two" / "segments" / segment_name(0)).read_bytes()
+    )
+    with pytest.raises(LedgerError, match="damaged"):
+        open_ledger(RealDisk(tmp_path / "one"), ledger_config(segment_bytes=8_192))
+
+
+async def test_a_second_opener_is_refused_and_the_first_goes_on(tmp_path):
+    """One writer: the lock names the file that is held, and is free again after a stop."""
+    first = await start(RealDisk(tmp_path))
+    with pytest.raises(LedgerError, match="another process writes this ledger") as refused:
+        await start(RealDisk(tmp_path))
+    assert refused.value.code == "rejected" and str(tmp_path / "lock") in refused.value.detail
+    assert (await first.write(write("a")))[0].outcome == "committed"
+    first.service.stop()
+    async with running(RealDisk(tmp_path)) as second:
+        assert [entry.submission_id for entry in await second.all()] == ["a"]
+
+
+async def test_a_full_disk_refuses_the_start_with_the_figures():
+    """A clear message before anything is written."""
+    disk = FailingDisk(SimDisk(medium()))
+    disk.free = 1_000
+    with pytest.raises(LedgerError) as refused:
+        await start(disk)
+    assert refused.value.code == "disk_full"
+    assert refused.value.facts == {"free_bytes": 1_000, "needed_bytes": 69_632}
+    assert disk.calls == []

@@ -1,0 +1,213 @@
+"""Group commit, its bounds, and what happens when the disk fails."""
+
+import asyncio
+import errno
+
+import pytest
+
+from bus.errors import BusError, LedgerError
+from bus.messages.ledger import Read, ReadLedgerStats, Tail, Write
+from bus.sim.disk import SimDisk
+from tests.ledger_service.rig import (
+    FailingDisk,
+    SmallBus,
+    SteppedClock,
+    call,
+    ledger_config,
+    medium,
+    running,
+    start,
+    write,
+)
+
+
+async def _stats(ledger):
+    return await ledger.service.on_read_stats(ReadLedgerStats(), call())
+
+
+async def test_writes_of_one_wake_up_share_one_frame_one_write_and_one_sync():
+    """Group commit needs no timer: what is queued when the commit runs goes with it."""
+    disk = FailingDisk(SimDisk(medium()))
+    async with running(disk, ledger_config(zero_fill_chunk_bytes=32_768)) as ledger:
+        await ledger.write(write("first"))
+        disk.calls.clear()
+        answers = await asyncio.gather(*(ledger.write(write(f"w{n}"), write(f"v{n}")) for n in range(20)))
+        assert disk.calls == ["write", "sync"]
+        assert [ack.sequence for acks in answers for ack in acks] == list(range(1, 41))
+        stats = await _stats(ledger)
+        assert (stats.head, stats.entries, stats.commits) == (40, 41, 2)
+
+
+async def test_a_write_that_adds_nothing_costs_no_sync():
+    """Known, lost and refused are answered from what stands."""
+    disk = FailingDisk(SimDisk(medium()))
+    async with running(disk) as ledger:
+        await ledger.write(write("a", once="k"))
+        disk.calls.clear()
+        acks = await ledger.write(write("a", once="k"), write("b", once="k"), write("c", "nowhere"))
+        assert [ack.outcome for ack in acks] == ["known", "lost", "refused"] and disk.calls == []
+
+
+async def test_an_answer_about_an_entry_of_the_same_batch_waits_for_its_sync():
+    """A duplicate in the batch that fails is not told that it is known."""
+    disk = FailingDisk(SimDisk(medium()))
+    ledger = await start(disk)
+    await ledger.write(write("first"))
+    disk.fail_at = len(disk.calls) + 1
+    answers = await asyncio.gather(*(ledger.write(write("a")) for _ in range(3)), return_exceptions=True)
+    assert [getattr(answer, "code", answer) for answer in answers] == ["fenced"] * 3
+    ledger.service.stop()
+
+
+async def test_a_batch_ends_at_its_limits_and_the_rest_follows():
+    """One Write larger than a batch goes into several frames and is answered once, in order."""
+    disk = FailingDisk(SimDisk(medium()))
+    async with running(disk, ledger_config(batch_entries_max=4)) as ledger:
+        acks = await ledger.write(*(write(f"e{n}") for n in range(10)))
+        assert [ack.sequence for ack in acks] == list(range(10))
+        assert (await _stats(ledger)).commits == 3
+    async with running(SimDisk(medium()), ledger_config(batch_bytes_max=2_000)) as ledger:
+        await ledger.write(*(write(f"e{n}", body=bytes(900)) for n in range(6)))
+        assert (await _stats(ledger)).commits == 3
+
+
+@pytest.mark.parametrize("what", ["write", "sync"])
+async def test_an_error_of_write_or_sync_fences_and_nothing_is_tried_again(what):
+    """All that wait are answered fenced, retryable; the reason is handed out; later requests too are refused."""
+    disk = FailingDisk(SimDisk(medium()))
+    ledger = await start(disk)
+    await ledger.write(write("a"))
+    disk.fail_at = len(disk.calls) + (what == "sync")
+    answers = await asyncio.gather(*(ledger.write(write(f"w{n}")) for n in range(5)), return_exceptions=True)
+    assert all(isinstance(answer, LedgerError) and answer.code == "fenced" and answer.retryable for answer in answers)
+    fault = await ledger.service.failed
+    assert fault.code == "fenced" and "injected" in fault.detail
+    calls = len(disk.calls)
+    for question in (
+        ledger.write(write("later")),
+        ledger.service.on_read(Read(stream="ho1m", limit=5), call()),
+        ledger.service.on_tail(Tail(after=-1, limit=5, wait_ms=1_000), call()),
+    ):
+        with pytest.raises(LedgerError, match="fenced"):
+            await question
+    await ledger.service.drain()
+    assert len(disk.calls) == calls, "nothing was written or synced after the error"
+
+
+async def test_followers_hear_of_a_fence():
+    """Who waits for the next entry does not wait for ever."""
+    disk = FailingDisk(SimDisk(medium()))
+    ledger = await start(disk)
+    follower = asyncio.ensure_future(ledger.service.on_tail(Tail(after=-1, limit=5, wait_ms=60_000), call()))
+    await asyncio.sleep(0)
+    disk.fail_at = len(disk.calls)
+    with pytest.raises(LedgerError):
+        await ledger.write(write("a"))
+    with pytest.raises(LedgerError, match="fenced"):
+        await follower
+    ledger.service.stop()
+
+
+async def test_a_full_device_fences_and_the_next_start_says_why():
+    """ENOSPC in the middle of a write is an error like every other."""
+    disk = FailingDisk(SimDisk(medium()))
+    ledger = await start(disk)
+    await ledger.write(write("a"))
+    disk.fail_at, disk.error, disk.torn_bytes = len(disk.calls), errno.ENOSPC, 50
+    with pytest.raises(LedgerError, match="fenced"):
+        await ledger.write(write("b"))
+    ledger.service.stop()
+    disk.fail_at, disk.free = None, 10
+    with pytest.raises(LedgerError, match="disk_full"):
+        await start(disk)
+    disk.free = None
+    async with running(disk, bus=SmallBus(instance="ledger/1@2")) as ledger:
+        assert [entry.event_type for entry in await ledger.all()] == ["WO_COMPLETED", "RECOVERED"]
+
+
+async def test_writes_are_refused_before_the_disk_is_full_and_taken_again_afterwards():
+    """Below a segment and the reserve nothing is written; reads go on; the ledger goes on when there is space."""
+    disk, clock = FailingDisk(SimDisk(medium())), SteppedClock()
+    async with running(disk, bus=SmallBus(clock)) as ledger:
+        await ledger.write(write("a"))
+        disk.free, calls = 69_631, len(disk.calls)
+        clock.at += 0.2
+        for _ in range(2):
+            with pytest.raises(LedgerError) as refused:
+                await ledger.write(write("b"))
+            assert refused.value.code == "disk_full" and not refused.value.retryable
+            assert refused.value.facts == {"free_bytes": 69_631, "needed_bytes": 69_632}
+        assert len(disk.calls) == calls
+        assert [entry.submission_id for entry in await ledger.all()] == ["a"]
+        disk.free = 69_632
+        assert (await ledger.write(write("b")))[0].sequence == 1
+
+
+async def test_more_than_the_outstanding_limit_is_busy_and_what_waits_is_answered():
+    """Bounded: the refused writer may come again, and a single large write is never refused for ever."""
+    async with running(SimDisk(medium()), ledger_config(outstanding_max=3)) as ledger:
+        answers = await asyncio.gather(*(ledger.write(write(f"w{n}")) for n in range(5)), return_exceptions=True)
+        assert [getattr(answer, "code", "ok") for answer in answers] == ["ok", "ok", "ok", "busy", "busy"]
+        assert isinstance(answers[4], BusError) and answers[4].retryable and "outstanding_max" in answers[4].detail
+        assert len(await ledger.write(*(write(f"v{n}") for n in range(9)))) == 9
+        assert (await ledger.write(write("after")))[0].outcome == "committed"
+
+
+async def test_a_cancelled_writer_leaves_the_others_and_its_entry_stands():
+    """No ack means unknown: the entry may have committed."""
+    async with running(SimDisk(medium())) as ledger:
+        cancelled = asyncio.ensure_future(ledger.service.on_write(Write(entries=[write("a")]), call()))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        assert (await ledger.write(write("b")))[0].outcome == "committed"
+        assert [entry.submission_id for entry in await ledger.all()] == ["a", "b"]
+
+
+async def test_ledger_time_never_decreases_whatever_the_clock_does():
+    """Back, frozen, ahead, and back across a restart: order is the sequence's, time only follows."""
+    device, clock = medium(), SteppedClock()
+    moves = [0.0, -3600.0, 0.0, 10 * 365 * 86400.0, -86400.0, 1.5]
+    async with running(SimDisk(device), bus=SmallBus(clock)) as ledger:
+        for number, move in enumerate(moves):
+            clock.at += move
+            await ledger.write(write(f"e{number}"))
+    early = SteppedClock(at=1_000.0)
+    async with running(SimDisk(device), bus=SmallBus(early)) as ledger:
+        await ledger.write(write("last"))
+        entries = await ledger.all()
+    times = [entry.ledger_at_us for entry in entries]
+    assert times == sorted(times) and len(set(times)) == 2 and times[-1] == times[3]
+    assert [entry.sequence for entry in entries] == list(range(7))
+
+
+async def test_segments_rotate_at_their_size_and_are_named_by_their_first_entry():
+    """No batch is split; a batch larger than a segment gets one of its own."""
+    device = medium()
+    config = ledger_config(segment_bytes=4_096, zero_fill_chunk_bytes=1_024, bodies_max_bytes=20_000)
+    async with running(SimDisk(device), config) as ledger:
+        for number in range(12):
+            await ledger.write(write(f"e{number}", body=bytes([number]) * (9_000 if number == 7 else 700)))
+        entries = await ledger.all(with_bodies=True)
+    assert [entry.bodies[0][0] for entry in entries if entry.bodies[0]] == list(range(12))
+    names = sorted(name.removeprefix("segments/") for name in device.files if name.endswith(".seg"))
+    firsts = [int(name.removesuffix(".seg")) for name in names]
+    assert firsts[0] == 0 and 7 in firsts and 8 in firsts and len(firsts) == 4
+    for name in names:
+        size = len(device.files[f"segments/{name}"].content)
+        assert size <= 4_096 or name.startswith("00000000000000000007")
+    async with running(SimDisk(device), config) as ledger:
+        assert [entry.chain for entry in await ledger.all()] == [entry.chain for entry in entries]
+
+
+async def test_the_index_interval_fills_zeros_ahead_so_that_a_commit_need_not():
+    """After the tick the next batches write into zeros that are durable already."""
+    disk = FailingDisk(SimDisk(medium()))
+    async with running(disk) as ledger:
+        for number in range(3):
+            await ledger.write(write(f"e{number}", body=bytes(700)))
+        disk.calls.clear()
+        await ledger.bus.release()
+        assert disk.calls == ["write", "sync"]
+        for number in range(3, 5):
+            await ledger.write(write(f"e{number}", body=bytes(700)))
+        assert disk.calls == ["write", "sync"] * 3
