@@ -1,0 +1,50 @@
+"""What a part must not know, because another part owns it."""
+
+from __future__ import annotations
+
+from ast import walk
+
+from actors.ho1_executor.tools.outside import READS
+from bus.catalog import row_of
+from tests.architecture.source import modules, uses
+
+
+def names_used(package: str) -> set[str]:
+    """Everything imported that the modules of a package name."""
+    return {name for module, tree in modules().items() if module.startswith(package) for name, _ in uses(tree)}
+
+
+def test_gateway_assembles_no_context() -> None:
+    """Prompts arrive complete: the gateway renders no pack, reads no history and no contract."""
+    of_config = {name for name in names_used("gateway_service") if name.startswith("config.")}
+    assert of_config
+    assert [
+        name
+        for name in sorted(of_config)
+        if not name.startswith(("config.schema.", "config.snapshot.", "config.assets."))
+    ] == []
+    attributes = {
+        getattr(node, "attr", "")
+        for module, tree in modules().items()
+        if module.startswith("gateway_service")
+        for node in walk(tree)
+    }
+    assert attributes & {"prompt_packs", "contracts", "system_prompt", "history_budget"} == set()
+
+
+def test_tools_ask_and_change_nothing() -> None:
+    """Whatever a tool may send through its worker is a question: named for reading, answered, and routed."""
+    for service, type_name in READS:
+        row = row_of(service, type_name)
+        assert row is not None
+        assert row.reply is not None
+        assert row.cls.__name__.startswith(("Read", "Query"))
+
+
+def test_provider_code_is_reached_through_the_gateway_alone() -> None:
+    """No other part of the system can open a connection to a model: only wiring knows the providers."""
+    others = [name for name in modules() if not name.startswith(("gateway_service", "launch"))]
+    users = [
+        module for module in others if any(name.startswith("gateway_service") for name, _ in uses(modules()[module]))
+    ]
+    assert users == []
