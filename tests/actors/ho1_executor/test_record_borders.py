@@ -115,9 +115,11 @@ async def started(tool_id: str) -> tuple[LedgerOnPaper, Effects]:
 async def test_an_own_start_that_never_ran_is_run(tool_id: str) -> None:
     """Its ack was lost and the first delivery gave up before the tool: nothing happened, so it may."""
     ledger, effects = await started(tool_id)
-    assert isinstance(await run_tool(ledger, effects, tool_id, set()), OutputResult)
+    begun: set[str] = set()
+    assert isinstance(await run_tool(ledger, effects, tool_id, begun), OutputResult)
     assert len(effects.runs) == 1
     assert len(ledger.entries) == 1
+    assert begun == {tool_order().wo_id}
 
 
 async def test_an_own_run_without_an_end_is_in_doubt() -> None:
