@@ -1,0 +1,223 @@
+"""Makes `bus/PROTOCOL.md` from the catalog, the message classes and the hand-written preface.
+
+python -m bus.protocol_doc            writes it
+python -m bus.protocol_doc --check    exits 1 when it is stale
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from bus.broker.admission import HEADER_ROOM_BYTES, ID_MAX_CHARS
+from bus.broker.tap_record import VERDICTS, TapRecord
+from bus.broker.tap_wire import TAP_VERSION
+from bus.catalog import CLASSES, ROLES, ROWS, Row
+from bus.codec import HEADER_MAX_BYTES
+from bus.envelope import HEADER_VERSION, Header, Kind
+from bus.messages import control
+from bus.messages.base import Message, Record
+from bus.messages.failure import FAILURE_CODES, Failure
+
+_FOLDER = Path(__file__).parent
+PAGE = _FOLDER / "PROTOCOL.md"
+
+_HEADER_FIELDS = {
+    "version": f"{HEADER_VERSION}",
+    "kind": "see the next table",
+    "message_id": "the frame's id; a request's is unique per role while it is pending",
+    "correlation_id": "reply, failure, stream, cancel: the request's message id",
+    "causation_id": "the message whose handling caused this one",
+    "type": "the body's message type",
+    "type_version": "its version",
+    "destination": "a service, or an instance",
+    "key": "routing key: same key, same owner while it lives; empty: none",
+    "deadline_ms": "what remains of the request's time at sending, lowered at each hop; 0 where none applies",
+    "attempt": "deliveries of this request so far, this one included",
+    "sensitive": "stamped by the broker from the catalog",
+    "trace": "trace context, passed on",
+    "sender": "stamped instance; a claimed one counts for nothing",
+}
+_KINDS = {
+    Kind.REQUEST: "awaits one answer",
+    Kind.REPLY: "the answer",
+    Kind.FAILURE: "the other answer: `bus.failure`",
+    Kind.POST: "awaits nothing",
+    Kind.PUBLISH: "to whoever subscribed; no type is published in this version",
+    Kind.STREAM: "a part on the way to the answer",
+    Kind.CANCEL: "the request is not wanted any more",
+    Kind.HELLO: "peer to server: who it is",
+    Kind.READY: "peer to server: its readiness",
+    Kind.BEAT: "both ways: the loop is alive",
+    Kind.CREDIT: "peer to server: its slots",
+    Kind.BYE: "peer to server: it leaves",
+    Kind.WELCOME: "server to peer: welcome, refused, or say hello again",
+}
+_CONTROL: tuple[type[Message], ...] = (
+    control.Hello, control.Welcome, control.Refused, control.Rehello, control.Ready, control.Beat, control.Credit,
+    control.Bye, control.Cancelled, control.Probe, control.Probed, Failure,
+)  # fmt: skip
+
+
+def render() -> str:
+    """The whole page."""
+    preface = (_FOLDER / "protocol_preface.md").read_text(encoding="utf-8")
+    facts = {
+        "protocol": str(HEADER_VERSION),
+        "header_max": str(HEADER_MAX_BYTES),
+        "header_room": str(HEADER_ROOM_BYTES),
+        "id_max": str(ID_MAX_CHARS),
+        "header_table": _header_table(),
+        "kind_table": _table(("kind", "number", "meaning"), ((k.name, str(int(k)), _KINDS[k]) for k in Kind)),
+        "hello": f"`{control.Hello.TYPE}`",
+        "tap_version": str(TAP_VERSION),
+        "tap_fields": ", ".join(f"`{name}`" for name in TapRecord._fields),
+        "verdicts": ", ".join(f"`{verdict}`" for verdict in VERDICTS),
+    }
+    for name, value in facts.items():
+        preface = preface.replace("{" + name + "}", value)
+    parts = [preface.rstrip(), "## Who may send what", *_routes(), "## Messages", *_messages()]
+    records = _records([*CLASSES.values(), *_CONTROL])
+    parts += ["## Records inside messages", *(_described(cls) for cls in records)]
+    parts += ["## Failure codes", "Codes of the bus and of what it carries: " + _codes(FAILURE_CODES) + "."]
+    return "\n\n".join(parts) + "\n"
+
+
+def _header_table() -> str:
+    types = Header.__annotations__
+    rows = ((f"`{name}`", str(types[name]), _HEADER_FIELDS[name]) for name in Header._fields)
+    return _table(("field", "type", "meaning"), rows)
+
+
+def _routes() -> Iterable[str]:
+    yield (
+        "`redeliver`: goes to another worker when its worker is lost. `low`: waits behind other work. "
+        "`sensitive`: its body may hold text."
+    )
+    for service in dict.fromkeys(row.service for row in ROWS):
+        yield f"### Service `{service}`"
+        yield _table(
+            ("type", "reply", "sent by", "mode", "marks"),
+            (_route(row) for row in ROWS if row.service == service),
+        )
+
+
+def _route(row: Row) -> tuple[str, ...]:
+    marks = [name for name in ("redeliver", "sensitive", "low") if getattr(row, name)]
+    reply = f"`{row.reply.TYPE}`" if row.reply is not None else "*(post)*"
+    senders = "everybody" if len(row.senders) == len(ROLES) else ", ".join(r for r in ROLES if r in row.senders)
+    return f"`{row.cls.TYPE}`", reply, senders, row.mode, ", ".join(marks)
+
+
+def _messages() -> Iterable[str]:
+    by_type = {cls.TYPE: cls for cls in (*CLASSES.values(), *_CONTROL)}
+    for name in sorted(by_type):
+        yield _described(by_type[name])
+
+
+def _described(cls: type[Record]) -> str:
+    title = f"### `{cls.TYPE}` version {cls.VERSION}" if issubclass(cls, Message) else f"### {cls.__name__}"
+    text = inspect.getdoc(cls) or ""
+    lines = [title, " ".join(text.split())] if text else [title]
+    if cls.model_fields:
+        rows = ((f"`{name}`", type_text(field.annotation), _meaning(field)) for name, field in cls.model_fields.items())
+        lines.append(_table(("field", "type", "meaning"), rows))
+    return "\n\n".join(lines)
+
+
+def _meaning(field: FieldInfo) -> str:
+    bounds = ", ".join(filter(None, (_bound(item) for item in field.metadata)))
+    default = "" if field.is_required() else f"default {_default(field)}"
+    facts = "; ".join(filter(None, (bounds, default)))
+    return " ".join((field.description or "").split()) + (f" *({facts})*" if facts else "")
+
+
+def _bound(item: Any) -> str:
+    names = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than", "min_length": "length at least",
+             "max_length": "length at most", "pattern": "matches"}  # fmt: skip
+    found = [
+        f"{words} `{getattr(item, name)}`" for name, words in names.items() if getattr(item, name, None) is not None
+    ]
+    return ", ".join(found)
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(value, Record):
+        return f"an empty {type(value).__name__}"
+    return f"`{value!r}`"
+
+
+def type_text(annotation: Any) -> str:
+    """A type as a reader of the table knows it: `list of str`, `int or null`, `"a", "b"`."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation in (None, NoneType):
+        return "null"
+    if annotation is Any:
+        return "any JSON-like value"
+    if origin is Literal:
+        return ", ".join(f'"{argument}"' for argument in arguments)
+    if origin in (Union, UnionType):
+        return " or ".join(type_text(argument) for argument in arguments)
+    if origin is list:
+        return f"list of {type_text(arguments[0])}"
+    if origin is dict:
+        return f"map of {type_text(arguments[0])} to {type_text(arguments[1])}"
+    if hasattr(annotation, "__metadata__"):
+        return type_text(arguments[0])
+    return str(getattr(annotation, "__name__", annotation))
+
+
+def _records(classes: Iterable[type[Record]]) -> list[type[Record]]:
+    """Every record that these messages hold, at any depth, by name; messages among them are described elsewhere."""
+    found: dict[str, type[Record]] = {}
+    left = list(classes)
+    seen: set[type[Record]] = set()
+    while left:
+        cls = left.pop()
+        if cls in seen:
+            continue
+        seen.add(cls)
+        if not issubclass(cls, Message):
+            found[cls.__name__] = cls
+        for field in cls.model_fields.values():
+            left += _held(field.annotation)
+    return [found[name] for name in sorted(found)]
+
+
+def _held(annotation: Any) -> list[type[Record]]:
+    if isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, Record):
+        return [annotation]
+    return [cls for argument in get_args(annotation) for cls in _held(argument)]
+
+
+def _codes(codes: Iterable[str]) -> str:
+    return ", ".join(f"`{code}`" for code in codes)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the page, or with `--check` says whether it is current."""
+    page = render()
+    if "--check" in arguments:
+        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page:
+            return 0
+        sys.stderr.write(f"{PAGE} is stale: run python -m bus.protocol_doc\n")
+        return 1
+    PAGE.write_text(page, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,61 @@
+"""bus/PROTOCOL.md is made from the code, and says so when it is stale."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from bus import protocol_doc
+from bus.catalog import CLASSES, ROWS
+from bus.envelope import Header, Kind
+from bus.messages.ledger import Provenance
+
+
+def test_the_shipped_page_is_current():
+    """Change a message and this page in one commit: python -m bus.protocol_doc."""
+    assert protocol_doc.main(["--check"]) == 0
+
+
+def test_a_stale_or_missing_page_is_noticed_and_written_anew(tmp_path, monkeypatch, capsys):
+    """--check exits 1 and names the command; without it the page is written, and then current."""
+    monkeypatch.setattr(protocol_doc, "PAGE", tmp_path / "PROTOCOL.md")
+    assert protocol_doc.main(["--check"]) == 1
+    assert "python -m bus.protocol_doc" in capsys.readouterr().err
+    assert protocol_doc.main([]) == 0
+    assert protocol_doc.main(["--check"]) == 0
+    protocol_doc.PAGE.write_text(protocol_doc.PAGE.read_text() + "x")
+    assert protocol_doc.main(["--check"]) == 1
+
+
+def test_every_row_field_kind_and_header_field_is_on_the_page():
+    """Nothing of the wire is left out, and no placeholder of the preface is left in."""
+    page = protocol_doc.render()
+    for row in ROWS:
+        assert f"| `{row.cls.TYPE}` |" in page
+    for cls in CLASSES.values():
+        assert f"### `{cls.TYPE}` version {cls.VERSION}" in page
+        for name in cls.model_fields:
+            assert f"| `{name}` |" in page
+    for name in Header._fields:
+        assert f"| `{name}` |" in page
+    for kind in Kind:
+        assert f"| {kind.name} | {int(kind)} |" in page
+    for word in ("{protocol}", "{header_table}", "{kind_table}", "{tap_fields}", "{verdicts}", "{hello}"):
+        assert word not in page
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (str, "str"),
+        (int | None, "int or null"),
+        (list[str], "list of str"),
+        (dict[str, int], "map of str to int"),
+        (Literal["a", "b"], '"a", "b"'),
+        (Provenance, "Provenance"),
+    ],
+)
+def test_types_are_said_in_words(annotation, text):
+    """A reader of another language understands the table."""
+    assert protocol_doc.type_text(annotation) == text
