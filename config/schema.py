@@ -174,6 +174,7 @@ class LauncherConfig(Section):
     stuck_after_ms: Positive = Field(description="a process without a beat this long is killed and restarted")
     drain_ms: Positive = Field(description="per process, then it is killed")
     orphan_drain_s: PositiveFloat = Field(description="how long orphans may finish runs when the launcher is gone")
+    start_crashes: Positive = Field(description="crashes in a row before its first readiness after which up says so")
     log_tail_lines: Positive = Field(description="last lines of a log that a failure shows")
     watch_interval_ms: Positive = Field(description="how often the launcher asks the broker how everybody is")
     ready_poll_ms: Positive = Field(description="the same, as long as something is starting")

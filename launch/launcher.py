@@ -20,11 +20,12 @@ from bus.messages.base import Message
 from bus.messages.control import InstanceLost, PeerRow, Peers, ReadPeers, ServiceGivenUp
 from bus.port import Bus, Clock
 from bus.zeromq import tokens
-from launch import children, identity, logs, run_file, stale
+from launch import children, identity, run_file, stale
 from launch.client import Client
 from launch.endpoints import Place
 from launch.governance import record_snapshot
 from launch.home import Home, HomeLock, holder, prepare, remove_run, sockets_directory, sweep
+from launch.log_tail import tail
 from launch.plan import Plan
 from launch.progress import NotReady, Progress, Ready, Started, already_up
 from launch.states import RUNNING
@@ -261,13 +262,19 @@ class Launcher:
             self._was_reported = True
             self._write("running")
             self._report(Ready(run=self._now("running"), elapsed_ms=elapsed_ms))
-        elif elapsed_ms > self._config.ready_timeout_ms or any(member.state == "failed" for member in members):
+        elif elapsed_ms > self._config.ready_timeout_ms or any(map(self._will_not_start, members)):
             self._was_reported = True
             self._write("running")
             tails = {
-                member.actor: logs.tail(self._home.log(member.actor), self._config.log_tail_lines) for member in waiting
+                member.actor: tail(self._home.log(member.actor), self._config.log_tail_lines) for member in waiting
             }
             self._report(NotReady(run=self._now("running"), elapsed_ms=elapsed_ms, tails=tails))
+
+    def _will_not_start(self, member: Member) -> bool:
+        """It failed, or it keeps crashing before it was ever ready: waiting longer would tell nothing new."""
+        return member.state == "failed" or (
+            member.state == "backoff" and member.history.streak >= self._config.start_crashes
+        )
 
     # --- the end ------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import sys
-from pathlib import Path
 from typing import TextIO
 
 import structlog
@@ -53,15 +52,3 @@ class _JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line)
-
-
-def tail(path: Path, lines: int) -> list[str]:
-    """The last lines of a log; empty when there is none."""
-    try:
-        with path.open("rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            file.seek(max(0, end - 400 * lines))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return []
-    return text.splitlines()[-lines:]

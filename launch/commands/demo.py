@@ -28,7 +28,7 @@ from launch.endpoints import Place
 from launch.errors import CommandError
 from launch.faults import as_command_error
 from launch.home import Home, holder, home_of
-from launch.output import duration, note, say, styled
+from launch.output import duration, say, styled
 from launch.turns import process_turn
 from ledger_service.verify import verify_directory
 
@@ -41,11 +41,14 @@ _PAGE = 1000
 
 
 @click.command()
-@click.option("--keep", is_flag=True, help="Keep the temporary home for a look at its record.")
-def demo(*, keep: bool) -> int:
+@click.option("--home", "home_path", metavar="DIR", help="Use and keep this directory instead of a temporary one.")
+@click.option("--debug", "_debug", is_flag=True, help="Show tracebacks.")
+def demo(*, home_path: str | None, _debug: bool) -> int:
     """Start a cluster, hold two turns, kill an executor with SIGKILL in the middle of the second, verify, stop."""
     started_at = SystemClock().monotonic()
-    home = home_of(Path(tempfile.mkdtemp(prefix="hobus-demo-")))
+    home = home_of(Path(home_path or tempfile.mkdtemp(prefix="hobus-demo-")))
+    if holder(home) is not None or home.config.exists():
+        raise CommandError(f"{home.root} is in use: the demo wants a home of its own", exit_code=exit_codes.USAGE)
     is_over = False
     try:
         _run(home)
@@ -58,10 +61,12 @@ def demo(*, keep: bool) -> int:
     finally:
         if holder(home) is not None:
             stop(home, quiet=True)
-        if is_over and not keep:
+        if is_over and home_path is None:
             shutil.rmtree(home.root, ignore_errors=True)
     say(f"done in {duration(SystemClock().monotonic() - started_at)}; nothing runs any more.")
-    say(f"kept: {home.root}" if keep else "next: hobus up --wait && hobus ask TEXT && hobus tap")
+    if home_path is not None:
+        say(f"its record: hobus ledger show --home {home.root}")
+    say("next: hobus up --wait && hobus ask TEXT && hobus tap")
     return exit_codes.OK
 
 
@@ -169,9 +174,8 @@ async def _account(place: Place, session_id: str, killed_at: int) -> None:
     if len(answers) != 2 or len(ends) != 1:  # noqa: PLR2004 - one answer per question
         raise CommandError(f"{len(answers)} answers to 2 questions, {len(ends)} ends of {at_kill}")
     _fact(f"{shown_session(session_id)}: 2 questions, 2 answers, {len(journal)} entries in its journal")
-    _fact(
-        f"{at_kill}: dispatched once, ended once, by {ends[0].origin}; the model was called {len(calls)} times for it"
-    )
+    times = "once" if len(calls) == 1 else f"{len(calls)} times"
+    _fact(f"{at_kill}: ended once, by {ends[0].origin}; the model was called {times} for it")
     run = run_file.read(place.home.run_file)
     for row in run.children if run is not None else ():
         if row.restarts:
@@ -184,7 +188,7 @@ async def _stream(bus: Bus, stream: str, timeout_s: float) -> list[Entry]:
 
 
 def _step(number: int, text: str) -> None:
-    note(styled(f"[{number}/5] {text}", None, bold=True, to_stderr=True))
+    say(styled(f"[{number}/5] {text}", None, bold=True))
 
 
 def _fact(text: str) -> None:

@@ -5,7 +5,8 @@ import pytest
 from launch import exit_codes
 from launch.errors import CommandError
 from launch.home import home_of
-from launch.plan import make_plan, parse_scale
+from launch.plan import make_plan
+from launch.scale import parse_scale
 
 
 def test_scale_overrides_the_configured_counts(tmp_path):

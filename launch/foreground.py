@@ -1,0 +1,38 @@
+"""A launcher in the foreground of a terminal: Ctrl-C drains the cluster, a second Ctrl-C kills it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from bus.clock import SystemClock
+from launch import exit_codes, logs
+from launch.errors import of_os_error
+from launch.home import Home
+from launch.launcher import Launcher
+from launch.output import note, say
+from launch.plan import make_plan
+from launch.progress import NotReady, Progress, Ready
+from launch.show_progress import show
+
+
+def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...]) -> int:
+    """The exit code, after the cluster is down. Raises ConfigError, CommandError."""
+    plan = make_plan(home, config_file=config_file, scale=scale)
+
+    def tell(word: Progress) -> None:
+        if isinstance(word, (Ready, NotReady)):
+            show(home, word)
+        else:
+            note("starting; Ctrl-C stops it")
+
+    try:
+        home.logs.mkdir(parents=True, exist_ok=True)
+        with home.log("launcher").open("a", encoding="utf-8", buffering=1) as log:
+            logs.configure("launcher", f"launcher@{os.getpid()}", stream=log)
+            asyncio.run(Launcher(home=home, plan=plan, clock=SystemClock(), report=tell).run())
+    except OSError as error:
+        raise of_os_error(error, doing="the cluster cannot be started") from error
+    say("stopped")
+    return exit_codes.OK

@@ -1,0 +1,44 @@
+"""What is printed when a cluster became ready, or did not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from launch import exit_codes
+from launch.home import Home
+from launch.output import duration, note, say, styled, table
+from launch.progress import NotReady, Ready
+
+_LINE_MAX = 400
+
+
+def show(home: Home, word: Ready | NotReady) -> int:
+    """Prints who is ready, and what stands in the way; the exit code says which."""
+    run = word.run
+    say(f"cluster {home.root} · config {run.config_origin} {run.config_digest[:19]}")
+    rows = [
+        (
+            row.actor,
+            row.state,
+            f"{row.ready_after_ms} ms" if row.ready_after_ms else "-",
+            f"pid {row.pid or '-'}",
+            row.note,
+        )
+        for row in run.children
+    ]
+    table(("ACTOR", "STATE", "AFTER", "PID", "NOTE"), rows, coloured=1)
+    if isinstance(word, Ready):
+        option = "" if home.root == Path.cwd() / ".hobus" else f" --home {home.root}"
+        say(
+            f"{styled('ready', 'green')} in {duration(word.elapsed_ms / 1000)}.  "
+            f"ask: hobus ask{option} TEXT   watch: hobus tap{option}   stop: hobus down{option}"
+        )
+        return exit_codes.OK
+    for actor, lines in word.tails.items():
+        note(f"--- last lines of {home.log(actor)}")
+        for line in lines:
+            note(f"  {line[:_LINE_MAX]}")
+    late = ", ".join(word.tails)
+    note(f"not ready after {duration(word.elapsed_ms / 1000)}: {late}")
+    note(f"  next: hobus ps --home {home.root}   or   hobus down --home {home.root}")
+    return exit_codes.UNREACHABLE
