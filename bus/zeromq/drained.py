@@ -1,9 +1,8 @@
 """The one place that watches a ZeroMQ socket's descriptor from an asyncio loop.
 
 The descriptor is edge-triggered and says only that *something* may have changed: after each wake-up the socket is
-drained to EAGAIN, and its EVENTS are asked again after every drain and every send, since either may swallow the edge.
-A drain is bounded, so that timers run in between; the rest is taken by a callback at once. Traps: `../research` of
-the bus, libzmq#3641, pyzmq#199.
+drained, and its EVENTS are asked again after every message and every send, since either may swallow the edge. A drain
+is bounded, so that timers run in between; the rest is taken by a callback at once. Known traps: libzmq#3641, pyzmq#199.
 """
 
 from __future__ import annotations
@@ -13,6 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 import zmq
+
+# Plain numbers: pyzmq's enumerations cost as much as the calls that they are used in.
+_POLLIN, _POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
+_DONTWAIT, _DONTWAIT_MORE = int(zmq.DONTWAIT), int(zmq.DONTWAIT | zmq.SNDMORE)
 
 
 class DrainedSocket:
@@ -37,12 +40,16 @@ class DrainedSocket:
 
     def send(self, frames: Sequence[bytes]) -> bool:
         """Whether the socket took the message; False at EAGAIN. Raises zmq.ZMQError for an unreachable ROUTER peer."""
+        send, last = self._socket.send, len(frames) - 1
         try:
-            self._socket.send_multipart(frames, zmq.DONTWAIT, copy=True)
+            for position, frame in enumerate(
+                frames
+            ):  # the first part decides: ZeroMQ takes a message whole or not at all
+                send(frame, _DONTWAIT if position == last else _DONTWAIT_MORE)
         except zmq.Again:
             return False
         finally:
-            if self._again is None and self._events() & zmq.POLLIN:
+            if self._again is None and self._events() & _POLLIN:
                 self._look_again()
         return True
 
@@ -62,23 +69,20 @@ class DrainedSocket:
         except BaseException:
             self._look_again()  # a failing receiver must not cost us the edge
             raise
-        if self._socket.closed:
-            return
-        if self._events() & zmq.POLLOUT and self._on_writable is not None:
-            self._on_writable()
-        if not self._socket.closed and self._events() & zmq.POLLIN:
-            self._look_again()
 
     def _drain(self) -> None:
+        """Takes what is there, at most a batch; EVENTS says when there is no more, which is cheaper than an EAGAIN."""
         receive, on_message = self._socket.recv_multipart, self._on_message
         for _ in range(self._batch_max):
-            try:
-                frames = receive(zmq.DONTWAIT)
-            except zmq.Again:
+            events = self._events()
+            if events & _POLLOUT and self._on_writable is not None:
+                self._on_writable()  # its sends ask EVENTS themselves
+            if not events & _POLLIN:
                 return
-            on_message(frames)
+            on_message(receive(_DONTWAIT))
             if self._socket.closed:
                 return
+        self._look_again()
 
     def close(self, linger_ms: int = 0) -> None:
         """No longer watched; the socket is closed."""
