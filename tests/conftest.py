@@ -12,19 +12,23 @@ import pytest
 _MARK = "HOBUS_TEST_MARK"
 
 
-@pytest.fixture(autouse=True)
-def home_of_nobody(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that forgets its home finds an empty directory of this test, never a developer's cluster."""
-    monkeypatch.setenv("HOBUS_HOME", str(tmp_path_factory.getbasetemp() / "nobodys-home"))
-    monkeypatch.setenv("NO_COLOR", "1")
+@pytest.fixture(scope="session", autouse=True)
+def home_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A command that forgets its home finds an empty directory, never a developer's cluster."""
+    os.environ["HOBUS_HOME"] = str(tmp_path_factory.getbasetemp() / "nobodys-home")
+    os.environ["NO_COLOR"] = "1"
 
 
-@pytest.fixture(autouse=True)
-def no_process_is_left(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A test marked `process` ends all that it started, detached clusters and their orphans included."""
-    if request.node.get_closest_marker("process") is None:
-        yield
-        return
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Every test marked `process` is watched by `no_process_is_left`; the others do not pay for it."""
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("process") is not None:
+            item.fixturenames.insert(0, "no_process_is_left")
+
+
+@pytest.fixture
+def no_process_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The test ends all that it started, detached clusters and their orphans included."""
     mark = uuid.uuid4().hex
     monkeypatch.setenv(_MARK, mark)
     before = {child.pid for child in psutil.Process().children(recursive=True)}
