@@ -16,6 +16,7 @@ START = b"\0" * 32
 
 
 def entry(number: int) -> WriteEntry:
+    """An entry to keep."""
     return WriteEntry(
         submission_id=f"E:{number}", stream="governance", event_type="E", at_us=number, bodies=[b"x" * number]
     )
@@ -118,7 +119,7 @@ def test_a_full_disk_keeps_nothing_half():
     spool = Spool(SimDisk(medium), PATH)
     spool.append([entry(1)])
     medium.capacity_bytes = 0
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match="space"):
         spool.append([entry(2)])
     medium.capacity_bytes = 1 << 20
     assert spool.waiting == [entry(1)]
@@ -148,10 +149,12 @@ class Ledger:
 
 
 def keeper(ledger: Ledger, disk: SimDisk) -> RecordKeeper:
+    """A keeper that spools at the next turn of the loop."""
     return RecordKeeper(ledger, Spool(disk, PATH), spool_after_s=0.0)
 
 
 async def turns(count: int = 5) -> None:
+    """Lets the loop turn a few times."""
     for _ in range(count):
         await asyncio.sleep(0)
 

@@ -165,10 +165,12 @@ class Cluster:
 
 
 def of_type(entries: list[Entry], event_type: str) -> list[Entry]:
+    """Those of one event type."""
     return [entry for entry in entries if entry.event_type == event_type]
 
 
 def payload(entry: Entry) -> dict[str, Any]:
+    """Body 0 of an entry."""
     return unpack(entry.bodies[0] or b"")
 
 

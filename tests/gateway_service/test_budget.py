@@ -29,6 +29,7 @@ SCOPES = ("session:s", "agent:A", "provider:p")
 
 
 def state(session: int = 100, agent: int = 1000, provider: int = 1000) -> BudgetState:
+    """Three scopes with their limits."""
     made = BudgetState()
     for name, limit in zip(SCOPES, (session, agent, provider), strict=True):
         apply(made, Allocate(name, limit))
@@ -36,10 +37,12 @@ def state(session: int = 100, agent: int = 1000, provider: int = 1000) -> Budget
 
 
 def reserve(tokens: int, name: str = "k/1", mode: str = "enforce") -> Reserve:
+    """A reservation in all three."""
     return Reserve(Reservation(name, tokens, SCOPES), mode)
 
 
 def settled(tokens: int, cost: float | None = 0.0, *, unknown: bool = False) -> Settlement:
+    """A settlement of a call that was sent."""
     return Settlement(tokens=tokens, cost_usd=cost, is_unknown=unknown, was_sent=True)
 
 
@@ -179,7 +182,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_in_enforce_no_sequence_overspends_and_reserved_is_what_is_open(steps):
-    """reserve = settled + released: after any events `reserved` is the sum of open reservations, and while settlements
+    """Reserve = settled + released: after any events `reserved` is the sum of open reservations, and while settlements
 
     stay within their reservations, used + reserved never exceeds a limit.
     """

@@ -28,6 +28,7 @@ DEGRADED = {"contract_id": "PRC-DEGRADED-001"}
 
 @pytest.fixture
 def make() -> Iterator:
+    """Starts clusters and closes them."""
     made: list[Cluster] = []
 
     def start(provider: Scripted | None = None, **sections) -> Cluster:

@@ -15,9 +15,7 @@ from gateway_service.routing import check_route, choose_route, model_of
 from gateway_service.validation import OutputChecks, check_prompt, check_round
 from tests.gateway_service.rig import SESSION, SHIPPED, answered, prompt, snapshot
 
-MODEL = ModelConfig(
-    model_id="m", input_usd_per_million=2.0, output_usd_per_million=8.0, cached_usd_per_million=0.5
-)
+MODEL = ModelConfig(model_id="m", input_usd_per_million=2.0, output_usd_per_million=8.0, cached_usd_per_million=0.5)
 ROUTED = snapshot(
     gateway={
         "providers": {

@@ -28,6 +28,7 @@ from tests.gateway_service.rig import (
 
 @pytest.fixture
 def clusters() -> Iterator[list[Cluster]]:
+    """Closed at the end."""
     made: list[Cluster] = []
     yield made
     for cluster in made:
@@ -36,6 +37,8 @@ def clusters() -> Iterator[list[Cluster]]:
 
 @pytest.fixture
 def make(clusters: list[Cluster]):
+    """Starts a cluster."""
+
     def start(provider: Scripted | None = None, **sections):
         clusters.append(Cluster(provider, **sections))
         return clusters[-1]

@@ -25,7 +25,7 @@ def tell(answered: Answered) -> str:
     except ValueError:
         shown = answered.text.strip()[:_CUT_SHOWN]
         return f"{answered.call.tool_id} answered with more than could be passed on; its result begins: {shown}"
-    teller = _TELLERS.get(answered.call.tool_id)
+    teller = TELLERS.get(answered.call.tool_id)
     try:
         return teller(value) if teller else f"{answered.call.tool_id}: {_compact(value)}"
     except (KeyError, TypeError, AttributeError):
@@ -122,7 +122,7 @@ def _processes(value: Mapping[str, Any]) -> str:
     return _listed(value["processes"], "process is connected", "processes are connected", told)
 
 
-_TELLERS: dict[str, Callable[[Any], str]] = {
+TELLERS: dict[str, Callable[[Any], str]] = {
     "list_packages": _packages,
     "list_frameworks": _frameworks,
     "list_tools": _tools,
@@ -133,6 +133,7 @@ _TELLERS: dict[str, Callable[[Any], str]] = {
     "show_config": _config,
     "cluster_status": _processes,
 }
+"""Tool id -> how its result is told; a tool without one is shown as JSON."""
 
 
 def _listed(rows: list[Any], one: str, many: str, told: Callable[[Any], str]) -> str:

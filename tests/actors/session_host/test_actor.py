@@ -1,0 +1,533 @@
+"""The thin adapter: HO2's answer, verdicts, degradation, the race decided by the stream, double faults."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import pytest
+
+from actors.session_host.actor import SessionHost
+from bus.dispatch import Actor, Call
+from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
+from bus.messages.base import pack, unpack
+from bus.messages.ids import iso, session_id_of
+from bus.messages.ledger import Entry, Write, WriteEntry, Written, session_stream
+from bus.messages.session import (
+    EndSession,
+    ProcessTurn,
+    RunCompleted,
+    RunFailed,
+    SessionClosed,
+    SessionEvent,
+    SessionEventKind,
+    SessionReady,
+    StartSession,
+    TookOver,
+    TurnReply,
+    TurnRequest,
+    TurnResult,
+)
+from gateway_service.providers.offline import OfflineProvider
+from tests.gateway_service.rig import SESSION, Cluster, Scripted, answered, check_attempts, hang, of_type
+
+Act = Callable[[TurnRequest], Awaitable[TurnReply]]
+
+
+def result_of(message: TurnRequest, **changes: Any) -> TurnResult:
+    """HO2's result for a turn."""
+    values: dict[str, Any] = {
+        "response": "from HO2", "outcome": "success", "session_id": message.session_id, "run_id": None,
+        "input_id": message.input_id,
+    }  # fmt: skip
+    return TurnResult(**{**values, **changes})
+
+
+class Supervisor(Actor):
+    """HO2 as the test wants it."""
+
+    service = "ho2"
+
+    def __init__(self) -> None:
+        self.act: Act | None = None
+        self.fault: RuntimeFault | None = None
+        self.started: list[StartSession] = []
+        self.turns: list[TurnRequest] = []
+        self.cancelled = 0
+
+    async def on_start(self, message: StartSession, call: Call) -> SessionReady:
+        self.started.append(message)
+        return SessionReady(session_id=message.session_id or "", agent_id=message.agent_id or "", is_new=True)
+
+    async def on_turn(self, message: TurnRequest, call: Call) -> TurnReply:
+        self.turns.append(message)
+        if self.fault is not None:
+            raise self.fault
+        try:
+            return TurnReply(result=result_of(message)) if self.act is None else await self.act(message)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+    async def on_end(self, message: EndSession, call: Call) -> SessionClosed:
+        if self.fault is not None:
+            raise self.fault
+        return SessionClosed(session_id=message.session_id, turn_count=len(self.turns))
+
+
+class Hosted(Cluster):
+    """A cluster with a session host and a scripted HO2."""
+
+    def __init__(self, provider: Any = None, **sections: dict[str, Any]) -> None:
+        super().__init__(provider or Scripted(), **sections)
+        self.ho2 = Supervisor()
+        self.ho2_peer = self.world.start(self.ho2, role="ho2")
+        self.start_host()
+        self.run(self.host_ready())
+
+    def start_host(self) -> None:
+        disk = self.world.disk("host")
+        self.actor = SessionHost(snapshot=self.snapshot, spool=disk)
+        self.host_peer = self.world.start(self.actor, role="host", disk=disk)
+
+    async def host_ready(self) -> None:
+        await self.world.settled()
+        await self.ask_host(ProcessTurn(session_id=SESSION, input_id="warm-up", text=" "))
+
+    async def ask_host(self, message: ProcessTurn, timeout_s: float = 10.0) -> TurnResult:
+        return await self.operator.request("host", message, expect=TurnResult, timeout_s=timeout_s)
+
+    async def turn(self, text: str = "hello", *, timeout_s: float = 10.0, **changes: Any) -> TurnResult:
+        values: dict[str, Any] = {"session_id": SESSION, "input_id": "in-1", "text": text}
+        return await self.ask_host(ProcessTurn(**{**values, **changes}), timeout_s)
+
+    async def stream(self, session_id: str = SESSION) -> list[Entry]:
+        await asyncio.sleep(2)
+        return await self.entries(session_stream(session_id))
+
+    async def write(self, *entries: WriteEntry) -> None:
+        written = await self.operator.request("ledger", Write(entries=list(entries)), expect=Written, timeout_s=2)
+        assert [ack.outcome for ack in written.acks] == ["committed"] * len(entries)
+
+    def kill_ho2(self) -> None:
+        self.world.kill(self.ho2_peer.instance)
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Hosted]]:
+    """Starts clusters and closes them."""
+    made: list[Hosted] = []
+
+    def start(provider: Any = None, **sections: dict[str, Any]) -> Hosted:
+        made.append(Hosted(provider, **sections))
+        return made[-1]
+
+    yield start
+    for cluster in made:
+        cluster.close()
+
+
+def journal(
+    event: SessionEventKind, prev: str, submission_id: str, *, body: bytes = b"", once: bool = False
+) -> WriteEntry:
+    """A journal entry as HO2 writes it."""
+    envelope = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
+    return WriteEntry(
+        submission_id=submission_id, stream=session_stream(SESSION), event_type=envelope.entry_name, at_us=1,
+        bodies=[pack(envelope.model_dump()), body] if body else [pack(envelope.model_dump())], prev=prev, tenure=1,
+        once=f"turn:{SESSION}/in-1" if once else None,
+    )  # fmt: skip
+
+
+TAKEN = journal(TookOver(tenure=1, instance="ho2/9@x", at=iso(1.0)), "", "TookOver:s/1")
+
+
+def event_in(entry: Entry) -> Any:
+    """The session event of an entry."""
+    return SessionEvent.model_validate(unpack(entry.bodies[0] or b"")).event
+
+
+# --- HO2 answers --------------------------------------------------------------------------------------------------
+
+
+def test_ho2s_answer_is_the_answer(make):
+    """What HO2 says is passed on unchanged; the gateway is not called and nothing is recorded by the host."""
+    cluster = make()
+    result = cluster.run(cluster.turn())
+    assert (result.outcome, result.response) == ("success", "from HO2")
+    assert cluster.provider.calls == 0
+    assert cluster.run(cluster.entries("governance")) == []
+
+
+def test_a_first_turn_starts_a_session_whose_id_follows_from_its_input(make):
+    """Without a session id the host derives one, starts it, and a retry under the same input finds the same session."""
+    cluster = make()
+
+    async def twice():
+        return await cluster.turn(session_id=None), await cluster.turn(session_id=None)
+
+    first, second = cluster.run(twice())
+    assert first.session_id == second.session_id == session_id_of("operator", "in-1")
+    assert [(start.session_id, start.agent_id) for start in cluster.ho2.started] == [(first.session_id, "ADMIN")] * 2
+
+
+def test_a_waiting_run_is_asked_again_under_the_same_input(make):
+    """RunWaiting is no answer: the host asks again until there is one."""
+    cluster = make()
+
+    async def act(message):
+        return (
+            TurnReply(result=None, waiting="Paused")
+            if len(cluster.ho2.turns) < 3
+            else TurnReply(result=result_of(message))
+        )
+
+    cluster.ho2.act = act
+    assert cluster.run(cluster.turn()).response == "from HO2"
+    assert [turn.input_id for turn in cluster.ho2.turns] == ["in-1"] * 3
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("", "invalid_input"), (" \n\t", "invalid_input"), ("x" * 101, "too_large"), ("ö" * 51, "too_large")],
+)
+def test_a_text_that_is_no_turn_is_refused_without_any_call(make, text, code):
+    """Blank and oversized messages get an error at once; the limit is named with its setting."""
+    cluster = make(host={"prompt_max_bytes": 100})
+    result = cluster.run(cluster.turn(text))
+    assert (result.outcome, result.code) == ("error", code)
+    assert code != "too_large" or "host.prompt_max_bytes" in result.response
+    assert cluster.ho2.turns == [] and cluster.provider.calls == 0
+
+
+def test_a_text_of_exactly_the_limit_passes(make):
+    """The border belongs to the allowed side."""
+    cluster = make(host={"prompt_max_bytes": 100})
+    assert cluster.run(cluster.turn("x" * 100)).outcome == "success"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        SessionFault("run_active", "another input is being answered"),
+        SessionFault("input_conflict", "that input came with another text"),
+        SessionFault("session_closed", "it has ended"),
+        SessionFault("invalid_input", "no such agent"),
+        BusError("denied", "not allowed"),
+        BusError("cancelled", "was cancelled"),
+        RuntimeFault("rejected", "no"),
+        WorkOrderFault("BUDGET_EXHAUSTED", "no tokens are left"),
+    ],
+)
+def test_a_verdict_never_degrades(make, fault):
+    """A refusal on purpose is an error with its code and sentence; no model is called."""
+    cluster = make()
+    cluster.ho2.fault = fault
+    result = cluster.run(cluster.turn())
+    assert (result.outcome, result.code, result.response) == ("error", fault.code, fault.detail)
+    assert cluster.provider.calls == 0
+    assert cluster.run(cluster.entries("governance")) == []
+
+
+def test_a_verdict_that_is_a_result_is_passed_on(make):
+    """HO2's own error result (a turn limit, a budget) is the answer."""
+    cluster = make()
+
+    async def act(message):
+        return TurnReply(
+            result=result_of(message, outcome="error", code="turn_limit_exceeded", response="No more rounds.")
+        )
+
+    cluster.ho2.act = act
+    result = cluster.run(cluster.turn())
+    assert (result.outcome, result.code) == ("error", "turn_limit_exceeded")
+
+
+# --- degraded -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault", [RuntimeFault("internal", "a bug"), WorkOrderFault("execution_error", "no"), BusError("peer_lost", "gone")]
+)
+def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
+    """DEGRADATION with its reason, one gateway call under PRC-DEGRADED-001, TurnDegraded in the stream, outcome degraded."""
+    cluster = make()
+    cluster.ho2.fault = fault
+    result = cluster.run(cluster.turn("what is up?"))
+    assert (result.outcome, result.response, result.code) == ("degraded", "fine", "degraded")
+    (prompt,) = cluster.provider.prompts
+    assert (prompt.contract_id, prompt.work_order_id) == ("PRC-DEGRADED-001", "WO-DEGRADED-in-1")
+    assert prompt.idempotency_key == "WO-DEGRADED-in-1#1"
+    assert prompt.tools == [] and "what is up?" in prompt.messages[-1].text and "ADMIN" in prompt.messages[0].text
+    (entry,) = cluster.run(cluster.stream())
+    event = event_in(entry)
+    assert (entry.submission_id, entry.once) == (f"TurnDegraded:{SESSION}/in-1", f"turn:{SESSION}/in-1")
+    assert (event.input_ref, event.reply_ref, event.delivered) == (
+        f"{entry.submission_id}/1", f"{entry.submission_id}/2", False,
+    )  # fmt: skip
+    assert entry.bodies[1:] == [b"what is up?", b"fine"]
+    (degradation,) = of_type(cluster.run(cluster.entries("governance")), "DEGRADATION")
+    assert (degradation.decision, degradation.reason.partition(":")[2]) == ("DEGRADED", fault.code)
+    check_attempts(cluster.run(cluster.settled_entries()))
+
+
+def test_without_any_supervisor_a_first_turn_degrades_too(make):
+    """R3: HO2 dead, no session yet: answered, marked degraded, within the grace and one gateway call."""
+    cluster = make()
+    cluster.kill_ho2()
+
+    async def timed():
+        started = asyncio.get_running_loop().time()
+        return await cluster.turn(session_id=None, timeout_s=20), asyncio.get_running_loop().time() - started
+
+    result, elapsed_s = cluster.run(timed())
+    assert result.outcome == "degraded"
+    assert elapsed_s <= cluster.config.bus.service_grace_ms / 1000 + 0.5
+
+
+@pytest.mark.parametrize("timeout_s", [4.0, 10.0])
+def test_a_silent_supervisor_leaves_time_to_degrade(make, timeout_s):
+    """R3: HO2 gets the client's deadline less the reserve; the degraded reply comes before the deadline, HO2 is cancelled."""
+    cluster = make()
+
+    async def act(message):
+        await asyncio.sleep(1e6)
+        raise AssertionError
+
+    cluster.ho2.act = act
+
+    async def timed():
+        started = asyncio.get_running_loop().time()
+        return await cluster.turn(timeout_s=timeout_s), asyncio.get_running_loop().time() - started
+
+    result, elapsed_s = cluster.run(timed())
+    reserve_s = cluster.config.host.degrade_reserve_ms / 1000
+    assert result.outcome == "degraded"
+    assert abs(elapsed_s - (timeout_s - reserve_s)) < 0.1
+    assert cluster.ho2.cancelled == 1
+
+
+def test_a_deadline_shorter_than_the_reserve_degrades_at_once(make):
+    """HO2 is not even asked when nothing of the deadline is left for it."""
+    cluster = make()
+    result = cluster.run(cluster.turn(timeout_s=2.0))
+    assert (result.outcome, cluster.ho2.turns) == ("degraded", [])
+
+
+def test_a_retry_of_a_degraded_input_gets_the_same_reply_without_a_second_call(make):
+    """The gateway answers the key from the record, the stream answers who was first."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+
+    async def twice():
+        return await cluster.turn(), await cluster.turn(), await cluster.stream()
+
+    first, second, stream = cluster.run(twice())
+    assert (first.outcome, first.response) == (second.outcome, second.response)
+    assert cluster.provider.calls == 1 and len(stream) == 1
+
+
+def test_the_offline_model_degrades_honestly(make):
+    """On the shipped provider the reduced answer says that it is one."""
+    provider = OfflineProvider(provider_id="offline", latency_ms=0, chars_per_token=4, sleep=asyncio.sleep)
+    cluster = make(provider)
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    result = cluster.run(cluster.turn("what packages are installed?"))
+    assert result.outcome == "degraded" and "reduced mode" in result.response
+
+
+# --- the race -----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_completed_meanwhile_is_delivered_instead(make):
+    """RunCompleted stands first under the turn's key: the host delivers its result and its own reply is nowhere."""
+    provider = Scripted()
+    cluster = make(provider)
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    run_id = {"session_id": SESSION, "run_seq": 1}
+    done = TurnResult(response="the real answer", outcome="success", session_id=SESSION, run_id=None, input_id="in-1")
+    completed = RunCompleted(input_id="in-1", result_ref=f"RunCompleted:{SESSION}-1/1", reply_ref="x/1", at=iso(2.0))
+
+    async def act(_prompt):
+        await cluster.write(
+            TAKEN,
+            journal(
+                completed, TAKEN.submission_id, f"RunCompleted:{SESSION}-1", body=pack(done.model_dump()), once=True
+            ),
+        )
+        return answered()
+
+    provider.act = act
+    result = cluster.run(cluster.turn())
+    assert result == done, run_id
+    assert [entry.event_type for entry in cluster.run(cluster.stream())] == ["TookOver", "RunCompleted"]
+
+
+@pytest.mark.parametrize("with_detail", [True, False])
+def test_a_verdict_that_came_first_is_delivered_instead(make, with_detail):
+    """RunFailed with a verdict's code holds the key: the client gets that verdict."""
+    provider = Scripted()
+    cluster = make(provider)
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    verdict = TurnResult(
+        response="spent", outcome="error", session_id=SESSION, run_id=None, input_id="in-1", code="budget_exhausted"
+    )
+    ref = "RunFailed:x/1" if with_detail else None
+    failed = RunFailed(input_id="in-1", code="budget_exhausted", detail_ref=ref, at=iso(2.0))
+    body = pack(verdict.model_dump()) if with_detail else b""
+
+    async def act(_prompt):
+        await cluster.write(TAKEN, journal(failed, TAKEN.submission_id, "RunFailed:x", body=body, once=True))
+        return answered()
+
+    provider.act = act
+    result = cluster.run(cluster.turn())
+    assert (result.outcome, result.code) == ("error", "budget_exhausted")
+
+
+def test_the_hosts_append_needs_neither_head_nor_tenure(make):
+    """TurnDegraded lands behind whatever HO2 wrote, whoever owns the session."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+
+    async def scenario():
+        await cluster.write(TAKEN)
+        return await cluster.turn(), await cluster.stream()
+
+    result, stream = cluster.run(scenario())
+    assert result.outcome == "degraded"
+    assert [entry.event_type for entry in stream] == ["TookOver", "TurnDegraded"]
+
+
+# --- double faults ------------------------------------------------------------------------------------------------
+
+
+def test_supervisor_and_gateway_gone_is_an_honest_error(make):
+    """Nobody can answer: outcome error with a sentence that says so, before the deadline."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    cluster.kill_gateway()
+    result = cluster.run(cluster.turn(timeout_s=6))
+    assert (result.outcome, result.code is not None) == ("error", True)
+    assert "neither" in result.response
+    assert cluster.run(cluster.stream()) == []
+
+
+def test_the_gateways_outcome_is_checked_before_its_content(make):
+    """Anything but SUCCESS is a failure, also a refusal for budget, and a blank reply too."""
+    cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 10})
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    result = cluster.run(cluster.turn())
+    assert (result.outcome, result.code) == ("error", "BUDGET_EXHAUSTED")
+
+    async def blank(_prompt):
+        return answered(" ")
+
+    cluster = make(Scripted(blank))
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    assert cluster.run(cluster.turn()).outcome == "error"
+
+
+def test_a_hanging_provider_is_given_up_in_time(make):
+    """The last resort hangs too: an honest error before the client's deadline."""
+    cluster = make(Scripted(hang))
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    result = cluster.run(cluster.turn(timeout_s=5))
+    assert result.outcome == "error"
+
+
+def test_without_the_ledger_the_reply_is_delivered_and_spooled(make):
+    """Ledger and HO2 gone: the reply comes before the deadline, and when the ledger is back the stream says it was delivered."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+
+    async def scenario():
+        cluster.kill_ledger()
+        started = asyncio.get_running_loop().time()
+        result = await cluster.turn(timeout_s=6)
+        elapsed_s = asyncio.get_running_loop().time() - started
+        spooled = cluster.actor.counters()["spooled"]
+        cluster.start_ledger()
+        return result, elapsed_s, spooled, await cluster.stream()
+
+    result, elapsed_s, spooled, stream = cluster.run(scenario())
+    assert (result.outcome, result.response) == ("degraded", "fine") and elapsed_s < 6
+    assert spooled == 2  # DEGRADATION and TurnDegraded{delivered: true}
+    assert any(event_in(entry).delivered for entry in stream)
+    assert not cluster.world.media["host"].files
+
+
+def test_a_delivered_reply_survives_the_host(make):
+    """Spooled, host killed: the next host hands it over, and it replaces what history would show."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+
+    async def scenario():
+        cluster.kill_ledger()
+        await cluster.turn(timeout_s=6)
+        cluster.world.kill(cluster.host_peer.instance)
+        cluster.start_host()
+        cluster.start_ledger()
+        await cluster.world.settled()
+        return await cluster.stream()
+
+    stream = cluster.run(scenario())
+    assert [event_in(entry).delivered for entry in stream] == [True]
+    assert stream[0].bodies[2] == b"fine"
+    assert not cluster.world.media["host"].files
+
+
+def test_a_full_disk_does_not_keep_the_reply_back(make):
+    """Neither ledger nor disk: the client still gets its answer."""
+    cluster = make(gateway={"on_ledger_outage": "spool"})
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+
+    async def scenario():
+        cluster.kill_ledger()
+        cluster.world.media["host"].capacity_bytes = 0
+        return await cluster.turn(timeout_s=6)
+
+    assert cluster.run(scenario()).outcome == "degraded"
+
+
+# --- sessions, readiness ------------------------------------------------------------------------------------------
+
+
+def test_an_explicit_session_gets_a_drawn_id_and_the_default_agent(make):
+    """StartSession without an id draws one; with an id it is passed on."""
+    cluster = make()
+
+    async def start(message):
+        return await cluster.operator.request("host", message, expect=SessionReady, timeout_s=2)
+
+    drawn = cluster.run(start(StartSession()))
+    named = cluster.run(start(StartSession(session_id=SESSION)))
+    assert len(drawn.session_id) == 36 and drawn.session_id != SESSION
+    assert (named.session_id, named.agent_id) == (SESSION, "ADMIN")
+
+
+def test_ending_a_session_is_best_effort(make):
+    """HO2's word when it answers; done in any case."""
+    cluster = make()
+
+    async def end():
+        return await cluster.operator.request("host", EndSession(session_id=SESSION), expect=SessionClosed, timeout_s=2)
+
+    assert cluster.run(end()).session_id == SESSION
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    assert cluster.run(end()) == SessionClosed(session_id=SESSION, turn_count=0)
+
+
+def test_the_host_is_ready_with_a_supervisor_or_the_gateway(make):
+    """Either is enough; without both it says so."""
+    cluster = make()
+    assert cluster.run(cluster.actor.ready()) == ""
+
+    async def reason_after(kill):
+        kill()
+        await asyncio.sleep(2)
+        return await cluster.actor.ready()
+
+    assert cluster.run(reason_after(cluster.kill_ho2)) == ""
+    assert "no supervisor" in cluster.run(reason_after(cluster.kill_gateway))

@@ -1,0 +1,432 @@
+"""The offline model's answer table, on the shipped contracts, packs, tools and labels."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from actors.ho1_executor.tools.registry import BUILTIN
+from bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
+from bus.messages.work_order import Segment, ToolCall
+from config.prompt_pack import fill_pack, parse_pack
+from gateway_service.pricing import input_tokens
+from gateway_service.providers.offline import MODEL_ID, OfflineProvider
+from gateway_service.providers.offline.grammar import load_grammar
+from gateway_service.providers.offline.prose import TELLERS
+from tests.gateway_service.rig import SHIPPED
+
+TOOLS = [
+    ToolSpec(tool_id=tool.tool_id, description=tool.description, parameters=tool.parameters)
+    for tool in BUILTIN.values()
+]
+LABELS = SHIPPED.config.classify_labels
+HISTORY = "user: what packages are installed?\nassistant (used list_packages): 2 packages are installed: A, B.\n"
+DIGESTS = "- user: hello\n- user: what did this session cost? (session_cost)\n"
+
+
+def provider(**changes: Any) -> OfflineProvider:
+    """A provider as it is wired."""
+    values = {"provider_id": "offline", "latency_ms": 0, "chars_per_token": 4, "sleep": asyncio.sleep}
+    return OfflineProvider(**{**values, **changes})
+
+
+PROVIDER = provider()
+
+
+def prompt(contract_id: str, text: str = "hello", *, tools: list[ToolSpec] | None = None, **inputs: str) -> Prompt:
+    """The shipped pack of a contract with these inputs, as HO1 and the host render it."""
+    contract = SHIPPED.contracts[contract_id]
+    pack = parse_pack(contract.prompt_pack_id, SHIPPED.prompt_packs[contract.prompt_pack_id])
+    given = dict.fromkeys(pack.variables, "") | {
+        "user_input": text, "domain_labels": ", ".join(LABELS.domain), "task_labels": ", ".join(LABELS.task),
+        "system": "You administer.", "agent_id": "ADMIN",
+    } | inputs  # fmt: skip
+    messages = fill_pack(pack, {name: [Segment(name=name, text=value)] for name, value in given.items()})
+    return Prompt(
+        messages=messages, prompt_pack_id=contract.prompt_pack_id, contract_id=contract_id, agent_id="ADMIN",
+        work_order_id="WO-1", session_id="s", max_tokens=contract.boundary.max_tokens, temperature=0.0,
+        tools=tools or [], output_schema=contract.output_schema,
+        structured_output=contract.boundary.structured_output, idempotency_key="WO-1#1",
+    )  # fmt: skip
+
+
+async def ask(wanted: Prompt) -> PromptResponse:
+    """The model's response."""
+    return await PROVIDER.complete(wanted, model_id=MODEL_ID, timeout_s=1)
+
+
+async def classified(text: str, **inputs: str) -> dict[str, Any]:
+    """The classification, valid against its contract's schema."""
+    response = await ask(prompt("PRC-CLASSIFY-001", text, **inputs))
+    value = json.loads(response.content)
+    Draft202012Validator(SHIPPED.contracts["PRC-CLASSIFY-001"].output_schema).validate(value)
+    assert value["labels"]["domain"] in LABELS.domain and value["labels"]["task"] in LABELS.task
+    return value
+
+
+async def synthesized(text: str, *, tools: list[ToolSpec] = TOOLS, **inputs: str) -> PromptResponse:
+    """The response to a message under PRC-SYNTHESIZE-001."""
+    return await ask(prompt("PRC-SYNTHESIZE-001", text, tools=tools, **inputs))
+
+
+def with_results(wanted: Prompt, *rounds: tuple[str, Any]) -> Prompt:
+    """The transcript one tool round later, as HO1 renders it."""
+    calls = [
+        ToolCall(call_id=f"{number:03d}", tool_id=tool_id, arguments={})
+        for number, (tool_id, _) in enumerate(rounds, 1)
+    ]
+    results = [
+        PromptMessage(
+            role="tool", tool_call_id=call.call_id,
+            segments=[Segment(name=call.call_id, text=value if isinstance(value, str) else json.dumps(value))],
+        )
+        for call, (_, value) in zip(calls, rounds, strict=True)
+    ]  # fmt: skip
+    return wanted.model_copy(
+        update={"messages": [*wanted.messages, PromptMessage(role="assistant", tool_calls=calls), *results]}
+    )
+
+
+async def told(*rounds: tuple[str, Any]) -> str:
+    """The text written from these tool results."""
+    response = await ask(with_results(prompt("PRC-SYNTHESIZE-001", "?", tools=TOOLS), *rounds))
+    assert response.tool_calls == [] and response.finish_reason == "stop"
+    return response.content
+
+
+# --- classify -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "speech_act", "action", "domain", "task"),
+    [
+        ("what packages are installed?", "question", "new", "system", "inspect"),
+        ("What packages are INSTALLED", "question", "new", "system", "inspect"),
+        ("thanks, bye", "farewell", "close", "general", "general"),
+        ("ok great, thank you very much", "farewell", "close", "general", "general"),
+        ("hello", "greeting", "new", "general", "general"),
+        ("Good morning!", "greeting", "new", "general", "general"),
+        ("hi, which tools do you have?", "question", "new", "tools", "inspect"),
+        ("is the ledger intact?", "question", "new", "system", "inspect"),
+        ("what did this session cost?", "question", "new", "session", "inspect"),
+        ("show me the configuration of the gateway", "command", "new", "config", "inspect"),
+        ("install package foo", "command", "new", "system", "modify"),
+        ("write me a poem", "command", "new", "general", "create"),
+        ("why does the gateway crash?", "question", "new", "system", "debug"),
+        ("plan the next steps", "command", "new", "general", "plan"),
+        ("where is the documentation?", "question", "new", "docs", "inspect"),
+    ],
+)
+async def test_first_messages_are_classified(text, speech_act, action, domain, task):
+    """Closed labels for a first message of a session, whose action is new unless it closes."""
+    value = await classified(text)
+    labels = value["labels"]
+    assert (value["speech_act"], value["intent_signal"]["action"]) == (speech_act, action)
+    assert (labels["domain"], labels["task"]) == (domain, task)
+
+
+@pytest.mark.parametrize(
+    ("text", "speech_act", "action", "ambiguity"),
+    [
+        ("hello", "reentry_greeting", "continue", "low"),
+        ("and the frameworks?", "question", "continue", "low"),
+        ("new topic: which tools are there?", "question", "new", "low"),
+        ("thanks, bye", "farewell", "close", "low"),
+        ("hm", "command", "unclear", "high"),
+        ("it?", "question", "unclear", "high"),
+        ("purple elephants", "command", "continue", "medium"),
+    ],
+)
+async def test_later_messages_continue_unless_they_say_otherwise(text, speech_act, action, ambiguity):
+    """With something said before, greetings are re-entries and the intent goes on, changes, closes or is unclear."""
+    value = await classified(text, history="- user: what packages are installed?")
+    assert (value["speech_act"], value["intent_signal"]["action"], value["ambiguity"]) == (
+        speech_act,
+        action,
+        ambiguity,
+    )
+
+
+async def test_labels_stay_inside_the_vocabulary_that_the_prompt_shows():
+    """A configuration without our words gets no label instead of a foreign one."""
+    response = await ask(prompt("PRC-CLASSIFY-001", "what packages are installed?", domain_labels="cooking"))
+    assert json.loads(response.content)["labels"] == {"task": "inspect"}
+
+
+# --- asking tools -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("what packages are installed?", [("list_packages", {})]),
+        ("which frameworks govern you?", [("list_frameworks", {})]),
+        ("which tools do you have?", [("list_tools", {})]),
+        ("is the ledger intact?", [("verify_ledger", {})]),
+        ("has anybody tampered with the record?", [("verify_ledger", {})]),
+        ("what did this session cost?", [("session_cost", {})]),
+        ("how many tokens did we use? what is the cost", [("session_cost", {})]),
+        ("how many tokens are left?", [("budget_status", {})]),
+        ("show the budgets", [("budget_status", {})]),
+        ("show me the configuration", [("show_config", {})]),
+        ("what is the budget configuration?", [("show_config", {"path": "budget"})]),
+        ("what is budget.turn_limit set to in the config?", [("show_config", {"path": "budget.turn_limit"})]),
+        ("is everything running?", [("cluster_status", {})]),
+        (
+            "show the last 5 WO_COMPLETED entries of the ledger",
+            [("query_ledger", {"event_type": "WO_COMPLETED", "limit": 5})],
+        ),
+        ("show me 500 entries of the ledger of this session", [("query_ledger", {"limit": 50, "session_id": "this"})]),
+        ("what packages are installed and is the ledger intact?", [("list_packages", {}), ("verify_ledger", {})]),
+        ("is the ledger intact, and what packages are installed?", [("verify_ledger", {}), ("list_packages", {})]),
+        ("and the frameworks?", [("list_frameworks", {})]),
+    ],
+)
+async def test_administration_questions_ask_the_tools_that_know(text, calls):
+    """Each intent of a message is one call, in the order of the message, with arguments that the tool's schema takes."""
+    response = await synthesized(text)
+    assert [(call.tool_id, call.arguments) for call in response.tool_calls] == calls
+    assert [call.call_id for call in response.tool_calls] == [f"{n:03d}" for n in range(1, len(calls) + 1)]
+    assert (response.finish_reason, response.content) == ("tool_calls", "")
+    for call in response.tool_calls:
+        Draft202012Validator(BUILTIN[call.tool_id].parameters).validate(call.arguments)
+
+
+async def test_only_offered_tools_are_asked():
+    """Without the tool the answer says what would be needed, and what can be done."""
+    tools = [tool for tool in TOOLS if tool.tool_id == "list_tools"]
+    response = await synthesized("what packages are installed?", tools=tools)
+    assert response.tool_calls == []
+    assert "was not given" in response.content and "list the tools I have" in response.content
+
+
+@pytest.mark.parametrize("text", ["again", "and now?", "once more please, again"])
+async def test_again_repeats_the_last_question_that_asked_for_something(text):
+    """A follow-up without an object means the last administration question."""
+    response = await synthesized(text, history=HISTORY)
+    assert [call.tool_id for call in response.tool_calls] == ["list_packages"]
+
+
+# --- telling results ----------------------------------------------------------------------------------------------
+
+
+SPENT = {
+    "calls": 3, "tokens_used": 120, "tokens_reserved": 0, "tokens_limit": 1000, "tokens_remaining": 880,
+    "cost_usd": 0.0, "calls_of_unknown_outcome": 0,
+}  # fmt: skip
+INTACT = {"ok": True, "entries": 42, "segments": 1, "head": 41, "chain": "ab" * 32, "fault": None, "tail": "clean"}
+
+
+@pytest.mark.parametrize(
+    ("tool_id", "value", "parts"),
+    [
+        (
+            "list_packages",
+            {"count": 1, "packages": [{"package_id": "PKG-A-001", "version": "1.0.0", "title": "Alpha"}]},
+            ["1 package is installed:\n- PKG-A-001 1.0.0: Alpha"],
+        ),
+        ("list_packages", {"count": 0, "packages": []}, ["0 packages are installed."]),
+        (
+            "list_frameworks",
+            {"frameworks": [{"framework_id": "FMWK-000", "version": "1.0.0", "title": "Rules", "status": "active"}]},
+            ["1 framework governs this system", "FMWK-000 1.0.0: Rules (active)"],
+        ),
+        (
+            "list_tools",
+            {"tools": [{"tool_id": "t", "description": "Does it."}]},
+            ["1 tool is available:\n- t: Does it."],
+        ),
+        (
+            "verify_ledger",
+            INTACT,
+            ["The ledger is intact: 42 entries in 1 segment were checked, up to entry 41 (chain abababababababab…)."],
+        ),
+        ("verify_ledger", {**INTACT, "tail": "in flight"}, ["is intact", "in flight"]),
+        ("verify_ledger", {**INTACT, "ok": False, "fault": {"byte": 17}}, ["NOT intact", '{"byte": 17}']),
+        ("session_cost", SPENT, ["3 model calls", "120 tokens", "880 of 1000 tokens are left", "0.000000 USD"]),
+        (
+            "session_cost",
+            {**SPENT, "cost_usd": None, "calls_of_unknown_outcome": 1},
+            ["costs is unknown", "1 call has"],
+        ),
+        (
+            "budget_status",
+            {"budget_mode": "warn", "scopes": [{"scope": "agent:A", **SPENT}]},
+            ["mode warn", "agent:A: 120"],
+        ),
+        ("budget_status", {"budget_mode": "off", "scopes": []}, ["mode off", "No scope"]),
+        ("show_config", {"config_digest": "x", "sections": ["budget", "gateway"]}, ["budget, gateway"]),
+        ("show_config", {"path": "budget.turn_limit", "value": 50}, ["budget.turn_limit = 50"]),
+        ("show_config", {"path": "a", "value": {"b": {"c": 1}, "d": "x"}}, ["- a.b.c = 1", '- a.d = "x"']),
+        (
+            "cluster_status",
+            {"processes": [{"instance": "ho1/1@a", "state": "degraded", "reason": "why", "in_flight": 1}]},
+            ["1 process is connected", "ho1/1@a: degraded (why), 1 in flight"],
+        ),
+        (
+            "query_ledger",
+            {"entries": [{"sequence": 9, "event_type": "E", "stream": "ho1m", "reason": "late"}], "more": True},
+            ["9 E in ho1m (late)", "older"],
+        ),
+        ("query_ledger", {"entries": [], "more": False}, ["No ledger entry matches."]),
+    ],
+)
+async def test_results_become_prose_that_says_what_they_say(tool_id, value, parts):
+    """Each built-in tool's result in words, with its figures and ids exactly."""
+    text = await told((tool_id, value))
+    assert [part for part in parts if part not in text] == []
+
+
+def test_every_builtin_tool_has_words_of_its_own():
+    """A tool added to the registry without words would be shown as raw JSON: this names it."""
+    assert sorted(TELLERS) == sorted(BUILTIN)
+
+
+async def test_a_failed_tool_is_said_to_have_failed():
+    """No gap is filled: the code and the reason stand in the answer, beside what did work."""
+    text = await told(
+        ("list_packages", "error tool_failed: the registry is away"), ("show_config", {"path": "a.b", "value": 1})
+    )
+    assert text == "list_packages failed (tool_failed): the registry is away\n\na.b = 1"
+
+
+@pytest.mark.parametrize("result", ['{"cut', "[1, 2]", "{}", "5", ""])
+async def test_an_unexpected_result_is_shown_and_not_invented(result):
+    """Cut JSON and other shapes never raise and never become a claim."""
+    assert "list_packages" in await told(("list_packages", result))
+
+
+# --- without tools ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "history", "part"),
+    [
+        ("hello", "", "Hello. "),
+        ("hello", HISTORY, "Hello again. "),
+        ("thanks, bye", HISTORY, "Goodbye"),
+        ("who are you?", "", "offline model"),
+        ("what did I ask before?", HISTORY, "what packages are installed?"),
+        ("what did I ask first?", DIGESTS, "hello"),
+        ("what was my last question?", DIGESTS, "“what did this session cost?”"),
+        ("what did I ask before?", "", "first message"),
+        ("what did you say?", HISTORY, "2 packages are installed"),
+        ("what did you say?", "", "not said anything"),
+        ("summarise our conversation", HISTORY, "You: what packages are installed?"),
+        ("summarise our conversation", "", "nothing to summarise"),
+        ("install package foo", "", "change nothing"),
+        ("write me a poem", "", "cannot answer that"),
+        ("", "", "cannot answer that"),
+    ],
+)
+async def test_what_rules_answer_alone(text, history, part):
+    """Talk about the conversation itself, and honest sentences about what cannot be done."""
+    response = await synthesized(text or "?", history=history)
+    assert part in response.content and response.tool_calls == []
+
+
+async def test_given_context_is_summarised():
+    """Context that the prompt shows is told by its first sentences."""
+    response = await synthesized("summarise", assembled_context="One. Two.\nThree!")
+    assert response.content == "In short:\n- One.\n- Three!"
+
+
+# --- other contracts ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("signal", "kind", "labels"),
+    [
+        ("domain:config", "topic_affinity", {"domain": ["config"], "task": []}),
+        ("task:debug", "task_pattern", {"domain": [], "task": ["debug"]}),
+        ("tool:list_packages", "task_pattern", {"domain": ["system"], "task": ["inspect"]}),
+        ("intent:question", "interaction_style", {"domain": [], "task": []}),
+        ("outcome:failed", "constraint", {"domain": [], "task": []}),
+        ("domain:cooking", "topic_affinity", {"domain": [], "task": []}),
+    ],
+)
+async def test_consolidation_is_structured_from_the_signals_labels(signal, kind, labels):
+    """A valid artifact for every kind of signal, labels inside the vocabulary, weight growing with sessions."""
+    response = await ask(
+        prompt("PRC-CONSOLIDATE-001", signal_id=signal, count="9", session_count="4", recent_events="x")
+    )
+    value = json.loads(response.content)
+    Draft202012Validator(SHIPPED.contracts["PRC-CONSOLIDATE-001"].output_schema).validate(value)
+    assert (value["artifact_type"], value["labels"], value["weight"]) == (kind, labels, 0.7)
+
+
+async def test_the_degraded_reply_claims_nothing():
+    """Short, says that it is reduced, and asks for patience."""
+    response = await ask(prompt("PRC-DEGRADED-001", "what packages are installed?"))
+    assert "reduced mode" in response.content and response.tool_calls == []
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"required": ["a", "b"], "properties": {"a": {"enum": ["x", "y"]}, "b": {"type": "integer", "minimum": 3}}},
+        {"required": ["l"], "properties": {"l": {"type": "array", "minItems": 2, "items": {"type": "boolean"}}}},
+        {"required": ["n"], "properties": {"n": {"anyOf": [{"type": "null"}, {"type": "string"}]}}},
+        {"required": ["s"], "properties": {"s": {"type": "string", "minLength": 20}}},
+        {},
+    ],
+)  # fmt: skip
+async def test_any_structured_contract_gets_valid_json(schema):
+    """A contract that the rules do not know gets the least object that its schema takes."""
+    schema = {"type": "object", **schema}
+    wanted = prompt("PRC-SYNTHESIZE-001").model_copy(
+        update={"contract_id": "PRC-OTHER-001", "output_schema": schema, "structured_output": True}
+    )
+    Draft202012Validator(schema).validate(json.loads((await ask(wanted)).content))
+
+
+# --- the envelope of an answer ------------------------------------------------------------------------------------
+
+
+async def test_metadata_is_honest_and_usage_counts_characters():
+    """Model and provider say what they are; tokens are length over chars_per_token, at least one."""
+    wanted = prompt("PRC-SYNTHESIZE-001", "thanks, bye")
+    response = await PROVIDER.complete(wanted, model_id="a-great-model", timeout_s=1)
+    assert (response.provider_id, response.model_id, response.outcome) == ("offline", "offline-rules-1", "SUCCESS")
+    assert response.input_tokens == input_tokens(wanted, 4)
+    assert response.output_tokens == len(response.content) // 4
+
+
+async def test_max_tokens_is_respected():
+    """A longer answer is cut and says so; a tool call that does not fit is not made."""
+    short = await ask(prompt("PRC-SYNTHESIZE-001", "hello", tools=TOOLS).model_copy(update={"max_tokens": 5}))
+    assert (len(short.content), short.finish_reason, short.output_tokens) == (20, "length", 5)
+    no_call = await ask(
+        prompt("PRC-SYNTHESIZE-001", "show the budgets", tools=TOOLS).model_copy(update={"max_tokens": 1})
+    )
+    assert (no_call.tool_calls, no_call.finish_reason) == ([], "length")
+
+
+async def test_the_same_prompt_gives_the_same_answer():
+    """Nothing but the prompt decides, also in another instance."""
+    wanted = prompt("PRC-SYNTHESIZE-001", "what packages are installed and is the ledger intact?", tools=TOOLS)
+    assert await ask(wanted) == await provider().complete(wanted, model_id="m", timeout_s=1)
+
+
+async def test_latency_is_the_configured_one():
+    """The thinking time goes through the injected sleep, once per call."""
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    await provider(latency_ms=50, sleep=sleep).complete(prompt("PRC-DEGRADED-001"), model_id="m", timeout_s=1)
+    assert slept == [0.05]
+
+
+def test_only_the_beginning_of_a_huge_message_is_read():
+    """However long a message is, the patterns see a bounded beginning of it."""
+    grammar = load_grammar()
+    assert len(grammar.normal("is it? " * 100_000)) <= grammar.read_chars
+    assert [intent.tool_id for intent in grammar.intents_in(grammar.normal("packages? " + "x" * 10_000_000))] == [
+        "list_packages"
+    ]
