@@ -182,10 +182,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_in_enforce_no_sequence_overspends_and_reserved_is_what_is_open(steps):
-    """Reserve = settled + released: after any events `reserved` is the sum of open reservations, and while settlements
-
-    stay within their reservations, used + reserved never exceeds a limit.
-    """
+    """After any events `reserved` is the sum of open reservations, and used + reserved never exceeds a limit."""
     made = state(session=100, agent=130, provider=170)
     for kind, number, tokens in steps:
         name = str(number)
