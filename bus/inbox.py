@@ -8,29 +8,24 @@ stands here: a programming error ends its handler, the requester gets Failure(in
 from __future__ import annotations
 
 import asyncio
-import traceback
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-import structlog
-
 from bus.catalog import Row, row_of
 from bus.codec import decode, encode
 from bus.deadlines import Deadlines
 from bus.dispatch import Call, Handler
 from bus.envelope import Header, Kind
-from bus.errors import BusError, MessageTooLarge, RuntimeFault
+from bus.errors import BusError, RuntimeFault
 from bus.lanes import role_of
 from bus.messages.base import Message
-from bus.messages.failure import Failure
+from bus.outcome import failure_answer, internal_fault
 from bus.port import Clock
 from bus.settings import BusSettings
 from bus.window import DuplicateWindow, Recorded, RequestKey
-
-_log = structlog.get_logger("bus")
 
 CAUSE: ContextVar[Header | None] = ContextVar("cause", default=None)
 """The request whose handler is running: what is sent from there names it as its cause."""
@@ -165,7 +160,7 @@ class Inbox:
 
     def _refuse(self, header: Header, route: Route, fault: RuntimeFault) -> None:
         if header.kind == Kind.REQUEST:
-            route.answer(header, Kind.FAILURE, self._failure(fault))
+            route.answer(header, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -199,7 +194,7 @@ class Inbox:
                 self._finish(running)
                 raise
             else:  # the handler waited for something that somebody else cancelled
-                answer = self._internal(running, error)
+                answer = internal_fault(running.header, error)
         self._finish(running)
         self._answer(running, answer)
 
@@ -210,7 +205,7 @@ class Inbox:
         except RuntimeFault as fault:
             return fault
         except Exception as error:  # noqa: BLE001 - the one broad except: see the module docstring
-            return self._internal(running, error)
+            return internal_fault(running.header, error)
 
     def _call(self, running: Running) -> Call:
         header = running.header
@@ -240,22 +235,6 @@ class Inbox:
         if not isinstance(reply, expected):
             raise TypeError(f"a handler of {running.header.type} answered {type(reply).__name__}")
         return Recorded(Kind.REPLY, reply.TYPE, reply.VERSION, encode(reply, self.settings.body_max_bytes))
-
-    def _internal(self, running: Running, error: BaseException) -> RuntimeFault:
-        """Failure(internal) with the error's class and place only: its text may hold a prompt or a secret."""
-        place = error.__traceback__
-        while place is not None and place.tb_next is not None:
-            place = place.tb_next
-        where = f"{place.tb_frame.f_code.co_qualname}:{place.tb_lineno}" if place is not None else "?"
-        _log.error(
-            "handler_failed",
-            type=running.header.type,
-            message_id=running.header.message_id,
-            error=type(error).__name__,
-            where=where,
-            trace="".join(traceback.format_tb(error.__traceback__)),  # without the error's text
-        )
-        return BusError("internal", f"{self.role} failed on {running.header.type}: {type(error).__name__} at {where}")
 
     def _stopped(self, running: Running) -> RuntimeFault:
         if running.stopped == "expired":
@@ -292,7 +271,10 @@ class Inbox:
             return
         if isinstance(outcome, RuntimeFault):
             self.counters.failed += 1
-            answer, is_final = self._failure(outcome), not outcome.retryable and outcome.code != "cancelled"
+            answer, is_final = (
+                failure_answer(outcome, self.settings.body_max_bytes),
+                not outcome.retryable and outcome.code != "cancelled",
+            )
         elif outcome is None:
             return
         else:
@@ -302,13 +284,6 @@ class Inbox:
         if is_final:
             self.window.record(running.key, answer)
         running.route.answer(running.header, Kind(answer.kind), answer)
-
-    def _failure(self, fault: RuntimeFault) -> Recorded:
-        try:
-            body = encode(fault.as_failure(), self.settings.body_max_bytes)
-        except MessageTooLarge as too_large:  # facts may be anything
-            body = encode(too_large.as_failure(), self.settings.body_max_bytes)
-        return Recorded(Kind.FAILURE, Failure.TYPE, Failure.VERSION, body)
 
     # --- stopping ---------------------------------------------------------------------------------------------------
 

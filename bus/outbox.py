@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from bus.catalog import CLASSES, Row, row_of
 from bus.codec import decode, encode, pack_header
 from bus.connection import Connection
+from bus.conversation import send_or_drop
 from bus.correlation import Pending, PendingTable
 from bus.deadlines import Deadlines
 from bus.envelope import HEADER_VERSION, Header, Kind
@@ -52,9 +53,9 @@ class Outbox:
     clock: Clock
     connections: dict[str, Connection]
     on_deadline_set: Callable[[float], None]
-    before_send: Callable[[float], None]  # with the time: a loop that stood still sends nothing before its hello
     counters: OutboxCounters = field(default_factory=OutboxCounters)
     deadlines: Deadlines[str] = field(default_factory=Deadlines[str])
+    before_send: Callable[[float], None] | None = None  # a loop that stood still sends nothing before its hello
     is_closed: bool = False
     _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
     _count: int = 0
@@ -108,7 +109,8 @@ class Outbox:
         name = lane_for(head.destination, head.type)
         connection = self.connections.get(name) or self.connections[""]
         now = self.clock.monotonic()
-        self.before_send(now)
+        if self.before_send is not None:
+            self.before_send(now)
         deadline = now + timeout_s
         row = _row(head)
         pending = Pending(head, body, connection.name, deadline, row is None or row.redeliver, [waiter], on_stream)
@@ -158,7 +160,7 @@ class Outbox:
             HEADER_VERSION, int(Kind.CANCEL), self.next_id(), request.message_id, request.message_id, message.TYPE,
             message.VERSION, request.destination, request.key, 0, 1, False, request.trace, self.instance,  # noqa: FBT003
         )  # fmt: skip
-        self.send_or_drop(connection, head, encode(message, self.settings.body_max_bytes))
+        send_or_drop(connection, head, encode(message, self.settings.body_max_bytes))
 
     # --- outcomes ---------------------------------------------------------------------------------------------------
 
@@ -244,14 +246,6 @@ class Outbox:
         head = self._header(kind, service, message, key=key, message_id=None, attempt=1, trace=trace)
         connection.link.send(pack_header(head), body)
         self.counters.posts += 1
-
-    def send_or_drop(self, connection: Connection, head: Header, body: bytes) -> bool:
-        """Sends what may be lost (answers are kept in the window, control is said again)."""
-        try:
-            connection.link.send(pack_header(head), body)
-        except BusError:
-            return False
-        return True
 
     def _header(  # noqa: PLR0913 - an envelope has these fields
         self, kind: Kind, service: str, message: Message, *, key: str, message_id: str | None, attempt: int, trace: str

@@ -406,7 +406,7 @@ def test_a_late_reply_is_counted_and_dropped(world: World) -> None:
         worker = world.client("ho1")
         await world.settled()
         late = header(Kind.REPLY, "x", correlation_id="never-asked", type="gateway.response")
-        worker._receive(worker._broker, pack_header(late), b"")
+        worker._conversation._receive(worker._broker, pack_header(late), b"")
         assert worker._outbox.counters.late == 1
 
     world.run(scenario())

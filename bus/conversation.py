@@ -1,0 +1,185 @@
+"""What a peer and its servers say about their connections: hello, welcome, beats, silence, standstill.
+
+On each connection the peer says hello and waits for a welcome; beats go out at every tick and are answered; silence
+or a rehello means hello again. A loop that stood still longer than the peer time-out may have been replaced meanwhile:
+it says hello on every connection before anything else is sent. Source: spec page "The bus", Liveness and Identity.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from bus.codec import decode, encode, pack_header, unpack_header
+from bus.connection import Connection
+from bus.envelope import Header, Kind, header
+from bus.errors import BusError, RuntimeFault
+from bus.messages.base import Message
+from bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
+from bus.port import Clock
+from bus.settings import BusSettings
+
+_log = structlog.get_logger("bus")
+
+
+class Shell(Protocol):
+    """What the conversation tells and asks the shell."""
+
+    def hello(self, connection: Connection, now: float) -> Hello:
+        """Who this is, and on the broker's connection what it holds."""
+        ...
+
+    def counters(self) -> dict[str, int]:
+        """For the beats to the broker."""
+        ...
+
+    def welcomed(self, connection: Connection) -> None:
+        """The connection is bound (again)."""
+        ...
+
+    def refused(self, connection: Connection, refused: Refused) -> None:
+        """Its server said no."""
+        ...
+
+    def stood_still(self) -> None:
+        """This loop did not run for longer than the peer time-out; the hellos follow."""
+        ...
+
+    def ticked(self, now: float) -> None:
+        """A beat interval has passed."""
+        ...
+
+    def heard(self, connection: Connection, head: Header, body: bytes) -> None:
+        """A frame that is not about the connection itself."""
+        ...
+
+
+@dataclass(slots=True)
+class ConversationCounters:
+    """Since start; part of every beat."""
+
+    malformed: int = 0
+    standstills: int = 0
+
+
+class Conversation:
+    """All connections of one peer; "" is the broker's."""
+
+    def __init__(  # noqa: PLR0913 - the ports and the names it speaks under
+        self,
+        shell: Shell,
+        *,
+        instance: str,
+        settings: BusSettings,
+        clock: Clock,
+        connections: dict[str, Connection],
+        next_id: Callable[[], str],
+    ) -> None:
+        self._shell = shell
+        self._instance = instance
+        self._clock = clock
+        self._connections = connections
+        self._next_id = next_id
+        self._body_max_bytes = settings.body_max_bytes
+        self._timeout_s = settings.peer_timeout_ms / 1000
+        self._beat_s = settings.beat_interval_ms / 1000
+        self._ticked_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self.counters = ConversationCounters()
+
+    def open(self) -> None:
+        """Says hello everywhere and listens; from now on it ticks."""
+        self._ticked_at = self._clock.monotonic()
+        for connection in self._connections.values():
+            connection.link.attach(lambda head, body, of=connection: self._receive(of, head, body))
+        self._tick()
+
+    def close(self) -> None:
+        """Not another word."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for connection in self._connections.values():
+            connection.link.close()
+
+    def say(self, connection: Connection, kind: Kind, message: Message) -> None:
+        """A control frame; lost without harm while unbound, since the next beat finds out."""
+        if kind != Kind.HELLO and not connection.is_bound:
+            return
+        head = header(kind, self._next_id(), type=message.TYPE, type_version=message.VERSION, sender=self._instance)
+        send_or_drop(connection, head, encode(message, self._body_max_bytes))
+
+    def notice_standstill(self, now: float) -> None:
+        """Asked before anything is received or sent: after a standstill somebody else may have this actor's work."""
+        stood_still_s = now - self._ticked_at
+        if stood_still_s <= self._timeout_s:
+            return
+        _log.warning("loop_stood_still", instance=self._instance, seconds=round(stood_still_s, 3))
+        self.counters.standstills += 1
+        self._ticked_at = now
+        self._shell.stood_still()
+        for connection in self._connections.values():
+            self._say_hello(connection, now)
+
+    def _tick(self) -> None:
+        """Once per beat interval: beats, and hellos that are due."""
+        self._timer = asyncio.get_running_loop().call_later(self._beat_s, self._tick)
+        now = self._clock.monotonic()
+        self.notice_standstill(now)
+        self._ticked_at = now
+        for name, connection in self._connections.items():
+            duty = connection.duty(now)
+            if duty == "beat":
+                self.say(connection, Kind.BEAT, Beat(counters=self._shell.counters() if name == "" else {}))
+            elif duty == "hello":
+                self._say_hello(connection, now)
+        self._shell.ticked(now)
+
+    def _say_hello(self, connection: Connection, now: float) -> None:
+        connection.said_hello(now)
+        connection.link.discard()
+        self.say(connection, Kind.HELLO, self._shell.hello(connection, now))
+
+    def _receive(self, connection: Connection, head_bytes: bytes, body: bytes) -> None:
+        now = self._clock.monotonic()
+        self.notice_standstill(now)
+        try:
+            head = unpack_header(head_bytes)
+        except BusError:
+            self.counters.malformed += 1
+            return
+        connection.heard_at = now
+        if head.kind == Kind.WELCOME:
+            self._server_spoke(connection, head, body, now)
+        else:
+            self._shell.heard(connection, head, body)
+
+    def _server_spoke(self, connection: Connection, head: Header, body: bytes, now: float) -> None:
+        try:
+            if head.type == Welcome.TYPE:
+                connection.welcomed(decode(Welcome, body, self._body_max_bytes).epoch, now)
+                self._shell.welcomed(connection)
+            elif head.type == Refused.TYPE:
+                self._refused(connection, decode(Refused, body, self._body_max_bytes))
+            elif head.type == Rehello.TYPE and connection.must_say_hello_again():
+                self._say_hello(connection, now)
+        except RuntimeFault:
+            self.counters.malformed += 1
+
+    def _refused(self, connection: Connection, refused: Refused) -> None:
+        if connection.refused != refused:
+            _log.error("hello_refused", instance=self._instance, link=connection.name, code=refused.code)
+        connection.refused = refused
+        connection.is_bound = False
+        self._shell.refused(connection, refused)
+
+
+def send_or_drop(connection: Connection, head: Header, body: bytes) -> None:
+    """Sends what may be lost: answers are kept in the window, control is said again."""
+    try:
+        connection.link.send(pack_header(head), body)
+    except BusError:
+        return

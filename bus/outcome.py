@@ -1,0 +1,41 @@
+"""How a handler's end becomes an answer: a fault as a Failure, a programming error as `internal` without its text."""
+
+from __future__ import annotations
+
+import traceback
+
+import structlog
+
+from bus.codec import encode
+from bus.envelope import Header, Kind
+from bus.errors import BusError, MessageTooLarge, RuntimeFault
+from bus.messages.failure import Failure
+from bus.window import Recorded
+
+_log = structlog.get_logger("bus")
+
+
+def failure_answer(fault: RuntimeFault, max_bytes: int) -> Recorded:
+    """The Failure frame of a fault; one whose facts are too large says that instead."""
+    try:
+        body = encode(fault.as_failure(), max_bytes)
+    except MessageTooLarge as too_large:
+        body = encode(too_large.as_failure(), max_bytes)
+    return Recorded(Kind.FAILURE, Failure.TYPE, Failure.VERSION, body)
+
+
+def internal_fault(request: Header, error: BaseException) -> BusError:
+    """`internal` with the error's class and place: its text may hold a prompt or a secret, and goes nowhere."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f"{place.tb_frame.f_code.co_qualname}:{place.tb_lineno}" if place is not None else "?"
+    _log.error(
+        "handler_failed",
+        type=request.type,
+        message_id=request.message_id,
+        error=type(error).__name__,
+        where=where,
+        trace="".join(traceback.format_tb(error.__traceback__)),
+    )
+    return BusError("internal", f"the handler of {request.type} failed: {type(error).__name__} at {where}")

@@ -1,0 +1,73 @@
+"""Whether an actor is ready, as it says itself: asked until it is. Source: spec page "The bus", "Start and stop"."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Literal
+
+from bus.dispatch import Actor
+from bus.errors import RuntimeFault
+
+State = Literal["starting", "ready", "degraded", "draining"]
+
+
+class Readiness:
+    """The state that others are told, and why; `on_change` hears every change, `on_bug` a programming error."""
+
+    def __init__(
+        self,
+        actor: Actor | None,
+        *,
+        interval_s: float,
+        on_change: Callable[[], None],
+        on_bug: Callable[[BaseException], None],
+    ) -> None:
+        self._actor = actor
+        self._interval_s = interval_s
+        self._on_change = on_change
+        self._on_bug = on_bug
+        self._task: asyncio.Task[None] | None = None
+        self.state: State = "starting"
+        self.reason = ""
+
+    def ask(self) -> None:
+        """From now on the actor is asked, at each interval, until it is ready."""
+        self._task = asyncio.get_running_loop().create_task(self._until_ready())
+        self._task.add_done_callback(self._ended)
+
+    def drain(self) -> None:
+        """The last state."""
+        self.close()
+        self._become("draining", "")
+
+    def close(self) -> None:
+        """Nobody asks any more."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _until_ready(self) -> None:
+        while True:
+            reason = await self._why_not()
+            self._become("degraded" if reason else "ready", reason)
+            if not reason:
+                return
+            await asyncio.sleep(self._interval_s)
+
+    async def _why_not(self) -> str:
+        if self._actor is None:
+            return ""
+        try:
+            return await self._actor.ready()
+        except RuntimeFault as fault:
+            return str(fault)
+
+    def _become(self, state: State, reason: str) -> None:
+        if (state, reason) != (self.state, self.reason):
+            self.state, self.reason = state, reason
+            self._on_change()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_bug(error)
