@@ -84,9 +84,8 @@ class Calls:
 
     async def drain(self) -> None:
         """Every running call has ended."""
-        for call in list(self._running.values()):
-            if call.task is not None:
-                await asyncio.wait_for(asyncio.shield(call.task), None)
+        tasks = [call.task for call in self._running.values() if call.task is not None]
+        await asyncio.gather(*(asyncio.shield(task) for task in tasks), return_exceptions=True)
 
     def _start(
         self, key: str, digest: str, deadline: float, run: Callable[[InFlight], Awaitable[PromptResponse]]

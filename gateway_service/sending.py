@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from bus.errors import GatewayError, RuntimeFault
+from bus.errors import GatewayError, MessageTooLarge, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.gateway import PromptResponse
 from bus.messages.ledger import Ack, Entry, WriteEntry
@@ -63,9 +63,11 @@ class Sender:
 
         Raises EarlierAttempt when that one failed or is unknown, GatewayError(UNAVAILABLE) when the ledger is away.
         """
+        wait_s = min(self._ledger_wait_s(held.attempt.ask), self._left(deadline))
+        if wait_s <= 0:
+            raise _too_late(held.attempt.ask)
         entry = records.sent(held.attempt, at_us=self._at_us())
         future = self._keeper.submit(entry, keep=False)
-        wait_s = min(self._ledger_wait_s(held.attempt.ask), self._left(deadline))
         try:
             async with asyncio.timeout(wait_s):
                 ack = (await asyncio.shield(future))[0]
@@ -74,6 +76,8 @@ class Sender:
         except asyncio.CancelledError:
             self._close_unsent(held, future, GatewayError("CANCELLED", "cancelled before it was sent"))
             raise
+        except MessageTooLarge as fault:
+            raise _too_large(held.attempt.ask, fault.detail) from None
         if ack.outcome == "committed":
             return None
         return await self._earlier(held, ack)
@@ -118,6 +122,8 @@ class Sender:
     async def _earlier(self, held: Held, ack: Ack) -> PromptResponse | None:
         """Another write stands under this attempt: answer its end, or make sure that it has one."""
         attempt = held.attempt
+        if ack.code == "too_large":
+            raise _too_large(attempt.ask, "ledger.bodies_max_bytes")
         if ack.outcome == "refused" and ack.code != "conflict":
             raise GatewayError("UNAVAILABLE", f"the ledger refused PROMPT_SENT:{attempt.name}: {ack.code}")
         sent, end = await self._find(attempt.name)
@@ -222,9 +228,14 @@ class Sender:
         """Pipelined: what the record already holds under this attempt wins, and this process then forgets its own."""
 
         def decided(done: asyncio.Future[list[Ack]]) -> None:
-            if not done.cancelled() and done.exception() is None and not done.result()[0].is_first:
-                _log.warning("end_was_not_first", submission_id=entry.submission_id)
-                self._on_lost(held.attempt.ask.prompt.idempotency_key)
+            if done.cancelled() or (done.exception() is None and done.result()[0].is_first):
+                return
+            _log.warning("end_was_not_first", submission_id=entry.submission_id)
+            self._on_lost(held.attempt.ask.prompt.idempotency_key)
+            if entry.event_type == "PROMPT_RECEIVED" and _cannot_stand(done):
+                # The answer cannot be recorded whole; that it came and what it used still is.
+                fault = GatewayError("PROVIDER_ERROR", "the answer is larger than the record takes")
+                self._end(records.failed(held.attempt, fault, held.settlement or NEVER_SENT, at_us=self._at_us()), held)
 
         self._keeper.submit(entry, keep=True).add_done_callback(decided)
         if held.is_spooled:
@@ -238,6 +249,20 @@ class Sender:
 
     def _at_us(self) -> int:
         return round(self._bus.now() * 1_000_000)
+
+
+def _cannot_stand(done: asyncio.Future[list[Ack]]) -> bool:
+    """Whether the ledger refused this end itself, and not because another one stands there."""
+    if done.exception() is not None:
+        return isinstance(done.exception(), MessageTooLarge)
+    ack = done.result()[0]
+    return ack.outcome == "refused" and ack.code != "conflict"
+
+
+def _too_large(ask: Ask, limit: str) -> GatewayError:
+    return GatewayError(
+        "INVALID_INPUT", f"the prompt of {ask.prompt.work_order_id} cannot be recorded: too large ({limit})"
+    )
 
 
 def _too_late(ask: Ask) -> GatewayError:

@@ -14,6 +14,7 @@ from bus.dispatch import Actor, Call
 from bus.errors import BusError, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.control import Peers, ReadPeers
+from bus.messages.ledger import session_stream
 from bus.messages.session import (
     EndSession,
     ProcessTurn,
@@ -99,9 +100,7 @@ class SessionHost(Actor):
         if refusal := turns.refusal_of(turn, self._config.prompt_max_bytes):
             return turns.error(turn, *refusal, elapsed_ms=0)
         try:
-            if turn.is_first:
-                await self._begin(turn)
-            return await self._ask_supervisor(turn, message)
+            return await self._supervised(turn, message)
         except RuntimeFault as fault:
             if turns.is_verdict(fault):
                 elapsed_s = self._bus.clock.monotonic() - turn.started
@@ -120,14 +119,29 @@ class SessionHost(Actor):
 
     # --- HO2 --------------------------------------------------------------------------------------------------------
 
+    async def _supervised(self, turn: Turn, message: ProcessTurn) -> TurnResult:
+        """HO2's answer. A session whose first turn degraded has a stream and no beginning yet: it is begun now."""
+        if turn.is_first:
+            await self._begin(turn)
+        try:
+            return await self._ask_supervisor(turn, message, begun=turn.is_first)
+        except RuntimeFault as fault:
+            if fault.code != "not_found" or turn.is_first or not await self._has_stream(turn):
+                raise
+        await self._begin(turn)
+        return await self._ask_supervisor(turn, message, begun=True)
+
+    async def _has_stream(self, turn: Turn) -> bool:
+        return bool((await self._ledger.read(session_stream(turn.session_id), limit=1)).entries)
+
     async def _begin(self, turn: Turn) -> None:
-        """The session of a first turn; a retry finds the same one."""
+        """The session exists at HO2; a retry finds the same one."""
         started = StartSession(session_id=turn.session_id, agent_id=turn.agent_id)
         await self._bus.request(
             "ho2", started, expect=SessionReady, timeout_s=self._supervisor_left(turn), key=turn.session_id
         )
 
-    async def _ask_supervisor(self, turn: Turn, message: ProcessTurn) -> TurnResult:
+    async def _ask_supervisor(self, turn: Turn, message: ProcessTurn, *, begun: bool) -> TurnResult:
         """HO2's answer, asked again while the run waits for a resume or an approval."""
         request = TurnRequest(
             session_id=turn.session_id,
@@ -145,7 +159,7 @@ class SessionHost(Actor):
                 timeout_s=self._supervisor_left(turn),
                 key=turn.session_id,
                 # Derived from the client's request: what a restarted host sends again for it joins this one.
-                message_id=f"turn:{turn.session_id}/{turn.input_id}/{turn.request_id}.{asked}",
+                message_id=f"turn:{turn.session_id}/{turn.input_id}/{turn.request_id}.{begun:d}.{asked}",
                 trace=turn.trace,
             )
             if reply.result is not None:

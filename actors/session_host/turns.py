@@ -26,6 +26,7 @@ GATEWAY_REFUSALS = frozenset(
 )
 """Codes by which the gateway refuses on purpose; a turn that meets them is told so."""
 
+_UNKNOWN_SESSION = "not_found"
 DEGRADED = "degraded"
 """The code of every degraded result; its reason stands in the DEGRADATION record."""
 
@@ -72,7 +73,7 @@ def refusal_of(turn: Turn, max_bytes: int) -> tuple[str, str] | None:
 
 def is_verdict(fault: RuntimeFault) -> bool:
     """Whether somebody refused on purpose: then nothing degrades."""
-    return fault.code in VERDICT_CODES or fault.code in GATEWAY_REFUSALS
+    return fault.code in VERDICT_CODES or fault.code in GATEWAY_REFUSALS or fault.code == _UNKNOWN_SESSION
 
 
 def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int) -> TurnResult:

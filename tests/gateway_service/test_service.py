@@ -444,3 +444,25 @@ def test_counters_add_up(make):
 
     entries = cluster.run(turn())
     assert cluster.service.counters()["sent"] == cluster.provider.calls == recorded_sends(entries) == 4
+
+
+def test_an_answer_too_large_for_the_record_still_gets_its_end(make):
+    """What cannot be recorded whole is ended as failed, with its usage; the caller has its answer."""
+
+    async def act(_prompt):
+        return answered("x" * 40_000, output_tokens=90)
+
+    cluster = make(Scripted(act), ledger={"bodies_max_bytes": 30_000})
+    response = cluster.run(cluster.ask(prompt()))
+    entries = cluster.run(cluster.settled_entries())
+    assert len(response.content) == 40_000
+    check_attempts(entries)
+    assert payload(of_type(entries, "PROMPT_FAILED")[0])["settlement"]["tokens"] == 97 == totals(cluster)[0]
+
+
+def test_a_prompt_too_large_for_the_record_is_refused(make):
+    """A prompt that cannot be recorded is not sent: INVALID_INPUT names the limit."""
+    cluster = make(ledger={"bodies_max_bytes": 30_000})
+    response = cluster.run(cluster.ask(prompt(text="x" * 40_000)))
+    assert (response.outcome, response.error_code) == ("REJECTED", "INVALID_INPUT")
+    assert cluster.provider.calls == 0 and totals(cluster) == (0, 0)

@@ -400,6 +400,33 @@ def test_the_hosts_append_needs_neither_head_nor_tenure(make):
     assert [entry.event_type for entry in stream] == ["TookOver", "TurnDegraded"]
 
 
+def test_a_session_that_began_degraded_goes_on_with_ho2(make):
+    """Its stream has no SESSION_START: the host starts it when HO2 does not know it, and the turn is answered by HO2."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    cluster.run(cluster.turn())
+    cluster.ho2.fault = None
+
+    async def act(message):
+        if not cluster.ho2.started:
+            raise RuntimeFault("not_found", "no session was started")
+        return TurnReply(result=result_of(message))
+
+    cluster.ho2.act = act
+    result = cluster.run(cluster.turn(input_id="in-2"))
+    assert result.outcome == "success"
+    assert [start.session_id for start in cluster.ho2.started] == [SESSION]
+
+
+def test_a_session_that_nobody_began_is_an_error_and_not_begun(make):
+    """A mistyped session id is said to be unknown; nothing is started or degraded."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("not_found", "no session was started")
+    result = cluster.run(cluster.turn())
+    assert (result.outcome, result.code) == ("error", "not_found")
+    assert cluster.ho2.started == [] and cluster.provider.calls == 0
+
+
 # --- double faults ------------------------------------------------------------------------------------------------
 
 
