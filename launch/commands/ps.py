@@ -80,6 +80,8 @@ async def _peers(home: Home, run: RunFile) -> dict[str, PeerRow] | None:
 def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> ActorRow:
     """The launcher's word on a process, completed by the broker's and the kernel's."""
     peer = (peers or {}).get(child.instance)
+    is_missing = peers is not None and child.role != "broker" and (peer is None or peer.state == "lost")
+    is_cut_off = is_missing and child.state in ("ready", "degraded")
     return ActorRow(
         actor=child.actor,
         instance=child.instance,
@@ -90,8 +92,8 @@ def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> 
         next_try_s=max(0.0, round(child.next_try_at - now, 3)) if child.state == "backoff" else None,
         rss_bytes=_rss(child.pid),
         in_flight=peer.in_flight if peer is not None else None,
-        last_beat_ms=peer.last_beat_ms if peer is not None else None,
-        note=child.note,
+        last_beat_ms=peer.last_beat_ms if peer is not None and not is_missing else None,
+        note=child.note or ("alive, but not on the bus: frozen or cut off" if is_cut_off else ""),
     )
 
 

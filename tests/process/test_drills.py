@@ -1,0 +1,113 @@
+"""Real processes killed or frozen at exact frames of a turn (`HOBUS_DRILL`): one answer, nothing twice, a clean record."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.messages.ledger import Entry
+from launch.drill import VARIABLE
+from ledger_service.reader import read_entries
+from tests.journals import answers_of, check_record, count_of
+from tests.process.cluster import Cluster, cluster_in, eventually
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+
+QUESTION = "what packages are installed?"
+KILLS = (
+    # actor, moment, type, the least number of strikes that a turn offers there
+    ("ho1/1", "before-send", "ledger.write", 4),
+    ("ho1/1", "after-send", "gateway.prompt", 3),
+    ("ho1/1", "on-receive", "wo.execute", 4),
+    ("ho2/1", "before-send", "ledger.write", 4),
+    ("ho2/1", "after-send", "wo.execute", 4),
+    ("ho2/1", "on-receive", "ledger.written", 4),
+    ("ho2/1", "before-send", "ho2.turn_reply", 1),
+    ("gateway/1", "before-send", "ledger.write", 5),
+    ("gateway/1", "on-receive", "gateway.prompt", 3),
+    ("gateway/1", "before-send", "gateway.response", 3),
+)
+
+
+def entries_of(cluster: Cluster) -> list[Entry]:
+    """The whole record with bodies."""
+    return list(read_entries(cluster.home.ledger, with_bodies=True))
+
+
+def mark_of(cluster: Cluster, actor: str) -> Path:
+    """Is there once the drill has struck."""
+    return cluster.home.run / f"drill.{actor.replace('/', '-')}"
+
+
+@pytest.mark.parametrize(("actor", "moment", "type_name", "least"), KILLS)
+def test_a_kill_at_every_such_frame_of_a_turn_costs_nothing(tmp_path, actor, moment, type_name, least):
+    """SIGKILL at the first, second, … frame of this kind: the turn is answered once, before its deadline; verify passes."""
+    strikes = 0
+    while True:
+        cluster = cluster_in(tmp_path / str(strikes))
+        cluster.env[VARIABLE] = f"{actor}:KILL:{moment}:{type_name}:{strikes + 1}"
+        cluster.up("--detach")
+        try:
+            result = cluster.ask(QUESTION, "--timeout", "30", "--input-id", "in-1")
+            struck = mark_of(cluster, actor).exists()
+            verified = cluster("ledger verify")
+            entries = entries_of(cluster)
+        finally:
+            cluster.end()
+        assert result["outcome"] in ("success", "degraded"), result
+        assert verified.code == 0, verified.out + verified.err
+        assert len(answers_of(entries, "in-1")) == 1
+        check_record(entries)
+        if not struck:
+            break
+        strikes += 1
+    assert strikes >= least
+
+
+def test_a_frozen_owner_is_taken_over_and_cannot_write_when_it_thaws(make_cluster: Callable[[str], Cluster]):
+    """The two-owner drill: HO2 is stopped at each of its writes, another takes over and answers, the first one thaws:
+    one answer, no second effect, nothing of the old owner in the stream after the take-over, verify clean.
+    """
+    strikes = 0
+    candidates = [f"in-{number}" for number in range(12)]
+    while True:
+        cluster = make_cluster(f"home{strikes}")
+        cluster.env[VARIABLE] = f"ho2/1:STOP:before-send:ledger.write:{strikes + 1}"
+        cluster.up("--detach", "--scale", "ho2=2")
+        input_id = next((name for name in candidates if asked_and_struck(cluster, name)), None)
+        if input_id is None:
+            cluster.end()
+            break
+        candidates = [input_id]  # ho2/1 is the first owner of this session, whatever its epoch
+        assert "not on the bus" in row_of(cluster, "ho2/1")["note"]
+        os.kill(cluster.row("ho2/1").pid, signal.SIGCONT)
+        eventually(lambda c=cluster: row_of(c, "ho2/1")["last_beat_ms"] is not None, within_s=10)
+        again = cluster.ask(QUESTION, "--timeout", "30", "--input-id", input_id)
+        verified = cluster("ledger verify")
+        entries = entries_of(cluster)
+        cluster.end()
+        assert again["outcome"] == "success", again
+        assert verified.code == 0, verified.out + verified.err
+        check_record(entries)
+        journal = [entry for entry in entries if entry.stream == f"session/{again['session_id']}"]
+        assert len(answers_of(journal, input_id)) == 1
+        assert count_of(journal, "TookOver") >= 2 or strikes == 0  # stopped at its first write it never owned anything
+        strikes += 1
+    assert strikes >= 4
+
+
+def asked_and_struck(cluster: Cluster, input_id: str) -> bool:
+    """One first turn under this id, answered whoever owns its session; whether ho2/1 is frozen by now."""
+    result = cluster.ask(QUESTION, "--timeout", "30", "--input-id", input_id)
+    assert result["outcome"] == "success", result
+    return mark_of(cluster, "ho2/1").exists()
+
+
+def row_of(cluster: Cluster, actor: str) -> dict[str, Any]:
+    """What `hobus ps` says of one process."""
+    return next(row for row in cluster("ps", "--json").json["actors"] if row["actor"] == actor)
