@@ -14,8 +14,7 @@ pytestmark = pytest.mark.process
 
 
 def test_the_journal_is_the_same_entry_by_entry(cluster: Cluster):
-    """Two turns of one session, once over sockets and once simulated: with times, durations, salts and instance names
-    masked, the session's streams are equal in every entry, body and ref."""
+    """Two turns over sockets and simulated: with times, durations, salts and instances masked, nothing differs."""
     questions = ("what packages are installed?", "is this the end? thanks, bye")
     with SimulatedCluster(load_snapshot()) as simulated:
         session_id = simulated.ask(questions[0], input_id="in-1").session_id

@@ -70,9 +70,7 @@ def test_a_kill_at_every_such_frame_of_a_turn_costs_nothing(tmp_path, actor, mom
 
 
 def test_a_frozen_owner_is_taken_over_and_cannot_write_when_it_thaws(make_cluster: Callable[[str], Cluster]):
-    """The two-owner drill: HO2 is stopped at each of its writes, another takes over and answers, the first one thaws:
-    one answer, no second effect, nothing of the old owner in the stream after the take-over, verify clean.
-    """
+    """The two-owner drill: stopped at each of its writes, taken over, thawed: one answer, nothing of it afterwards."""
     strikes = 0
     candidates = [f"in-{number}" for number in range(12)]
     while True:
