@@ -83,7 +83,8 @@ class Delivery:
         elif holder.announced.pop(frame.message_id):
             self._placement.deliver(pending, holder)  # answered before: its window answers again
         else:
-            state.tap("queued", frame, peer.instance, worker=holder.instance, body=body, code="attached")
+            shown = pending.header_for_tap()
+            state.tap("queued", shown, peer.instance, worker=holder.instance, body=body, code="attached")
             self._placement.adopt(pending, holder)
 
     def answer(self, worker: Peer, frame: Header, body: bytes, header_bytes: int) -> None:
@@ -173,7 +174,7 @@ class Delivery:
         known.deadline = deadline
         state.deadlines.push(deadline, known)
         holder = known.worker.instance if known.worker is not None else ""
-        state.tap("queued", frame, peer.instance, worker=holder, body=body, code="attached")
+        state.tap("queued", known.header_for_tap(), peer.instance, worker=holder, body=body, code="attached")
 
     def _announced_holder(self, pending: Pending) -> Peer | None:
         """The peer that said it works on this id, or has answered it, when it said hello."""

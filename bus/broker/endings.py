@@ -49,7 +49,7 @@ class Endings:
         if keeps_slot:
             remember_late(worker, message_id, holds_slot=pending.slotted, bound=state.settings.dedupe_window)
         if pending.header.key and not pending.direct:
-            pending.service.sticky.ended(pending.header.key, state.now)
+            pending.service.sticky.ended(pending.header.key, worker, state.now)
 
     def fail(self, pending: Pending, code: str, detail: str) -> None:
         """The requester gets a Failure; a post is a dead letter."""
@@ -97,6 +97,7 @@ class Endings:
         """A frame against the policy goes nowhere; asking kinds are answered, all are counted, tapped, recorded."""
         state = self._state
         state.counts["denied"] += 1
+        frame = frame._replace(sensitive=True)  # what it holds is unknown
         service = frame.destination.partition("/")[0]
         self._records.note("DENIED", reason, peer.instance, frame, service if service in state.services else "")
         if frame.kind in (Kind.REQUEST, Kind.POST):

@@ -89,3 +89,7 @@ class Pending:
         self.worker: Peer | None = None
         self.place: tuple[str, bool, bool] | None = None  # where it waits
         self.waits_as = ""  # under which sender it waits
+
+    def header_for_tap(self) -> Header:
+        """The header with the catalog's word on whether its body is sensitive; the sender's counts for nothing."""
+        return self.header._replace(sensitive=self.row.sensitive)

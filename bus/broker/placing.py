@@ -109,7 +109,7 @@ class Placement:
         elif not holds_slot:
             worker.used += 1
         if pending.header.key and not pending.direct:
-            pending.service.sticky.started(pending.header.key)
+            pending.service.sticky.started(pending.header.key, worker)
 
     def pump(self, worker: Peer) -> None:
         """The worker has what it may have of what waits."""
@@ -204,7 +204,9 @@ class Placement:
             )
             return
         service.waiting.add(pending, target)
-        self._state.tap("queued", pending.header, pending.requester.instance, worker=target, body=pending.body)
+        self._state.tap(
+            "queued", pending.header_for_tap(), pending.requester.instance, worker=target, body=pending.body
+        )
 
 
 def least_loaded(offering: list[Peer], *, slotted: bool, mailbox_max: int) -> Peer | None:

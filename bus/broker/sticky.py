@@ -54,16 +54,16 @@ class StickyTable:
         if self.owner(key, now) is None:
             self.assign(key, peer, now)
 
-    def started(self, key: str) -> None:
-        """A request with this key is being worked on: the key is not idle."""
+    def started(self, key: str, peer: Peer) -> None:
+        """A request with this key is being worked on by its owner: the key is not idle."""
         owner = self._owners.get(key)
-        if owner is not None:
+        if owner is not None and owner.peer is peer:
             owner.in_flight += 1
 
-    def ended(self, key: str, now: float) -> None:
-        """It is not worked on any more."""
+    def ended(self, key: str, peer: Peer, now: float) -> None:
+        """It is not worked on any more by `peer`, which may have lost the key meanwhile."""
         owner = self._owners.get(key)
-        if owner is not None and owner.in_flight:
+        if owner is not None and owner.peer is peer and owner.in_flight:
             owner.in_flight -= 1
             owner.used_at = now
 

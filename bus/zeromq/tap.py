@@ -35,6 +35,7 @@ class TapPublisher:
         self._live_readers = 0
         self._next_sequence = 1
         self.socket = zeromq.socket(zmq.XPUB)
+        _without_heartbeats(self.socket)
         self.socket.setsockopt(zmq.SNDHWM, settings.tap_hwm)
         self.socket.setsockopt(zmq.MAXMSGSIZE, _TOPIC_MAX_BYTES)
         self.socket.setsockopt(zmq.XPUB_VERBOSER, 1)  # every subscription and its end is told, also repeated ones
@@ -108,6 +109,7 @@ class TapReader:
         self._is_closed = False
         self.garbage = 0
         socket = zeromq.socket(zmq.SUB)
+        _without_heartbeats(socket)
         socket.setsockopt(zmq.RCVHWM, settings.tap_hwm)
         socket.setsockopt(zmq.MAXMSGSIZE, -1)  # a batch may hold many bodies; its sender is the broker
         socket.setsockopt(zmq.SUBSCRIBE, LIVE)
@@ -152,3 +154,13 @@ class TapReader:
         self._heard.set()
         if self._batches:
             self._arrived.set()
+
+
+def _without_heartbeats(socket: zmq.Socket[bytes]) -> None:
+    """A reader slower than its high-water mark stops reading, heartbeats included; the connection would be replaced.
+
+    libzmq then aborts the reader's process (`Assertion failed: _input_stopped`, libzmq#3937 and #4767, open). Both ends
+    are on one machine, where a process that ends closes its socket, so nothing is missed without them.
+    """
+    for option in (zmq.HEARTBEAT_IVL, zmq.HEARTBEAT_TIMEOUT, zmq.HEARTBEAT_TTL):
+        socket.setsockopt(option, 0)

@@ -32,10 +32,12 @@ def test_a_header_comes_back_as_it_was(head):
 @given(st.binary(max_size=200))
 def test_no_bytes_make_unpacking_raise_anything_but_malformed(data):
     """A stranger's bytes are a typed refusal."""
+    code = ""
     try:
         unpack_header(data)
     except BusError as error:
-        assert error.code == "malformed"
+        code = error.code
+    assert code in ("", "malformed")
 
 
 @pytest.mark.parametrize(("at", "value"), [(0, 2), (1, True), (1, "1"), (2, b"x"), (9, 1.0), (11, 1), (13, None)])
@@ -101,10 +103,12 @@ def test_a_body_that_is_not_the_message_is_malformed_and_shows_no_value(value):
 @given(st.binary(max_size=100))
 def test_no_body_raises_anything_but_malformed(data):
     """Strict decoding of anything."""
+    code = ""
     try:
         decode(Hello, data, BIG)
     except BusError as error:
-        assert error.code == "malformed"
+        code = error.code
+    assert code in ("", "malformed")
 
 
 def test_deep_nesting_is_malformed_and_not_a_crash():

@@ -242,3 +242,16 @@ def test_the_wall_clock_of_the_tap_follows_the_loops():
     rig.core.set_wall(rig.now, 1_700_000_500.0)
     rig.garbage(b"ho2/1@a")
     assert rig.taps[-1].at == 1_700_000_500.0
+
+
+def test_the_catalog_says_what_is_sensitive_and_no_sender_can_deny_it():
+    """A sender that claims an order to be harmless does not show its body to readers without that right."""
+    rig = Rig()
+    ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=1)
+    for number in range(2):
+        rig.order(ho2, f"WO-{number}", sensitive=False)
+    rig.reply(ho1, "WO-0")
+    rig.ask(ho2, "denied", "gateway", "gateway.prompt", body=b"prompt text", sensitive=False)
+    shown = [tap for tap in rig.taps if tap.body and tap.verdict != "control"]
+    assert {tap.verdict for tap in shown} == {"delivered", "queued", "denied"}
+    assert all(tap.header.sensitive for tap in shown)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from bus.catalog import Row
-
 from bus.codec import encode
 from bus.envelope import Kind, header
 from bus.messages.control import ReadQueues, ServiceGivenUp
@@ -18,6 +17,7 @@ POST_ROW = Row(ReadQueues, "ho2", None, frozenset({"host"}), redeliver=False)
 
 @pytest.fixture
 def rig():
+    """A fresh core with the shipped settings."""
     return Rig()
 
 

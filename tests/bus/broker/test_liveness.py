@@ -11,10 +11,12 @@ from tests.bus.broker.rig import Rig
 
 @pytest.fixture
 def rig():
+    """A fresh core with the shipped settings."""
     return Rig()
 
 
 def beats(rig, connection):
+    """Beats that this connection got since the last look."""
     return [got for got in rig.inbox.get(connection, []) if got.header.kind == Kind.BEAT]
 
 

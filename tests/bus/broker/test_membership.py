@@ -12,6 +12,7 @@ from tests.bus.broker.rig import BIG, Rig
 
 @pytest.fixture
 def rig():
+    """A fresh core with the shipped settings."""
     return Rig()
 
 
@@ -50,8 +51,9 @@ def test_a_hello_against_the_rules_is_refused_and_binds_nothing(rig, fields, cod
 
 def test_a_refused_token_is_counted_tapped_without_the_token_and_harmless():
     """Authentication is asked for every hello; what the tap shows holds no secret."""
-    rig = Rig(authenticate=lambda hello: Refused(code="bad_token", detail="no") if hello.token != "t" else None)
-    rig.hello("ho1/1@a", token="stolen-secret")
+    right, wrong = "t", "stolen-secret"
+    rig = Rig(authenticate=lambda hello: None if hello.token == right else Refused(code="bad_token", detail="no"))
+    rig.hello("ho1/1@a", token=wrong)
     assert rig.refusal(b"ho1/1@a").code == "bad_token"
     assert rig.core.counts["refused_bad_token"] == 1
     assert all(b"stolen-secret" not in tap.body for tap in rig.taps)

@@ -23,10 +23,12 @@ from tests.bus.broker.rig import BIG, Rig
 
 @pytest.fixture
 def rig():
+    """A fresh core with the shipped settings."""
     return Rig()
 
 
 def answer(got, cls):
+    """The typed reply; anything else fails."""
     assert got.header.type == cls.TYPE
     return decode(cls, got.body, BIG)
 

@@ -20,10 +20,12 @@ ROW = BY_ROUTE["ho1", "wo.execute"]
 
 
 def requester(name="ho2/1@a"):
+    """A peer that asks."""
     return Peer(name.encode(), name, "ho2", 0.0)
 
 
 def pending(message_id, sender="ho2/1@a", row=ROW):
+    """A request of this sender, bound to nothing."""
     frame = header(Kind.REQUEST, message_id, type="wo.execute", destination="ho1")
     return Pending(frame, b"", row, service=None, direct="", requester=requester(sender), deadline=1.0, is_post=False)
 
@@ -44,7 +46,7 @@ def test_a_waiting_room_loses_nothing_and_counts_right(steps):
             if item is not None:
                 del inside[item.header.message_id]
         elif inside:
-            message_id, item = inside.popitem()
+            _, item = inside.popitem()
             room.remove(item)
         assert room.count == len(inside) == len(room.everything())
 
@@ -99,6 +101,20 @@ def test_keys_become_idle_in_order_and_release_their_peer():
     assert list(peer.keys) == ["b"]
     assert table.owner("b", 15.0) is None
     assert len(table) == 0 and not peer.keys
+
+
+def test_work_of_a_former_owner_does_not_make_a_key_idle():
+    """The key moved while the old owner still worked: its end is not the new owner's."""
+    table = StickyTable(10)
+    old, new = (Peer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in (1, 2))
+    table.assign("k", old, 0.0)
+    table.started("k", old)
+    table.release(old)
+    table.assign("k", new, 1.0)
+    table.started("k", new)
+    table.ended("k", old, 2.0)
+    table.expire(100.0)
+    assert table.owner("k", 100.0) is new
 
 
 def test_a_claimed_key_does_not_take_it_from_its_owner():

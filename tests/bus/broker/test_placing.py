@@ -12,10 +12,12 @@ from tests.bus.broker.rig import Rig
 
 @pytest.fixture
 def rig():
+    """A fresh core with the shipped settings."""
     return Rig()
 
 
 def peer(name, *, slots=4, used=0, immediate=0, idle_since=0.0, state="ready"):
+    """A worker in this condition."""
     made = Peer(name.encode(), f"{name}@a", "ho1", 0.0)
     made.slots, made.used, made.immediate, made.idle_since, made.ready_state = slots, used, immediate, idle_since, state
     made.judge()

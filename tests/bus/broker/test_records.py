@@ -13,6 +13,7 @@ from tests.bus.broker.rig import BIG, Rig
 
 @pytest.fixture
 def rig():
+    """A fresh core with the shipped settings."""
     return Rig()
 
 
@@ -26,11 +27,13 @@ def writes(rig, ledger):
 
 
 def acknowledge(rig, ledger, message_id, write, outcome="committed"):
+    """The ledger answers this write."""
     acks = [Ack(outcome=outcome, sequence=1, submission_id=entry.submission_id) for entry in write.entries]
     rig.reply(ledger, message_id, encode(Written(acks=acks), BIG), "ledger.written")
 
 
 def deny(rig, peer, number):
+    """One frame that the policy denies."""
     rig.ask(peer, f"x{number}", "gateway", "ledger.write", body=b"the user's secret text")
 
 
@@ -60,13 +63,13 @@ def test_denials_are_counted_into_one_entry_per_sender_and_reason(rig):
 def test_no_text_of_a_frame_reaches_an_entry(rig):
     """Bodies never do; a claimed type, destination or id only if it is a name of this system."""
     ledger, ho1 = rig.worker("ledger/1@a"), rig.client("ho1/1@a")
-    secret = "my password is hunter2"
+    private = "my password is hunter2"
     rig.frame(
         ho1,
-        header(Kind.REQUEST, secret, type=secret, destination=secret, key=secret, trace=secret, deadline_ms=1000),
-        secret.encode(),
+        header(Kind.REQUEST, private, type=private, destination=private, key=private, trace=private, deadline_ms=1000),
+        private.encode(),
     )
-    rig.frame(ho1, header(Kind.REPLY, secret, correlation_id=secret, type=secret))
+    rig.frame(ho1, header(Kind.REPLY, private, correlation_id=private, type=private))
     rig.garbage(ho1)
     rig.advance(0.6)
     ((_, write),) = writes(rig, ledger)
@@ -94,7 +97,7 @@ def test_a_write_is_kept_and_sent_again_while_the_ledger_is_away(rig):
     ledger = rig.worker("ledger/1@a", state="starting")
     rig.ready(ledger)
     rig.advance(1)
-    ((first_id, first),) = writes(rig, ledger)
+    ((_, first),) = writes(rig, ledger)
     rig.lost(ledger)
     ledger = rig.worker("ledger/1@b", state="starting")
     rig.ready(ledger)

@@ -1,0 +1,93 @@
+"""A peer of raw parts: one DEALER, hand-made frames.
+
+As a process, `raw_peer.py ENDPOINT INSTANCE TOKEN`: a worker that beats, takes requests and never answers.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import zmq
+
+from bus.codec import decode, encode, pack_header, unpack_header
+from bus.envelope import Header, Kind, header
+from bus.messages.base import Message
+from bus.messages.control import Beat, Hello, Ready
+from bus.messages.failure import Failure
+
+BIG = 10**8
+
+
+class RawPeer:
+    """What any program could do that can reach the socket."""
+
+    def __init__(self, context: zmq.Context, endpoint: str) -> None:
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        self.socket.setsockopt(zmq.HEARTBEAT_IVL, 200)
+        self.socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 600)
+        self.socket.connect(endpoint)
+
+    def send(self, head: Header, body: bytes = b"") -> None:
+        self.socket.send_multipart([pack_header(head), body])
+
+    def control(self, kind: Kind, message: Message) -> None:
+        self.send(header(kind, "", type=message.TYPE), encode(message, BIG))
+
+    def hello(self, instance: str, token: str, *, slots: int = 1, offers: tuple[str, ...] = ()) -> Header:
+        """Says hello; the header of the answer."""
+        role = instance.partition("/")[0]
+        hello = Hello(
+            instance=instance, token=token, role=role, slots=slots, version="", protocol=1, offers=list(offers)
+        )
+        self.control(Kind.HELLO, hello)
+        return self.receive(2.0)[0]
+
+    def receive(self, timeout_s: float) -> tuple[Header, bytes]:
+        """The next frame that is no beat; TimeoutError after the time. Beats meanwhile, as a living loop does."""
+        end = time.monotonic() + timeout_s
+        while (left := end - time.monotonic()) > 0:
+            if self.socket.poll(int(min(left, 0.1) * 1000) + 1):
+                parts = self.socket.recv_multipart()
+                head = unpack_header(parts[0])
+                if head.kind != Kind.BEAT:
+                    return head, parts[1]
+            else:
+                self.control(Kind.BEAT, Beat())
+        raise TimeoutError
+
+    def idle(self, seconds: float) -> None:
+        """Nothing but beats; a frame meanwhile is an error."""
+        try:
+            head, _ = self.receive(seconds)
+        except TimeoutError:
+            return
+        raise AssertionError(head)
+
+    def ask(self, message_id: str, *, to: str = "ho1", type_name: str = "wo.execute", body: bytes = b"") -> None:
+        self.send(header(Kind.REQUEST, message_id, type=type_name, destination=to, deadline_ms=30_000), body)
+
+    def failure(self, timeout_s: float) -> tuple[str, str]:
+        """(request id, code) of the failure that comes next."""
+        head, body = self.receive(timeout_s)
+        assert head.kind == Kind.FAILURE, head
+        return head.correlation_id, decode(Failure, body, BIG).code
+
+
+def work(endpoint: str, instance: str, token: str) -> None:
+    """A worker that is alive and never done."""
+    peer = RawPeer(zmq.Context(), endpoint)
+    assert peer.hello(instance, token, offers=(instance.partition("/")[0],)).type == "bus.welcome"
+    peer.control(Kind.READY, Ready(state="ready"))
+    print("up", flush=True)  # noqa: T201 - the parent waits for it
+    while True:
+        try:
+            head, _ = peer.receive(1.0)
+        except TimeoutError:
+            continue
+        print(head.message_id, flush=True)  # noqa: T201 - the parent waits for it
+
+
+if __name__ == "__main__":
+    work(*sys.argv[1:])
