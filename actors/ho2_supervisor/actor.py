@@ -104,8 +104,7 @@ class Supervisor(Actor):
             session = await self._sessions.owned(session_id)
             is_new = not session.record.state.is_started
             if is_new:
-                session.take_over()
-                session.append(self._session_started(session, agent_id, message.session_config), trace=call.trace)
+                self._append_start(session, agent_id, message.session_config, call.trace)
             if self._drives.is_running(session_id) or await self._is_durable(session):
                 return SessionReady(
                     session_id=session_id, agent_id=session.record.state.agent_id or agent_id, is_new=is_new
@@ -167,11 +166,19 @@ class Supervisor(Actor):
     # --- steps of the handlers ----------------------------------------------------------------------------------------
 
     async def _started(self, session_id: str) -> OwnedSession:
-        session = await self._sessions.owned(session_id)
-        if not session.record.state.is_started:
-            self._sessions.drop(session)
-            raise RuntimeFault("not_found", f"no session {session_id} was started; send session.start first")
-        return session
+        """The session, at hand and started. One that only the host has answered so far is started under its agent."""
+        for _ in range(self._config.ho2.takeover_attempts_max):
+            session = await self._sessions.owned(session_id)
+            if session.record.state.is_started:
+                return session
+            if not session.record.head:
+                self._sessions.drop(session)
+                raise RuntimeFault("not_found", f"no session {session_id} was started; send session.start first")
+            named = session.record.degraded_agent_id
+            agent_id = named if named in self._snapshot.agents else self._config.host.agent_id
+            self._append_start(session, agent_id, SessionConfig(), "")
+            await self._is_durable(session)
+        raise self._keeps_moving(session_id)
 
     async def _is_durable(self, session: OwnedSession) -> bool:
         """Whether what was appended stands; False: the stream moved on, the session is to be read again."""
@@ -196,15 +203,19 @@ class Supervisor(Actor):
             if fault.code not in ("erased", "not_found"):
                 raise
 
-    def _session_started(self, session: OwnedSession, agent_id: str, wanted: SessionConfig) -> SessionStarted:
-        """The first fact; provider and model come from `gateway.default_route` unless they were given."""
+    def _append_start(self, session: OwnedSession, agent_id: str, wanted: SessionConfig, trace: str) -> None:
+        """TookOver and SESSION_START; provider and model are those of `gateway.default_route` unless given."""
         route = self._config.gateway.default_route
         filled = {"provider": wanted.provider or route.provider_id, "model": wanted.model or route.model_id}
-        return SessionStarted(
-            agent_id=agent_id,
-            session_config=wanted.model_copy(update=filled),
-            max_in_flight_effects=self._config.sessions.max_in_flight_effects,
-            at=session.now(),
+        session.take_over()
+        session.append(
+            SessionStarted(
+                agent_id=agent_id,
+                session_config=wanted.model_copy(update=filled),
+                max_in_flight_effects=self._config.sessions.max_in_flight_effects,
+                at=session.now(),
+            ),
+            trace=trace,
         )
 
     def _cancel_run(self, session: OwnedSession, drive: Drive | None) -> TurnResult | None:

@@ -73,7 +73,7 @@ class OwnedSession:
                 after = entry.sequence
                 taken = journal.recorded(entry)
                 if taken is None:
-                    raise LedgerError("erased", f"session {self.session_id}: replay stops at entry {entry.sequence}")
+                    raise LedgerError("erased", f"session {self.session_id}: replay stops at {entry.submission_id}")
                 record.take(taken)
             if not entries.more:
                 break

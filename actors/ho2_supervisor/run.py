@@ -113,8 +113,8 @@ class Run:
     def timeout_s(self, limit_ms: int) -> float:
         """An order's own time-out. Raises WorkOrderFault when the run has no time left.
 
-        The run's deadline is not in it: an attached request may move that while the order is on its way. When it passes,
-        the drive is cancelled, and with it the request, wherever it is.
+        The run's deadline is not in it: an attached request may move that while the order is on its way. When it
+        passes, the drive is cancelled, and with it the request, wherever it is.
         """
         if self.remaining_s() <= 0:
             raise WorkOrderFault("deadline_exceeded", f"run {self.run_id} is past its deadline")

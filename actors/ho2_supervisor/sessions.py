@@ -94,6 +94,7 @@ class Sessions:
 
     def _load_anew(self, session_id: str) -> asyncio.Task[OwnedSession]:
         loading = asyncio.get_running_loop().create_task(self._load(session_id))
+        loading.add_done_callback(_seen)
         self._loadings[session_id] = loading
         self._let_idle_go()
         return loading
@@ -128,3 +129,9 @@ class Sessions:
                 return
             if loading.done() and not self._is_running(session_id):
                 del self._loadings[session_id]
+
+
+def _seen(loading: asyncio.Task[OwnedSession]) -> None:
+    """Whoever waited for a loading that failed may have gone; asyncio need not complain."""
+    if not loading.cancelled():
+        loading.exception()

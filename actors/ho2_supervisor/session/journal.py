@@ -26,6 +26,7 @@ class Recorded:
     submission_id: str
     event: SessionEvent
     bodies: tuple[bytes | None, ...]
+    agent_id: str = ""
 
 
 def input_digest(input_id: str, text: str) -> str:
@@ -112,7 +113,7 @@ def recorded(entry: Entry | WriteEntry) -> Recorded | None:
         event = SessionEvent.model_validate(unpack(bodies[0]))
     except (ValidationError, ValueError):
         return None
-    return Recorded(entry.submission_id, event, bodies)
+    return Recorded(entry.submission_id, event, bodies, entry.provenance.agent_id)
 
 
 def own_text(entry: Recorded, ref: str) -> str | None:

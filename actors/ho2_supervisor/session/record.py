@@ -61,6 +61,7 @@ class SessionRecord:
         self.total_tokens = 0
         self.total_cost_usd: float | None = 0.0
         self.run: RunMemo | None = None
+        self.degraded_agent_id = ""  # whom the host answered for before the session had started
         self._limits = limits
 
     @property
@@ -152,6 +153,7 @@ class SessionRecord:
     def _degraded(self, entry: Recorded, event: events.TurnDegraded) -> None:
         known = self.inputs.get(event.input_id) or KnownInput(event.input_id, None, event.input_ref, None)
         known.became, known.result_ref, known.code = "degraded", event.reply_ref, ""
+        self.degraded_agent_id = entry.agent_id
         self.inputs[event.input_id] = known
         own_input = own_text(entry, event.input_ref)
         if own_input is None and self.run is not None and self.run.requested.input_id == event.input_id:

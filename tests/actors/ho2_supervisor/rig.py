@@ -185,9 +185,7 @@ class Rig:
     def __init__(self, *changes: tuple[str, Any], script: Callable[[WorkOrder], Answer] = question_and_answer) -> None:
         self.snapshot = snapshot(*changes)
         self.world = World(self.snapshot.config.bus)
-        disk = self.world.disk("ledger")
-        self.ledger = LedgerService(disk, self.snapshot.config.ledger)
-        self.world.start(self.ledger, role="ledger", disk=disk)
+        self.start_ledger()
         self.pool = Pool(script)
         self.world.start(self.pool, role="ho1", slots=16)
         self.supervisors: list[Supervisor] = []
@@ -202,6 +200,16 @@ class Rig:
 
     def __exit__(self, *_: object) -> None:
         self.world.close()
+
+    def start_ledger(self) -> None:
+        """The ledger, or its successor on the same disk."""
+        disk = self.world.disk("ledger")
+        self.ledger = LedgerService(disk, self.snapshot.config.ledger)
+        self.ledger_instance = self.world.start(self.ledger, role="ledger", disk=disk).instance
+
+    def stop_ledger(self) -> None:
+        """SIGKILL."""
+        self.world.kill(self.ledger_instance)
 
     def supervise(self) -> Supervisor:
         """One more supervisor."""

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from actors.ho2_supervisor.session.journal import turn_key
-from bus.errors import BusError, RuntimeFault, SessionFault
+from bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
 from bus.messages.base import unpack
 from bus.messages.ledger import Ack
 from bus.messages.session import SessionConfig, TurnResult
-from bus.messages.work_order import WorkOrder
+from bus.messages.work_order import WorkOrder, WorkOrderError
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -363,6 +363,17 @@ def test_session_may_start_after_its_first_answer_was_degraded() -> None:
         assert text_of(rig.pool.orders[-1], "history") == "user: hello\nassistant: bare reply\n"
 
 
+def test_session_that_only_the_host_answered_is_started_by_its_next_turn() -> None:
+    """A client whose very first turn was degraded goes on under its session id, and HO2 serves it from then on."""
+    with Rig() as rig:
+        rig.run(rig.write(degraded_entry("i1", "hello", "bare reply")))
+        result = rig.run(rig.turn("i2", "next"))
+        assert (result.outcome, result.response) == ("success", "answer to next")
+        assert names(rig.run(rig.journal()))[:3] == ["TurnDegraded", "TookOver", "SESSION_START"]
+        assert rig.run(rig.view()).agent_id == "ADMIN"
+        assert "bare reply" in text_of(rig.pool.orders[-1], "history")
+
+
 def test_degraded_answer_to_another_input_lets_the_run_go_on() -> None:
     """A head that moved is not a new owner: the same tenure reads the tail and drives its run on, no order twice."""
     with Rig() as rig:
@@ -390,3 +401,87 @@ def test_classified_first_message_always_declares_something_new() -> None:
             rig.run(rig.turn(input_id, "hello"))
         shown = [text_of(order, "classification") for order in rig.pool.orders if order.wo_type == "synthesize"]
         assert ['"action": "new"' in shown[0], '"action": "continue"' in shown[1]] == [True, True]
+
+
+def test_answer_on_its_way_at_the_deadline_is_the_answer() -> None:
+    """RunCompleted was submitted when the deadline passed: it decides, no RunFailed follows, and the requester gets it."""
+    with Rig() as rig:
+        rig.run(rig.start_session())
+        session = rig.supervisors[0]._sessions.held(SESSION)
+        assert session is not None
+        inner, delays = session.barrier, [5.0]
+
+        async def late() -> None:
+            if session.record.run is None and delays:
+                session.flush()
+                await rig.host.sleep(delays.pop())
+            await inner()
+
+        session.barrier = late  # type: ignore[method-assign] - holds the last barrier up until the deadline has passed
+        result = rig.run(rig.turn("i1", "hello", timeout_s=3.0))
+        assert result.response == "answer to hello"
+        assert delays == []
+        assert names(rig.run(rig.journal()))[-1] == "RunCompleted"
+
+
+def test_order_that_a_stopping_worker_cancelled_is_a_failure_and_no_verdict() -> None:
+    """`cancelled` of one order must not tell the user that the turn was cancelled: the host degrades."""
+
+    def script(order: WorkOrder) -> Answer:
+        cancelled = WorkOrderError(code="cancelled", message="drained")
+        return classified() if order.wo_type == "classify" else cancelled
+
+    with Rig(script=script) as rig:
+        rig.run(rig.start_session())
+        with pytest.raises(BusError) as caught:
+            rig.run(rig.turn("i1", "hello"))
+        assert caught.value.code == "execution_error"
+
+
+def test_ledger_that_goes_away_stops_the_run_and_loses_nothing() -> None:
+    """A barrier waits `ledger.outage_wait_ms`; then the requester is told to ask again, and gets its answer then."""
+    with Rig(("ledger.outage_wait_ms", 1000), ("ledger.request_timeout_ms", 500)) as rig:
+        rig.pool.delay_s = slow(1.0)
+        rig.run(rig.start_session())
+
+        async def cut() -> str:
+            turn = asyncio.ensure_future(rig.turn("i1", "hello"))
+            await rig.host.sleep(0.5)
+            rig.stop_ledger()
+            with pytest.raises(LedgerError) as caught:
+                await turn
+            assert caught.value.retryable
+            return caught.value.code
+
+        assert rig.run(cut()) == "unavailable"
+        rig.start_ledger()
+        assert rig.run(rig.turn("i1", "hello")).response == "answer to hello"
+        assert len(rig.pool.executed) == 2
+        assert names(rig.run(rig.journal())).count("RunCompleted") == 1
+
+
+def test_supervisor_is_ready_with_the_ledger_alone() -> None:
+    """Without its journal no session can be owned: degraded, with the reason; ready again once the ledger is back."""
+    with Rig(("ledger.request_timeout_ms", 500)) as rig:
+        assert rig.run(rig.supervisors[0].ready()) == ""
+        rig.stop_ledger()
+        assert rig.run(rig.supervisors[0].ready()).startswith("ledger: ")
+        rig.start_ledger()
+        rig.run(rig.host.sleep(5))
+        assert rig.run(rig.supervisors[0].ready()) == ""
+
+
+def test_drain_finishes_the_runs_in_progress() -> None:
+    """An orderly stop answers what it has begun; nothing is left unacknowledged."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            turn = asyncio.ensure_future(rig.turn("i1", "hello"))
+            await rig.host.sleep(0.5)
+            await rig.supervisors[0].drain()
+            assert rig.supervisors[0].counters() == {"runs": 0, "sessions": 1, "unacknowledged": 0}
+            return await turn
+
+        assert rig.run(run()).outcome == "success"

@@ -1,0 +1,70 @@
+"""Admission: what becomes of a request, in every situation of its input."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit
+from actors.ho2_supervisor.session.record import AnswerKind, KnownInput
+from actors.ho2_supervisor.session.state import SessionState
+from bus.messages.session import SessionConfig, SessionEnded
+from tests.actors.ho2_supervisor.journals import at, fold, running, started
+
+CLOSED = fold(started(), SessionEnded(reason="x", turn_count=0, at=at(1)))
+
+
+def known(became: AnswerKind, digest: str | None = "same") -> KnownInput:
+    """An input of the session."""
+    return KnownInput("i1", digest, "in/1", None, became)
+
+
+def asked(state: SessionState, *inputs: KnownInput, input_id: str = "i1", text: str = "hello") -> Admission:
+    """The decision about a request."""
+    of = {one.input_id: one for one in inputs}
+    return admit(state, of, input_id=input_id, text=text, digest="same", overrides=None)
+
+
+def code(decision: Admission) -> str:
+    """A refusal's code; empty for anything else."""
+    return decision.code if isinstance(decision, Refused) else ""
+
+
+def test_new_input_begins_in_an_idle_session_only() -> None:
+    """One run at a time, none in a closed session."""
+    assert asked(started()) == Begin()
+    assert code(asked(running(), input_id="i2")) == "run_active"
+    assert code(asked(CLOSED)) == "session_closed"
+
+
+@pytest.mark.parametrize("state", [started(), running(), CLOSED], ids=["idle", "running", "closed"])
+@pytest.mark.parametrize("became", ["answered", "failed", "degraded"])
+def test_answered_input_gives_its_answer_whatever_the_session_is_by_now(
+    state: SessionState, became: AnswerKind
+) -> None:
+    """A retry is never told that a run is active or the session closed."""
+    one = known(became)
+    assert asked(state, one) == Known(one)
+
+
+def test_input_in_progress_is_attached_to() -> None:
+    """The same input joins its own run."""
+    assert asked(running(), known("running")) == Attach()
+
+
+@pytest.mark.parametrize("became", ["running", "answered", "failed", "degraded"])
+def test_another_text_under_a_known_input_is_a_conflict(became: AnswerKind) -> None:
+    """In every situation of that input; an input whose text was erased cannot conflict."""
+    assert code(asked(started(), known(became, "other"))) == "input_conflict"
+    assert code(asked(started(), known(became, None))) == ""
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n"])
+def test_blank_text_is_invalid(text: str) -> None:
+    """Before anything else is looked at."""
+    assert code(asked(started(), known("answered"), text=text)) == "invalid_input"
+
+
+def test_blank_model_is_invalid() -> None:
+    """An override that leaves the run without a model never begins."""
+    decision = admit(started(), {}, input_id="i1", text="hello", digest="same", overrides=SessionConfig(model=""))
+    assert code(decision) == "invalid_input"
