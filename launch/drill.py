@@ -1,8 +1,8 @@
 """Crash drills: this process ends or freezes at an exact frame, once. The operator's tool behind the kill tests.
 
-`HOBUS_DRILL=<actor>:<signal>:<moment>:<type>:<n>`, e.g. `ho2/1:KILL:before-send:ledger.write:3`: at the third Write that
-the first process of ho2/1 is about to send, it gets SIGKILL. Moments: before-send, after-send, on-receive; signals: KILL,
-STOP. A restarted process does not do it again: the point leaves a mark in the state directory first.
+`HOBUS_DRILL=<actor>:<signal>:<moment>:<type>:<n>`, e.g. `ho2/1:KILL:before-send:ledger.write:3`: at the third Write
+that the first process of ho2/1 is about to send, it gets SIGKILL. Moments: before-send, after-send, on-receive;
+signals: KILL, STOP. A restarted process does not do it again: the point leaves a mark in the state directory first.
 Source: spec page "Performance and reliability", R1 and R2.
 """
 
