@@ -55,6 +55,10 @@ def _order_faults(config: AdminConfig) -> list[str]:
         ("ledger.entry_max_bytes", ledger.entry_max_bytes, "ledger.batch_bytes_max", ledger.batch_bytes_max),
         ("ledger.batch_bytes_max", ledger.batch_bytes_max, "ledger.segment_bytes", ledger.segment_bytes),
         ("host.degrade_reserve_ms", host.degrade_reserve_ms, "host.turn_timeout_ms", host.turn_timeout_ms),
+        ("host.append_reserve_ms", host.append_reserve_ms, "host.degrade_reserve_ms", host.degrade_reserve_ms),
+        ("host.reply_reserve_ms", host.reply_reserve_ms, "host.append_reserve_ms", host.append_reserve_ms),
+        ("gateway.backoff_min_ms", config.gateway.backoff_min_ms,
+         "gateway.backoff_max_ms", config.gateway.backoff_max_ms),
     )  # fmt: skip
     return [
         f"{low}: {low_value} is above {high} ({high_value}); lower the first or raise the second"

@@ -177,5 +177,5 @@ class SessionHost(Actor):
         return min(call.remaining_s(self._bus.clock.monotonic()), self._s("turn_timeout_ms"))
 
     def _s(self, name: str) -> float:
-        milliseconds: int = getattr(self._config, name)
-        return milliseconds / 1000
+        """A setting of section `host` in seconds."""
+        return getattr(self._config, name) / 1000

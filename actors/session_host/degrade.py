@@ -10,20 +10,17 @@ import asyncio
 import structlog
 
 from actors.session_host import records, turns
+from actors.session_host.prompts import DegradedPrompts
 from actors.session_host.turns import Turn
-from bus.errors import ConfigError, RuntimeFault
+from bus.errors import RuntimeFault
 from bus.ledger_client import LedgerClient
-from bus.messages.gateway import DegradedPrompt, Prompt, PromptResponse
-from bus.messages.ids import call_key, degraded_order_id
+from bus.messages.gateway import PromptResponse
 from bus.messages.ledger import Ack
 from bus.messages.session import TurnResult
-from bus.messages.work_order import Segment
 from bus.port import Bus
 from bus.spool import RecordKeeper
-from config.prompt_pack import fill_pack, parse_pack
 from config.snapshot import Snapshot
 
-CONTRACT = "PRC-DEGRADED-001"
 _log = structlog.get_logger("session_host")
 
 
@@ -100,42 +97,3 @@ class Degradation:
 
     def _elapsed_ms(self, turn: Turn) -> int:
         return max(0, round((self._bus.clock.monotonic() - turn.started) * 1000))
-
-
-class DegradedPrompts:
-    """Prompts under PRC-DEGRADED-001: the user's message and basic facts about the agent; no memory, no tools."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        contract = snapshot.contracts.get(CONTRACT)
-        if contract is None:
-            raise ConfigError(f"contracts: {CONTRACT} is missing; the session host degrades with it")
-        text = snapshot.prompt_packs.get(contract.prompt_pack_id)
-        if text is None:
-            raise ConfigError(f"prompt_packs: {contract.prompt_pack_id} of {CONTRACT} is missing")
-        self._contract = contract
-        self._pack = parse_pack(contract.prompt_pack_id, text)
-        self._snapshot = snapshot
-
-    def prompt_of(self, turn: Turn) -> DegradedPrompt:
-        """The call for this turn; the same for every retry of its input id."""
-        agent = self._snapshot.agents.get(turn.agent_id)
-        agent_class = agent.agent_class if agent else ""
-        facts = {"agent_id": turn.agent_id, "agent_class": agent_class, "user_input": turn.text}
-        order_id = degraded_order_id(turn.input_id)
-        boundary = self._contract.boundary
-        prompt = Prompt(
-            messages=fill_pack(self._pack, {name: [Segment(name=name, text=text)] for name, text in facts.items()}),
-            prompt_pack_id=self._contract.prompt_pack_id,
-            contract_id=CONTRACT,
-            agent_id=turn.agent_id,
-            agent_class=agent_class,
-            framework_id=agent.framework_id if agent else "",
-            work_order_id=order_id,
-            session_id=turn.session_id,
-            tier=self._contract.tier or "",
-            max_tokens=boundary.max_tokens,
-            temperature=boundary.temperature,
-            idempotency_key=call_key(order_id, 1),
-            config_digest=self._snapshot.digest,
-        )
-        return DegradedPrompt(prompt=prompt)
