@@ -12,11 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bus.messages.ledger import Entry
 from config.snapshot import load_snapshot
 from launch import identity, run_file
 from launch.children import environment
 from launch.home import Home, home_of
 from launch.run_file import ChildRow, RunFile
+from ledger_service.reader import read_entries
+from ledger_service.segment import DIRECTORY
+from ledger_service.verify import VerifyReport, verify_directory
 
 COMMAND_TIMEOUT_S = 60.0
 LOOK_INTERVAL_S = 0.01
@@ -128,15 +132,18 @@ class Cluster:
         assert identity.end(row.pid, row.mark, signal.SIGKILL)
         return row
 
-    def entries(self, *words: str) -> list[dict[str, Any]]:
-        """The record, oldest entry first."""
-        return self("ledger show", "--json", "--limit", "100000", *words).json["entries"]
+    def entries(self, *event_types: str) -> list[Entry]:
+        """The record with its bodies, oldest entry first; only these types, if any are given."""
+        if not (self.home.ledger / DIRECTORY).is_dir():
+            return []
+        found = read_entries(self.home.ledger, with_bodies=True)
+        return [entry for entry in found if not event_types or entry.event_type in event_types]
 
-    def verify(self) -> dict[str, Any]:
+    def verify(self) -> VerifyReport:
         """What the verifier says; fails if the record is damaged."""
-        answer = self("ledger verify", "--json")
-        assert answer.code == 0, answer.out + answer.err
-        return answer.json
+        report = verify_directory(self.home.ledger)
+        assert report.fault is None, report
+        return report
 
     def living(self) -> list[str]:
         """Actors of the run file whose processes live."""

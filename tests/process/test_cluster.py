@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from config.snapshot import Snapshot
 from launch import exit_codes, identity
 from launch.children import environment
 from launch.home import holder
@@ -50,14 +51,23 @@ def test_up_ask_ps_tap_request_verify_down(cluster: Cluster):
     denied = cluster("request", "ho2", "session.start", "{}")
     assert denied.code == exit_codes.REFUSED and "denied" in denied.err
 
-    verified = cluster.verify()
-    assert verified["ok"] and verified["entries"] > 20
+    verified = cluster("ledger verify", "--json").json
+    assert verified["ok"] and verified["entries"] > 20 and verified["tail"] == "clean"
+    assert "RunCompleted" in cluster("ledger show", "--session", result["session_id"][:8], "--limit", "1000").out
+    shown = cluster("ledger show", "--json", "--type", "RunCompleted", "--bodies").json
+    assert [entry["event_type"] for entry in shown["entries"]] == ["RunCompleted"] * 2
+    followed = cluster("ledger tail", "--json", "--limit", "3", "--count", "3").out.splitlines()
+    assert [json.loads(line)["sequence"] for line in followed] == [
+        verified["head"] - 2,
+        verified["head"] - 1,
+        verified["head"],
+    ]
     run = cluster.run()
     down = cluster("down")
     assert down.code == 0 and "7 processes" in down.out and down.err == ""
     assert not cluster.home.run.exists()
     assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
-    assert cluster.verify()["entries"] >= verified["entries"]
+    assert cluster.verify().entries >= verified["entries"]
     assert cluster("ps").code == exit_codes.UNREACHABLE
 
 
@@ -66,11 +76,12 @@ def test_the_configuration_is_in_the_record(cluster: Cluster):
     for _ in range(2):
         cluster.up()
         digest = cluster.run().config_digest
-        eventually(lambda: cluster.entries("--type", "CONFIG_SNAPSHOT"))
+        eventually(lambda: cluster.entries("CONFIG_SNAPSHOT"))
         cluster("down")
-    recorded = cluster.entries("--type", "CONFIG_SNAPSHOT", "--bodies")
-    assert [entry["submission_id"] for entry in recorded] == [f"CONFIG_SNAPSHOT:{digest}"]
-    assert recorded[0]["stream"] == "governance" and "config" in recorded[0]["bodies"][0]
+    recorded = cluster.entries("CONFIG_SNAPSHOT")
+    assert [entry.submission_id for entry in recorded] == [f"CONFIG_SNAPSHOT:{digest}"]
+    assert recorded[0].stream == "governance"
+    assert recorded[0].bodies[0] is not None and Snapshot.from_bytes(recorded[0].bodies[0]).digest == digest
 
 
 def test_two_clusters_side_by_side_do_not_touch_each_other(make_cluster: Callable[[str], Cluster]):
@@ -79,7 +90,7 @@ def test_two_clusters_side_by_side_do_not_touch_each_other(make_cluster: Callabl
     one.up()
     two.up()
     assert one.ask(PACKAGES, "--input-id", "same")["outcome"] == "success"
-    heads = one.verify()["head"], two.verify()["head"]
+    heads = one.verify().head, two.verify().head
     assert heads[0] > heads[1]
     assert not {row.pid for row in one.run().children} & {row.pid for row in two.run().children}
     one("down")
@@ -106,7 +117,7 @@ def test_sigkill_of_the_launcher_leaves_no_process(cluster: Cluster):
     assert holder(cluster.home) is None
     gone = cluster("ps")
     assert gone.code == exit_codes.UNREACHABLE and "its launcher died" in gone.err
-    assert cluster.verify()["tail"] == "clean"
+    assert cluster.verify().tail == "clean"
     cluster.up()
     assert cluster.ask(PACKAGES)["outcome"] == "success"
 
@@ -153,20 +164,52 @@ def test_a_kill_in_the_middle_of_a_turn_costs_no_answer(cluster: Cluster, tmp_pa
     slow = write_config(tmp_path / "slow.json", ("gateway.providers.offline.latency_ms", 600))
     cluster.up("--config", str(slow))
     asked = cluster.start_ask(PACKAGES, "--input-id", "in-1")
-    eventually(lambda: cluster.entries("--type", "PROMPT_SENT"))
+    eventually(lambda: cluster.entries("PROMPT_SENT"))
     assert asked.poll() is None
     cluster.kill(actor)
     out, err = asked.communicate(timeout=60)
     result = json.loads(out)
     assert result["outcome"] == "success", err
-    entries = cluster.entries()
-    answers = [e for e in entries if e["event_type"] in ("RunCompleted", "RunFailed", "TurnDegraded")]
-    assert [answer["event_type"] for answer in answers] == ["RunCompleted"]
-    ends = [e["provenance"]["work_order_id"] for e in entries if e["event_type"] in ("WO_COMPLETED", "WO_FAILED")]
+    answers = cluster.entries("RunCompleted", "RunFailed", "TurnDegraded")
+    assert [answer.event_type for answer in answers] == ["RunCompleted"]
+    ends = [entry.provenance.work_order_id for entry in cluster.entries("WO_COMPLETED", "WO_FAILED")]
     assert len(ends) == len(set(ends))
     assert cluster.ask(PACKAGES, "--input-id", "in-1") == result
     assert cluster.row(actor).restarts == 1
     cluster.verify()
+
+
+def test_a_turn_survives_the_death_of_the_launcher(cluster: Cluster, tmp_path: Path):
+    """Orphans finish what they have: the client gets its one answer, then everybody ends."""
+    slow = write_config(tmp_path / "slow.json", ("gateway.providers.offline.latency_ms", 400))
+    cluster.up("--config", str(slow))
+    run = cluster.run()
+    asked = cluster.start_ask(PACKAGES)
+    eventually(lambda: cluster.entries("PROMPT_SENT"))
+    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
+    out, err = asked.communicate(timeout=30)
+    assert json.loads(out)["outcome"] == "success", err
+    eventually(lambda: cluster.living() == [], within_s=10)
+    assert [entry.event_type for entry in cluster.entries("RunCompleted", "TurnDegraded")] == ["RunCompleted"]
+    assert cluster.verify().tail == "clean"
+
+
+def test_a_full_disk_is_said_at_the_start(cluster: Cluster, tmp_path: Path):
+    """A ledger without room does not start; up names the limit, and nothing hangs."""
+    config = write_config(tmp_path / "config.json", ("ledger.reserve_bytes", 10**18))
+    answer = cluster("up", "--wait", "--config", str(config))
+    assert answer.code == exit_codes.UNREACHABLE
+    assert "disk_full" in answer.err and "ledger.reserve_bytes" in answer.err
+    assert "ledger/1" in answer.err.splitlines()[-2]
+
+
+def test_down_in_the_middle_of_a_start(cluster: Cluster):
+    """A cluster that is not ready yet is taken down as cleanly."""
+    assert cluster("up", "--detach").code == 0
+    run = cluster.run()
+    assert cluster("down").code == 0
+    assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
+    assert not cluster.home.run.exists()
 
 
 def test_a_process_that_keeps_crashing_is_given_up_and_said_to_be(cluster: Cluster, tmp_path: Path):
@@ -239,7 +282,7 @@ def test_a_missing_budget_is_named_by_its_path(cluster: Cluster, tmp_path: Path)
 def test_bad_input_is_refused_in_a_sentence(cluster: Cluster):
     """Empty, too long, or not text: a clear error before anything is sent."""
     cluster.up()
-    head = cluster.verify()["head"]
+    head = cluster.verify().head
     for text, said in ((" ", "empty"), ("", "empty")):
         answer = cluster("ask", text)
         assert answer.code == exit_codes.USAGE and said in answer.err
@@ -252,7 +295,7 @@ def test_bad_input_is_refused_in_a_sentence(cluster: Cluster):
     assert cluster("request", "ho1", "wo.execute", "{").code == exit_codes.USAGE
     assert cluster("request", "nobody", "wo.execute").code == exit_codes.USAGE
     assert cluster("tap", "colour=red").code == exit_codes.USAGE
-    assert cluster.verify()["head"] == head
+    assert cluster.verify().head == head
 
 
 def test_a_flipped_bit_is_found_with_file_and_byte(cluster: Cluster):
