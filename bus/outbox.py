@@ -58,6 +58,7 @@ class Outbox:
     before_send: Callable[[float], None] | None = None  # a loop that stood still sends nothing before its hello
     is_closed: bool = False
     _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
+    _cancels: list[tuple[str, Header]] = field(default_factory=list[tuple[str, Header]])
     _count: int = 0
 
     def __len__(self) -> int:
@@ -152,10 +153,15 @@ class Outbox:
         self._pending.drop(message_id)
         self.deadlines.forget(message_id)
         connection = self.connections[pending.connection]
-        if connection.is_bound and pending.sent_epoch is not None:
-            self._control_of(connection, pending.header, Cancelled(reason="requester"))
+        if pending.sent_epoch is None:
+            return
+        if connection.is_bound:
+            self._cancel(connection, pending.header)
+        elif len(self._cancels) < self.settings.mailbox_max:
+            self._cancels.append((connection.name, pending.header))  # said after the next welcome
 
-    def _control_of(self, connection: Connection, request: Header, message: Cancelled) -> None:
+    def _cancel(self, connection: Connection, request: Header) -> None:
+        message = Cancelled(reason="requester")
         head = Header(
             HEADER_VERSION, int(Kind.CANCEL), self.next_id(), request.message_id, request.message_id, message.TYPE,
             message.VERSION, request.destination, request.key, 0, 1, False, request.trace, self.instance,  # noqa: FBT003
@@ -189,6 +195,12 @@ class Outbox:
 
     def welcomed(self, connection: Connection) -> None:
         """Sends what waits for this connection, in the order of the calls; what the old server took with it is lost."""
+        cancels, self._cancels = self._cancels, []
+        for name, request in cancels:
+            if name == connection.name:
+                self._cancel(connection, request)
+            else:
+                self._cancels.append((name, request))
         after = self._pending.welcomed(connection.name, connection.epoch)
         for pending in after.lost:
             head = pending.header

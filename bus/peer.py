@@ -94,6 +94,7 @@ class Peer:
         self._route = _BrokerRoute(self)
         self._is_open = False  # the actor has started: requests are let in
         self._early: deque[tuple[Header, bytes, Route]] = deque()
+        self._held: list[tuple[Header, Kind, Recorded]] = []  # answers given between a hello and its welcome
         self._keys: OrderedDict[str, float] = OrderedDict()
         self._welcome: asyncio.Future[None] | None = None
         self._due_timer: asyncio.TimerHandle | None = None
@@ -251,6 +252,7 @@ class Peer:
         """Who this is; to the broker also what it holds."""
         if connection is not self._broker:
             return self._hello
+        self._held.clear()  # what was answered so far, this hello tells
         keys = [key for key, used_at in self._keys.items() if now - used_at <= self._settings.sticky_idle_s]
         holds = {
             "slots": self._slots,
@@ -264,6 +266,9 @@ class Peer:
         """Readiness is said again, and everything that waits for this connection leaves."""
         if connection is self._broker:
             self._say_readiness()
+            held, self._held = self._held, []
+            for request, kind, answer in held:
+                self.answer_broker(request, kind, answer)
             if self._welcome is not None and not self._welcome.done():
                 self._welcome.set_result(None)
         self._outbox.welcomed(connection)
@@ -334,12 +339,15 @@ class Peer:
         route.answer(head, Kind.REPLY, Recorded(Kind.REPLY, probed.TYPE, probed.VERSION, body))
 
     def answer_broker(self, request: Header, kind: Kind, answer: Recorded) -> None:
-        """Sends an answer through the broker; while that is away, nothing.
+        """Sends an answer through the broker.
 
-        The next hello says what was answered; whoever still wants it asks again, and the window answers.
+        While its welcome is awaited, answers wait for it: the hello has said that these requests are at work here. What
+        was answered before that hello is asked for again by whoever still wants it, and comes from the window.
         """
         self._conversation.notice_standstill(self._clock.monotonic())
         if not self._broker.is_bound:
+            if kind != Kind.STREAM:
+                self._held.append((request, kind, answer))
             return
         head = Header(
             HEADER_VERSION, int(kind), self._outbox.next_id(), request.message_id, request.message_id, answer.type,

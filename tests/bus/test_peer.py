@@ -106,6 +106,42 @@ def test_after_a_standstill_what_was_not_started_is_discarded_and_comes_again(
     world.run(scenario())
 
 
+def test_what_is_answered_between_hello_and_welcome_arrives(world: World) -> None:
+    """The hello announced it as at work, so the broker waits for exactly this answer; it is not lost on the way."""
+
+    async def scenario() -> None:
+        desk = Desk()
+        peer = world.start(desk, role="gateway", slots=1)
+        worker = world.client("ho1")
+        await world.settled()
+        asked = asyncio.ensure_future(ask(worker, "hold", timeout_s=5))
+        await asyncio.sleep(0.5)
+        peer._conversation._say_hello(peer._broker, world.loop.time())
+        desk.go.set()  # the handler ends before the welcome comes
+        assert (await asked).outcome == "SUCCESS"
+        assert desk.begun == ["hold"]
+
+    world.run(scenario())
+
+
+def test_a_cancel_that_cannot_leave_waits_for_the_welcome(world: World) -> None:
+    """Cancelled while the server is asked for a welcome: the handler still stops."""
+
+    async def scenario() -> None:
+        desk = Desk()
+        world.start(desk, role="gateway", slots=1)
+        worker = world.client("ho1")
+        await world.settled()
+        asked = asyncio.ensure_future(ask(worker, "hold"))
+        await asyncio.sleep(0.5)
+        worker._conversation._say_hello(worker._broker, world.loop.time())
+        asked.cancel()
+        await asyncio.sleep(0.5)
+        assert desk.ended == ["hold"]
+
+    world.run(scenario())
+
+
 def test_a_silent_lane_is_down_until_it_welcomes_again(world: World) -> None:
     """Requests are held, not lost, and leave with the next welcome; the beat notices within the time-out."""
 
