@@ -2,9 +2,10 @@
 
 The broker's policy, the shell's dispatch and `bus/PROTOCOL.md` are made from this table. Source: spec page "The bus".
 
-Columns. `service`: who answers. `reply`: class of the answer (None: a post). `senders`: roles. `mode`: `slot` (takes one of the
-worker's slots: credit), `ordered` (one at a time per routing key, takes a slot), `immediate` (no credit: admission, commands,
-reads: each one a synchronous step between awaits). `redeliver`: goes to another worker when its worker is lost.
+Columns. `service`: who answers. `reply`: class of the answer (None: a post). `senders`: roles. `mode`: `slot` (takes
+one of the worker's slots: credit), `ordered` (one at a time per routing key, takes a slot), `immediate` (no credit:
+admission, commands, reads: each one a synchronous step between awaits). `redeliver`: goes to another worker when its
+worker is lost.
 `sensitive`: the body is shown on the tap only to readers with that right. `low`: waits behind other work.
 """
 

@@ -1,4 +1,4 @@
-"""Headers and bodies to bytes and back, with the size limit; the only place besides `messages.base` that knows MessagePack."""
+"""Headers and bodies to bytes and back, with the size limit. Only this and `messages.base` know MessagePack."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def encode(message: Message, max_bytes: int) -> bytes:
 def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
     """The message behind the bytes, strictly validated. Raises BusError(malformed), naming fields and never values."""
     if len(data) > max_bytes:
-        raise MessageTooLarge("too_large", f"a body of {len(data)} bytes; the limit is {max_bytes} (bus.body_max_bytes)")
+        raise MessageTooLarge(
+            "too_large", f"a body of {len(data)} bytes; the limit is {max_bytes} (bus.body_max_bytes)"
+        )
     try:
         return cls.model_validate(unpack(data))
     except ValidationError as error:

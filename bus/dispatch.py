@@ -1,10 +1,10 @@
-"""What an actor is: a class with typed async handlers, found by annotation. The shell that drives it is `bus/peer.py`.
+"""What an actor is: a class with typed async handlers, found by annotation; `bus/peer.py` is the shell that drives it.
 
     class Memory(Actor):
         async def on_read(self, message: ReadSignals, call: Call) -> Signals: ...
 
-Every public async method whose first parameter is annotated with a Message class and whose second is `call: Call` is the
-handler of that type; a name on the wire never picks a method.
+Every public async method whose first parameter is annotated with a Message class and whose second is `call: Call` is
+the handler of that type; a name on the wire never picks a method.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Actor:
 
 
 def handlers_of(actor: Actor) -> dict[str, tuple[type[Message], Handler]]:
-    """type -> (class, bound handler). Raises TypeError when two handlers claim one type."""
+    """Type -> (class, bound handler). Raises TypeError when two handlers claim one type."""
     found: dict[str, tuple[type[Message], Handler]] = {}
     for name, method in inspect.getmembers(actor, inspect.iscoroutinefunction):
         if name.startswith("_") or name in ("start", "ready", "drain"):

@@ -1,7 +1,7 @@
 """The ports: an actor's only way to the world. Source: spec page "The bus", section Actors.
 
-Each port has a real and a simulated implementation and one conformance suite (`tests/conformance/`). Handlers read time,
-ids and randomness from here and nowhere else, so that a turn can be simulated and replayed.
+Each port has a real and a simulated implementation and one conformance suite (`tests/conformance/`). Handlers read
+time, ids and randomness from here and nowhere else, so that a turn can be simulated and replayed.
 """
 
 from __future__ import annotations
@@ -68,9 +68,10 @@ class Bus(Protocol):
     ) -> R:
         """The reply, within `timeout_s`.
 
-        `service` is a service name or an instance. `message_id`: given for derived idempotency (a work order's id), else
-        counted per incarnation. Raises a RuntimeFault built from the Failure (BusError: no_route, busy, denied, expired,
-        peer_lost, malformed, internal, cancelled; or the handler's own). Cancelling the awaiting task sends a cancel.
+        `service` is a service name or an instance. `message_id`: given for derived idempotency (a work order's id),
+        else counted per incarnation. Raises a RuntimeFault built from the Failure (BusError: no_route, busy, denied,
+        expired, peer_lost, malformed, internal, cancelled; or the handler's own). Cancelling the awaiting task sends a
+        cancel.
         """
         ...
 
