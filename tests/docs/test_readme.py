@@ -24,7 +24,12 @@ def console_commands(text: str) -> list[str]:
     return [part.strip() for line in lines for part in line.split("&&")]
 
 
-HOBUS = [command for command in console_commands(README) if re.match(r"(\S*/)?hobus\b", command)]
+def hobus_commands(text: str) -> list[str]:
+    """Those of them that call this project's command."""
+    return [command for command in console_commands(text) if re.match(r"(\S*/)?hobus\b", command)]
+
+
+HOBUS = sorted({command for page in PAGES for command in hobus_commands(page.read_text(encoding="utf-8"))})
 
 
 def resolve(words: list[str]) -> tuple[click.Command, list[str]]:
@@ -46,11 +51,11 @@ def options_of(command: click.Command) -> set[str]:
 
 def test_readme_shows_commands() -> None:
     """The tests below look at something."""
-    assert len(HOBUS) >= 8
+    assert len(hobus_commands(README)) >= 8
 
 
 @pytest.mark.parametrize("line", HOBUS)
-def test_every_command_of_the_readme_parses(line: str) -> None:
+def test_every_command_of_the_pages_parses(line: str) -> None:
     """Subcommand, options and arguments are accepted by the command line as it is."""
     command, rest = resolve(shlex.split(line))
     command.make_context("hobus", rest)
@@ -90,6 +95,11 @@ def test_every_link_leads_somewhere(page: object) -> None:
     text = page.read_text(encoding="utf-8")
     targets = [target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target]
     assert [target for target in targets if not (page.parent / target).is_file()] == []
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    """A page that nobody finds helps nobody."""
+    assert [page.name for page in PAGES[1:] if f"(docs/{page.name})" not in README] == []
 
 
 @pytest.mark.parametrize(
