@@ -105,7 +105,7 @@ def _watch(loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], go
 
 
 def _look_for_exit(loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], gone: Callable[[], None]) -> None:
-    if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+    if process.poll() is None:
         loop.call_later(_REAP_INTERVAL_S, _look_for_exit, loop, process, gone)
     else:
         gone()

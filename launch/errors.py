@@ -23,6 +23,7 @@ def of_os_error(error: OSError, *, doing: str) -> CommandError:
     hint = {
         28: "free some space on that disk, then run the same command again",  # ENOSPC
         30: "that file system is read-only: choose another directory with --home DIR",  # EROFS
+        20: "a file stands where a directory is needed: choose another one with --home DIR",  # ENOTDIR
         13: "check who owns the directory, or choose another one with --home DIR",  # EACCES
     }.get(error.errno or 0, "")
     return CommandError(f"{doing}: {reason}{where}", hint=hint)

@@ -9,7 +9,7 @@ from pathlib import Path
 from bus.clock import SystemClock
 from launch import exit_codes, logs
 from launch.errors import of_os_error
-from launch.home import Home
+from launch.home import Home, make_private
 from launch.launcher import Launcher
 from launch.output import note, say
 from launch.plan import make_plan
@@ -28,7 +28,7 @@ def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...]) -> int:
             note("starting; Ctrl-C stops it")
 
     try:
-        home.logs.mkdir(parents=True, exist_ok=True)
+        make_private(home.logs)
         with home.log("launcher").open("a", encoding="utf-8", buffering=1) as log:
             logs.configure("launcher", f"launcher@{os.getpid()}", stream=log)
             asyncio.run(Launcher(home=home, plan=plan, clock=SystemClock(), report=tell).run())

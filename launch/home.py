@@ -85,9 +85,15 @@ def home_of(path: Path) -> Home:
 
 def prepare(home: Home) -> None:
     """All directories exist; `run` is private. Raises OSError."""
-    for directory in (home.root, home.run, home.logs, home.ledger, home.spool):
-        directory.mkdir(parents=True, exist_ok=True)
-    home.run.chmod(_PRIVATE)
+    for directory in (home.run, home.logs, home.ledger, home.spool):
+        make_private(directory)
+    home.run.chmod(_PRIVATE)  # also if somebody else had made it
+
+
+def make_private(directory: Path) -> None:
+    """It is there; if it, or the home above it, had to be made, it is for this user alone. Raises OSError."""
+    directory.parent.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+    directory.mkdir(mode=_PRIVATE, exist_ok=True)
 
 
 class HomeLock:

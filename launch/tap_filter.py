@@ -1,4 +1,7 @@
-"""Which tapped frames are wanted: `type=wo.* sender=ho1/1* verdict!=delivered`. All conditions must hold."""
+"""Which tapped frames are wanted: `type=wo.* sender=ho1/1* verdict!=delivered`. All conditions must hold.
+
+`turn=TEXT` finds a session's id, a run's (`<session>-<n>`) or an order's in any of the ids that a frame carries.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,10 @@ class Condition:
 
     def holds(self, record: TapRecord) -> bool:
         """Whether the frame fits."""
-        field = "trace" if self.key == "turn" else self.key
-        actual: str = getattr(record, field)
+        if self.key == "turn":
+            ids = (record.key, record.trace, record.message_id, record.correlation_id, record.causation_id)
+            return any(self.value in carried for carried in ids) == self.is_wanted
+        actual: str = getattr(record, self.key)
         prefix = self.value.removesuffix("*")
         fits = actual.startswith(prefix) if prefix != self.value else actual == self.value
         return fits == self.is_wanted
@@ -33,19 +38,27 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class TapFilter:
-    """All conditions, and whether beats are shown."""
+    """All conditions, and whether routine is shown."""
 
     conditions: tuple[Condition, ...]
-    with_beats: bool
+    with_routine: bool
 
     def accepts(self, record: TapRecord) -> bool:
         """Whether the frame is shown."""
-        if record.kind == "beat" and not self.with_beats:
+        if not self.with_routine and is_routine(record):
             return False
         return all(condition.holds(record) for condition in self.conditions)
 
 
-def parse_filter(texts: Sequence[str], *, with_beats: bool) -> TapFilter:
+def is_routine(record: TapRecord) -> bool:
+    """Beats, and the launcher's regular look at the peers: they come whether anything happens or not."""
+    if record.kind == "beat":
+        return True
+    asks = record.type == "broker.read_peers" and record.sender.startswith("launcher/")
+    return asks or (record.type == "broker.peers" and record.destination.startswith("launcher/"))
+
+
+def parse_filter(texts: Sequence[str], *, with_routine: bool) -> TapFilter:
     """The filter behind the arguments. Raises CommandError (usage) naming the keys."""
     conditions: list[Condition] = []
     for text in texts:
@@ -57,4 +70,4 @@ def parse_filter(texts: Sequence[str], *, with_beats: bool) -> TapFilter:
                 exit_code=exit_codes.USAGE,
             )
         conditions.append(Condition(found[1], found[3], found[2] == "="))
-    return TapFilter(tuple(conditions), with_beats)
+    return TapFilter(tuple(conditions), with_routine)

@@ -27,6 +27,7 @@ from launch.output import as_json, note, say, styled
 from launch.tap_filter import TapFilter, parse_filter
 
 _LOOK_INTERVAL_S = 0.2
+_ASKS = ("request", "post", "cancel")
 _VERDICT_COLOURS = {"denied": "red", "malformed": "red", "expired": "yellow", "dead": "red", "failed": "yellow"}
 
 
@@ -37,7 +38,7 @@ _VERDICT_COLOURS = {"denied": "red", "malformed": "red", "expired": "yellow", "d
 @click.option("--since", "since_s", type=click.FloatRange(min=0), metavar="SECONDS", help="First what the ring holds.")
 @click.option("--follow", is_flag=True, help="With --since: go on with what comes.")
 @click.option("--bodies", is_flag=True, help="With the decoded bodies.")
-@click.option("--all", "everything", is_flag=True, help="With beats, which are left out otherwise.")
+@click.option("--all", "everything", is_flag=True, help="With beats and the launcher's routine, left out otherwise.")
 @with_home
 def tap(  # noqa: PLR0913 - one per option
     *,
@@ -54,7 +55,7 @@ def tap(  # noqa: PLR0913 - one per option
 
     Filters: type, kind, verdict, sender, destination, worker, key, trace, turn; * at the end is a prefix, != excludes.
     """
-    wanted = parse_filter(filters, with_beats=everything)
+    wanted = parse_filter(filters, with_routine=everything)
     place = place_of(home, running(home))
     printer = Printer(
         wanted, form=form, count=count, bodies=bodies, body_max_bytes=place.snapshot.config.bus.body_max_bytes
@@ -172,7 +173,7 @@ def record_document(record: TapRecord, body: Any) -> dict[str, Any]:
 
 def _line(record: TapRecord) -> str:
     verdict = record.verdict if not record.code else f"{record.verdict}:{record.code}"
-    to = record.worker or record.destination
+    to = (record.worker or record.destination) if record.kind in _ASKS else record.destination
     colour = _VERDICT_COLOURS.get(record.verdict)
     cells: Sequence[str] = (
         f"{record.sequence:>8}",

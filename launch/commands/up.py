@@ -12,7 +12,7 @@ import click
 from launch import children, exit_codes
 from launch.commands.options import with_home
 from launch.errors import CommandError, of_os_error
-from launch.home import Home, holder
+from launch.home import Home, holder, make_private
 from launch.log_tail import tail
 from launch.output import say
 from launch.progress import NotReady, Ready, Refused, Started, already_up, read_progress
@@ -49,7 +49,7 @@ def start_detached(
     """The exit code of a start in the background; the launcher tells through a pipe how it went."""
     parse_scale(scale)
     try:
-        home.logs.mkdir(parents=True, exist_ok=True)
+        make_private(home.logs)
         read_fd = _start_launcher(home, config_file, scale)
     except OSError as error:
         raise of_os_error(error, doing="the cluster cannot be started") from error

@@ -11,7 +11,16 @@ def test_the_run_directory_is_private(tmp_path):
     home = home_of(tmp_path / "a" / "home")
     prepare(home)
     assert stat.S_IMODE(home.run.stat().st_mode) == 0o700
-    assert home.ledger.is_dir() and home.logs.is_dir() and home.spool.is_dir()
+    for made in (home.root, home.ledger, home.logs, home.spool):
+        assert stat.S_IMODE(made.stat().st_mode) == 0o700
+
+
+def test_a_run_directory_that_others_could_read_is_closed(tmp_path):
+    """A directory that was there before gets its mode all the same."""
+    home = home_of(tmp_path)
+    home.run.mkdir(mode=0o755)
+    prepare(home)
+    assert stat.S_IMODE(home.run.stat().st_mode) == 0o700
 
 
 def test_one_holder_at_a_time(tmp_path):
