@@ -7,7 +7,8 @@ RuntimeFault                 code, retryable, detail, facts
 ├── LedgerError              conflict, fenced (retryable), disk_full, unavailable (retryable), damaged, erased
 ├── GatewayError             code of bus.messages.gateway.ERROR_CODES
 ├── WorkOrderFault           code of bus.messages.work_order.ERROR_CODES
-├── SessionFault             input_conflict, run_active, session_closed, invalid_input (verdicts: never degrade)
+├── SessionFault             input_conflict, run_active, session_closed, invalid_input (verdicts: never degrade);
+│                            moved (retryable): the session is changing hands, ask again
 └── ConfigError              names the path of the setting and the mend
 
 Across the wire there is one shape, `Failure(code, retryable, detail)`; `fault_of` turns it back into a class above.
@@ -69,7 +70,9 @@ class WorkOrderFault(RuntimeFault):
 
 
 class SessionFault(RuntimeFault):
-    """A verdict about an input or a session; never degrades."""
+    """A verdict about an input or a session, which never degrades; or `moved`: its owner is changing, ask again."""
+
+    retryable_codes = frozenset({"moved"})
 
 
 class ConfigError(RuntimeFault):
@@ -81,7 +84,7 @@ class ConfigError(RuntimeFault):
 
 _BY_CODE: dict[str, type[RuntimeFault]] = {
     **dict.fromkeys(("fenced", "disk_full", "damaged", "erased", "unavailable", "conflict"), LedgerError),
-    **dict.fromkeys(("input_conflict", "run_active", "session_closed", "invalid_input"), SessionFault),
+    **dict.fromkeys(("input_conflict", "run_active", "session_closed", "invalid_input", "moved"), SessionFault),
     "too_large": MessageTooLarge,
 }
 

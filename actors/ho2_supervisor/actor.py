@@ -17,7 +17,7 @@ from actors.ho2_supervisor.session.journal import input_digest, turn_key
 from actors.ho2_supervisor.sessions import Sessions
 from actors.ho2_supervisor.verdicts import verdict_result
 from bus.dispatch import Actor, Call
-from bus.errors import LedgerError, RuntimeFault, SessionFault
+from bus.errors import RuntimeFault, SessionFault
 from bus.ledger_client import LedgerClient
 from bus.messages.base import pack
 from bus.messages.ledger import LedgerStats, ReadLedgerStats
@@ -132,7 +132,7 @@ class Supervisor(Actor):
             case Attach():
                 drive = self._drives.of(session)
                 if drive is None:
-                    raise LedgerError("unavailable", f"session {session.session_id} is being read", retryable=True)
+                    raise SessionFault("moved", f"session {session.session_id} is being read", retryable=True)
                 self._drives.attach(drive, deadline_at)
             case Begin():
                 wanted = TurnInput(message.input_id, message.text, message.run_overrides, deadline_at)
@@ -253,5 +253,5 @@ class Supervisor(Actor):
             trace=trace,
         )
 
-    def _keeps_moving(self, session_id: str) -> LedgerError:
-        return LedgerError("unavailable", f"session {session_id}: its head keeps moving", retryable=True)
+    def _keeps_moving(self, session_id: str) -> SessionFault:
+        return SessionFault("moved", f"session {session_id}: its head keeps moving", retryable=True)

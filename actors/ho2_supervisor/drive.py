@@ -18,7 +18,7 @@ from actors.ho2_supervisor.session.journal import input_digest
 from actors.ho2_supervisor.sessions import Sessions
 from actors.ho2_supervisor.turn import Progress
 from actors.ho2_supervisor.verdicts import is_verdict
-from bus.errors import BusError, LedgerError, RuntimeFault, WorkOrderFault
+from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
 from bus.messages.ids import body_ref, iso, parse_iso
 from bus.messages.session import RunAttached, RunFailed, RunRequested, SessionConfig, TurnResult
 from bus.port import Bus
@@ -169,7 +169,7 @@ class Drives:
             elif known.became != "running":
                 return await answers.recorded(session, known)
         self._registry.drop(session)
-        raise LedgerError("unavailable", f"session {session.session_id}: its head keeps moving", retryable=True)
+        raise SessionFault("moved", f"session {session.session_id}: its head keeps moving", retryable=True)
 
     async def _attempt(self, drive: Drive) -> TurnResult:
         """The turn under the run's deadline; a failure or a verdict is journaled before it is told."""

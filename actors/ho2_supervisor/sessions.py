@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from actors.ho2_supervisor.history import HistoryLimits
 from actors.ho2_supervisor.owner import AppendRefused, OwnedSession
-from bus.errors import LedgerError
+from bus.errors import SessionFault
 from bus.ledger_client import LedgerClient
 from bus.port import Bus
 from config.schema import AdminConfig
@@ -74,8 +74,8 @@ class Sessions:
         await session.read(page=self._config.sessions.journal_page)
         if session.record.state.tenure != tenure:
             self.drop(session)
-            raise LedgerError(
-                "unavailable",
+            raise SessionFault(
+                "moved",
                 f"session {session.session_id} has a new owner (tenure {session.record.state.tenure}, ours {tenure})",
                 retryable=True,
             )
@@ -113,8 +113,8 @@ class Sessions:
                 continue
             self._taken_over(session)
             return session
-        raise LedgerError(
-            "unavailable",
+        raise SessionFault(
+            "moved",
             f"session {session_id}: its head moved during each of {self._config.ho2.takeover_attempts_max} readings "
             "(ho2.takeover_attempts_max)",
             retryable=True,

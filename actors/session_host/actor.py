@@ -5,6 +5,8 @@ Source: spec page "Session host and HO2 supervisor", section Session host.
 
 from __future__ import annotations
 
+from itertools import count
+
 import structlog
 
 from actors.session_host import turns
@@ -13,6 +15,7 @@ from actors.session_host.turns import Turn
 from bus.dispatch import Actor, Call
 from bus.errors import BusError, RuntimeFault
 from bus.ledger_client import LedgerClient
+from bus.messages.base import Message
 from bus.messages.control import Peers, ReadPeers
 from bus.messages.ledger import session_stream
 from bus.messages.session import (
@@ -25,7 +28,7 @@ from bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
-from bus.port import Bus, Disk
+from bus.port import Bus, Disk, R
 from bus.spool import RecordKeeper, Spool
 from config.snapshot import Snapshot
 
@@ -136,10 +139,7 @@ class SessionHost(Actor):
 
     async def _begin(self, turn: Turn) -> None:
         """The session exists at HO2; a retry finds the same one."""
-        started = StartSession(session_id=turn.session_id, agent_id=turn.agent_id)
-        await self._bus.request(
-            "ho2", started, expect=SessionReady, timeout_s=self._supervisor_left(turn), key=turn.session_id
-        )
+        await self._ask(turn, StartSession(session_id=turn.session_id, agent_id=turn.agent_id), SessionReady, "start")
 
     async def _ask_supervisor(self, turn: Turn, message: ProcessTurn, *, begun: bool) -> TurnResult:
         """HO2's answer, asked again while the run waits for a resume or an approval."""
@@ -149,22 +149,32 @@ class SessionHost(Actor):
             text=turn.text,
             run_overrides=message.run_overrides,
         )
-        asked = 0
-        while True:
-            asked += 1
-            reply = await self._bus.request(
-                "ho2",
-                request,
-                expect=TurnReply,
-                timeout_s=self._supervisor_left(turn),
-                key=turn.session_id,
-                # Derived from the client's request: what a restarted host sends again for it joins this one.
-                message_id=f"turn:{turn.session_id}/{turn.input_id}/{turn.request_id}.{begun:d}.{asked}",
-                trace=turn.trace,
-            )
+        for asked in count(1):
+            reply = await self._ask(turn, request, TurnReply, f"{begun:d}.{asked}")
             if reply.result is not None:
                 return reply.result
             await self._bus.sleep(self._s("retry_interval_ms"))
+        raise AssertionError("counting does not end")
+
+    async def _ask(self, turn: Turn, message: Message, expect: type[R], name: str) -> R:
+        """HO2's reply; asked again after a moment while the session is changing hands, which is no failure."""
+        for tries in count(1):
+            try:
+                return await self._bus.request(
+                    "ho2",
+                    message,
+                    expect=expect,
+                    timeout_s=self._supervisor_left(turn),
+                    key=turn.session_id,
+                    # Derived from the client's request: what a restarted host sends again for it joins this one.
+                    message_id=f"turn:{turn.session_id}/{turn.input_id}/{turn.request_id}.{name}.{tries}",
+                    trace=turn.trace,
+                )
+            except RuntimeFault as fault:
+                if fault.code != "moved":
+                    raise
+            await self._bus.sleep(self._s("retry_interval_ms"))
+        raise AssertionError("counting does not end")
 
     def _supervisor_left(self, turn: Turn) -> float:
         """The client's deadline less what degrading takes. Raises BusError(expired) when nothing is left for HO2."""

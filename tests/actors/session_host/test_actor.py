@@ -188,6 +188,21 @@ def test_a_waiting_run_is_asked_again_under_the_same_input(make):
     assert [turn.input_id for turn in cluster.ho2.turns] == ["in-1"] * 3
 
 
+def test_a_session_that_is_changing_hands_is_asked_for_again(make):
+    """`moved` says that HO2's ownership of the session moves: no reason to degrade, the next one answers."""
+    cluster = make()
+
+    async def act(message):
+        if len(cluster.ho2.turns) < 3:
+            raise SessionFault("moved", "a new owner is taking over")
+        return TurnReply(result=result_of(message))
+
+    cluster.ho2.act = act
+    result = cluster.run(cluster.turn())
+    assert (result.outcome, result.response) == ("success", "from HO2")
+    assert len(cluster.ho2.turns) == 3
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [("", "invalid_input"), (" \n\t", "invalid_input"), ("x" * 101, "too_large"), ("ö" * 51, "too_large")],
