@@ -10,7 +10,6 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 import structlog
@@ -20,14 +19,14 @@ from bus.messages.base import Message
 from bus.messages.control import InstanceLost, PeerRow, Peers, ReadPeers, ServiceGivenUp
 from bus.port import Bus, Clock
 from bus.zeromq import tokens
-from launch import children, identity, run_file, stale
+from launch import children, stale
+from launch.board import Board
 from launch.client import Client
 from launch.endpoints import Place
 from launch.governance import record_snapshot
 from launch.home import Home, HomeLock, holder, prepare, remove_run, sockets_directory, sweep
-from launch.log_tail import tail
 from launch.plan import Plan
-from launch.progress import NotReady, Progress, Ready, Started, already_up
+from launch.progress import Progress, Started, already_up
 from launch.states import RUNNING
 from launch.supervision import (
     STOP_ORDER,
@@ -47,8 +46,6 @@ from launch.supervision import (
     plan as members_of,
 )
 
-Report = Callable[[Progress], None]
-
 _FOR_EVER_S = 1e9
 """The launcher supervises whether the broker answers or not; it stays a client that waits."""
 
@@ -56,12 +53,11 @@ _FOR_EVER_S = 1e9
 class Launcher:
     """One run of one cluster; `run` returns when it is down."""
 
-    def __init__(self, *, home: Home, plan: Plan, clock: Clock, report: Report) -> None:
+    def __init__(self, *, home: Home, plan: Plan, clock: Clock, report: Callable[[Progress], None]) -> None:
         self._home = home
         self._plan = plan
         self._config = plan.snapshot.config.launcher
         self._clock = clock
-        self._report = report
         self._log = structlog.get_logger()
         self._members: dict[str, Member] = {member.actor: member for member in members_of(plan.counts)}
         self._children: dict[str, children.Child] = {}
@@ -70,9 +66,7 @@ class Launcher:
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
         self._sockets = home.run
-        self._started_at = clock.now()
-        self._was_reported = False
-        self._written: run_file.RunFile | None = None
+        self._board = Board(home=home, plan=plan, started_at=clock.now(), report=report)
 
     async def run(self) -> None:
         """Holds the home from start to end. Raises CommandError if the home is held already, and OSError."""
@@ -91,14 +85,14 @@ class Launcher:
         ended = await stale.clean_up(self._home)
         if ended:
             self._log.warning("orphans_ended", orphans=ended)
-        self._sockets = sockets_directory(self._home)
+        self._sockets = self._board.sockets = sockets_directory(self._home)
         self._home.snapshot.write_bytes(self._plan.snapshot.to_bytes())
-        self._write("starting")
+        self._board.write(self._members.values(), "starting")
         self._take_signals()
         try:
             for actor in self._members:
                 self._spawn(actor)
-            self._report(Started(pid=os.getpid()))
+            self._board.report(Started(pid=os.getpid()))
             await self._serve()
         finally:
             self._kill_all()
@@ -144,7 +138,7 @@ class Launcher:
         for effect in effects:
             self._carry_out(actor, effect)
         if not isinstance(event, Seen):
-            self._write()
+            self._board.write(self._members.values())
 
     def _carry_out(self, actor: str, effect: Effect) -> None:
         match effect.kind:
@@ -197,9 +191,9 @@ class Launcher:
         """Asks the broker how everybody is, for ever."""
         while True:
             await self._look(bus)
-            self._report_readiness()
+            self._board.report_readiness(self._members.values(), self._clock.now())
             is_starting = any(member.state == "starting" for member in self._members.values())
-            is_starting = is_starting or not self._was_reported
+            is_starting = is_starting or not self._board.has_reported
             interval_ms = self._config.ready_poll_ms if is_starting else self._config.watch_interval_ms
             await bus.sleep(interval_ms / 1000)
 
@@ -218,7 +212,7 @@ class Launcher:
         for actor, member in list(self._members.items()):
             row = self._broker_row(member, peers) if member.role == "broker" else self._rows.get(member.instance)
             self._happened(actor, Seen(row, now))
-        self._write()
+        self._board.write(self._members.values())
 
     def _broker_row(self, member: Member, peers: Peers) -> PeerRow | None:
         """The broker is no peer of itself: its answer is its sign of life."""
@@ -249,38 +243,11 @@ class Launcher:
             else:
                 return
 
-    # --- readiness ----------------------------------------------------------------------------------------------
-
-    def _report_readiness(self) -> None:
-        """Once: everybody is ready, or somebody certainly is not."""
-        if self._was_reported:
-            return
-        members = list(self._members.values())
-        waiting = [member for member in members if member.state != "ready"]
-        elapsed_ms = round((self._clock.now() - self._started_at) * 1000)
-        if not waiting:
-            self._was_reported = True
-            self._write("running")
-            self._report(Ready(run=self._now("running"), elapsed_ms=elapsed_ms))
-        elif elapsed_ms > self._config.ready_timeout_ms or any(map(self._will_not_start, members)):
-            self._was_reported = True
-            self._write("running")
-            tails = {
-                member.actor: tail(self._home.log(member.actor), self._config.log_tail_lines) for member in waiting
-            }
-            self._report(NotReady(run=self._now("running"), elapsed_ms=elapsed_ms, tails=tails))
-
-    def _will_not_start(self, member: Member) -> bool:
-        """It failed, or it keeps crashing before it was ever ready: waiting longer would tell nothing new."""
-        return member.state == "failed" or (
-            member.state == "backoff" and member.history.streak >= self._config.start_crashes
-        )
-
     # --- the end ------------------------------------------------------------------------------------------------
 
     async def _drain(self) -> None:
         """Stage by stage, edges first; a process over its deadline is named and killed."""
-        self._write("draining")
+        self._board.write(self._members.values(), "draining")
         for role in STOP_ORDER:
             actors = [actor for actor, member in self._members.items() if member.role == role]
             for actor in actors:
@@ -309,7 +276,7 @@ class Launcher:
     def _blocked(self, actor: str, note: str) -> None:
         """Named in the run file while `down` looks at it."""
         self._members[actor] = replace(self._members[actor], note=note)
-        self._write()
+        self._board.write(self._members.values())
 
     async def _kill_when_asked(self, child: children.Child) -> None:
         await self._kill_now.wait()
@@ -322,28 +289,3 @@ class Launcher:
     async def _all_gone(self) -> None:
         for child in self._children.values():
             await child.wait()
-
-    # --- the run file -------------------------------------------------------------------------------------------
-
-    def _now(self, phase: run_file.Phase) -> run_file.RunFile:
-        return run_file.RunFile(
-            phase=phase,
-            launcher_pid=os.getpid(),
-            launcher_mark=identity.start_mark(os.getpid()) or "",
-            started_at=self._started_at,
-            sockets=str(self._sockets),
-            config_digest=self._plan.snapshot.digest,
-            config_origin=self._plan.origin,
-            drain_bound_s=(len(STOP_ORDER) + 1) * self._config.drain_ms / 1000,
-            children=[member.row() for member in self._members.values()],
-        )
-
-    def _write(self, phase: run_file.Phase | None = None) -> None:
-        """The run file tells the present state; a full disk does not end the cluster."""
-        current = phase or (self._written.phase if self._written is not None else "starting")
-        run = self._now(current)
-        if run == self._written:
-            return
-        with suppress(OSError):
-            run_file.write(self._home.run_file, run)
-            self._written = run

@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from bus.messages.base import unpack
-from bus.messages.ids import shown_session
 from bus.messages.ledger import Entries, Entry, Tail
 from launch import exit_codes, run_file
 from launch.client import connected, place_of
 from launch.commands.options import with_home
 from launch.endpoints import Place
+from launch.entry_view import cells, entry_document, is_wanted, readable
 from launch.errors import CommandError
 from launch.home import Home, holder
-from launch.output import as_json, note, plain, say, styled, table
+from launch.output import as_json, note, say, styled, table
 from ledger_service.reader import Filter, head_of, read_entries
 from ledger_service.segment import DIRECTORY
 from ledger_service.verify import verify_directory
@@ -181,7 +179,7 @@ class _Printer:
         for entry in entries:
             if not is_wanted(entry, self._wanted):
                 continue
-            say(as_json(entry_document(entry)) if self._as_json else "  ".join(_cells(entry)).rstrip())
+            say(as_json(entry_document(entry)) if self._as_json else "  ".join(cells(entry)).rstrip())
             if not self._as_json:
                 _show_bodies(entry)
             if self._left is not None:
@@ -191,68 +189,15 @@ class _Printer:
         return False
 
 
-def is_wanted(entry: Entry, wanted: Filter) -> bool:
-    """The reader's filter, for entries that came over the bus."""
-    if wanted.stream is not None and entry.stream != wanted.stream:
-        return False
-    if wanted.event_type is not None and entry.event_type != wanted.event_type:
-        return False
-    if wanted.session is None:
-        return True
-    prefix = wanted.session.removeprefix("SES-")
-    return entry.provenance.session_id.startswith(prefix) or entry.stream.startswith(f"session/{prefix}")
-
-
-def entry_document(entry: Entry) -> dict[str, Any]:
-    """The stable JSON shape of an entry: hashes in hexadecimal, bodies decoded where they are MessagePack."""
-    document: dict[str, Any] = plain(entry.model_dump(exclude={"bodies"}))
-    if entry.bodies:
-        document["bodies"] = [readable(body) for body in entry.bodies]
-    return document
-
-
-def readable(body: bytes | None) -> Any:
-    """A body as JSON: its MessagePack value, else its text, else hexadecimal; None where it was erased."""
-    if body is None:
-        return None
-    try:
-        value = unpack(body)
-    except ValueError:
-        value = None
-    if isinstance(value, (dict, list)):
-        return plain(value)
-    try:
-        return body.decode("utf-8")
-    except UnicodeDecodeError:
-        return body.hex()
-
-
 def _show_entries(entries: list[Entry]) -> None:
     if not any(entry.bodies for entry in entries):
-        table(("SEQ", "TIME", "TYPE", "STREAM", "SESSION", "ORIGIN", "ABOUT"), [_cells(entry) for entry in entries])
+        table(("SEQ", "TIME", "TYPE", "STREAM", "SESSION", "ORIGIN", "ABOUT"), [cells(entry) for entry in entries])
         return
     for entry in entries:
-        say("  ".join(_cells(entry)).rstrip())
+        say("  ".join(cells(entry)).rstrip())
         _show_bodies(entry)
 
 
 def _show_bodies(entry: Entry) -> None:
     for number, body in enumerate(entry.bodies):
         say(f"    [{number}] {'erased' if body is None else as_json(readable(body))}")
-
-
-def _cells(entry: Entry) -> tuple[str, ...]:
-    session = entry.provenance.session_id
-    at = datetime.fromtimestamp(entry.ledger_at_us / 1_000_000, UTC).strftime("%H:%M:%S.%f")[:-3]
-    stream = "session" if entry.stream.startswith("session/") else entry.stream
-    verdict = " ".join(filter(None, (entry.decision, entry.reason)))
-    about = entry.provenance.work_order_id or entry.submission_id
-    return (
-        f"#{entry.sequence}",
-        at,
-        entry.event_type,
-        stream,
-        shown_session(session) if session else "-",
-        entry.origin,
-        f"{about} {verdict}".rstrip(),
-    )

@@ -6,7 +6,7 @@ import pytest
 
 from bus.messages.base import pack
 from bus.messages.ledger import Entry, Provenance
-from launch.commands.ledger import entry_document, is_wanted, readable
+from launch.entry_view import entry_document, is_wanted, readable
 from launch.output import as_json
 from ledger_service.reader import Filter
 

@@ -1,0 +1,73 @@
+"""What the launcher shows: the run file for other commands, and one word on readiness to whoever started it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from launch import identity, run_file
+from launch.home import Home
+from launch.log_tail import tail
+from launch.plan import Plan
+from launch.progress import NotReady, Progress, Ready
+from launch.supervision import STOP_ORDER, Member
+
+
+class Board:
+    """The present state of one run, as others see it."""
+
+    def __init__(self, *, home: Home, plan: Plan, started_at: float, report: Callable[[Progress], None]) -> None:
+        self.sockets = home.run
+        self.report = report
+        self.has_reported = False
+        self._home = home
+        self._plan = plan
+        self._config = plan.snapshot.config.launcher
+        self._started_at = started_at
+        self._mark = identity.start_mark(os.getpid()) or ""
+        self._phase: run_file.Phase = "starting"
+        self._written: run_file.RunFile | None = None
+
+    def write(self, members: Iterable[Member], phase: run_file.Phase | None = None) -> run_file.RunFile:
+        """The run file tells the present state, and the phase if it changed; a full disk ends nothing."""
+        self._phase = phase or self._phase
+        run = run_file.RunFile(
+            phase=self._phase,
+            launcher_pid=os.getpid(),
+            launcher_mark=self._mark,
+            started_at=self._started_at,
+            sockets=str(self.sockets),
+            config_digest=self._plan.snapshot.digest,
+            config_origin=self._plan.origin,
+            drain_bound_s=(len(STOP_ORDER) + 1) * self._config.drain_ms / 1000,
+            children=[member.row() for member in members],
+        )
+        if run != self._written:
+            with suppress(OSError):
+                run_file.write(self._home.run_file, run)
+                self._written = run
+        return run
+
+    def report_readiness(self, members: Iterable[Member], now: float) -> None:
+        """Said once: everybody is ready, or somebody certainly is not."""
+        everybody = list(members)
+        waiting = [member for member in everybody if member.state != "ready"]
+        elapsed_ms = round((now - self._started_at) * 1000)
+        is_late = elapsed_ms > self._config.ready_timeout_ms or any(map(self._will_not_start, everybody))
+        if self.has_reported or (waiting and not is_late):
+            return
+        self.has_reported = True
+        run = self.write(everybody, "running")
+        if waiting:
+            lines = self._config.log_tail_lines
+            tails = {member.actor: tail(self._home.log(member.actor), lines) for member in waiting}
+            self.report(NotReady(run=run, elapsed_ms=elapsed_ms, tails=tails))
+        else:
+            self.report(Ready(run=run, elapsed_ms=elapsed_ms))
+
+    def _will_not_start(self, member: Member) -> bool:
+        """It failed, or it keeps crashing before it was ever ready: waiting longer would tell nothing new."""
+        return member.state == "failed" or (
+            member.state == "backoff" and member.history.streak >= self._config.start_crashes
+        )

@@ -1,0 +1,66 @@
+"""An entry of the record as a person or a program reads it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from bus.messages.base import unpack
+from bus.messages.ids import shown_session
+from bus.messages.ledger import Entry
+from launch.output import plain
+from ledger_service.reader import Filter
+
+
+def is_wanted(entry: Entry, wanted: Filter) -> bool:
+    """The reader's filter, for entries that came over the bus."""
+    if wanted.stream is not None and entry.stream != wanted.stream:
+        return False
+    if wanted.event_type is not None and entry.event_type != wanted.event_type:
+        return False
+    if wanted.session is None:
+        return True
+    prefix = wanted.session.removeprefix("SES-")
+    return entry.provenance.session_id.startswith(prefix) or entry.stream.startswith(f"session/{prefix}")
+
+
+def entry_document(entry: Entry) -> dict[str, Any]:
+    """The stable JSON shape of an entry: hashes in hexadecimal, bodies decoded where they are MessagePack."""
+    document: dict[str, Any] = plain(entry.model_dump(exclude={"bodies"}))
+    if entry.bodies:
+        document["bodies"] = [readable(body) for body in entry.bodies]
+    return document
+
+
+def readable(body: bytes | None) -> Any:
+    """A body as JSON: its MessagePack value, else its text, else hexadecimal; None where it was erased."""
+    if body is None:
+        return None
+    try:
+        value = unpack(body)
+    except ValueError:
+        value = None
+    if isinstance(value, (dict, list)):
+        return plain(value)
+    try:
+        return body.decode("utf-8")
+    except UnicodeDecodeError:
+        return body.hex()
+
+
+def cells(entry: Entry) -> tuple[str, ...]:
+    """The columns of a listing: number, time, type, stream, session, origin, what it is about."""
+    session = entry.provenance.session_id
+    at = datetime.fromtimestamp(entry.ledger_at_us / 1_000_000, UTC).strftime("%H:%M:%S.%f")[:-3]
+    stream = "session" if entry.stream.startswith("session/") else entry.stream
+    verdict = " ".join(filter(None, (entry.decision, entry.reason)))
+    about = entry.provenance.work_order_id or entry.submission_id
+    return (
+        f"#{entry.sequence}",
+        at,
+        entry.event_type,
+        stream,
+        shown_session(session) if session else "-",
+        entry.origin,
+        f"{about} {verdict}".rstrip(),
+    )

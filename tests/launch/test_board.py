@@ -1,0 +1,75 @@
+"""What a launcher shows of its cluster."""
+
+from dataclasses import replace
+
+import pytest
+
+from launch import run_file
+from launch.board import Board
+from launch.home import home_of, prepare
+from launch.plan import make_plan
+from launch.progress import NotReady, Ready
+from launch.restart_policy import History
+from launch.supervision import Member
+
+READY = Member(actor="ho1/1", role="ho1", state="ready", instance="ho1/1@a", pid=7, mark="m")
+STARTING = replace(READY, actor="ho1/2", state="starting")
+
+
+@pytest.fixture
+def words():
+    """What was reported."""
+    return []
+
+
+@pytest.fixture
+def board(tmp_path, words):
+    """A board over a fresh home, started at 100 s."""
+    home = home_of(tmp_path)
+    prepare(home)
+    plan = make_plan(home, config_file=None, scale=())
+    return Board(home=home, plan=plan, started_at=100.0, report=words.append)
+
+
+def test_readiness_is_reported_once_when_everybody_is_ready(board, words, tmp_path):
+    """Nothing is said before, nothing again afterwards; the run file then says `running`."""
+    board.report_readiness([READY, STARTING], 101.0)
+    assert words == []
+    board.report_readiness([READY, replace(STARTING, state="ready")], 101.5)
+    board.report_readiness([READY, replace(STARTING, state="ready")], 102.0)
+    assert [type(word) for word in words] == [Ready] and words[0].elapsed_ms == 1500
+    written = run_file.read(tmp_path / "run" / "run.json")
+    assert written == words[0].run and written.phase == "running"
+
+
+def test_who_is_late_is_named_with_the_end_of_its_log(board, words, tmp_path):
+    """Exactly at the limit there is still time."""
+    (tmp_path / "logs" / "ho1-2.log").write_text("".join(f"line {number}\n" for number in range(100)))
+    limit_s = board._config.ready_timeout_ms / 1000
+    board.report_readiness([READY, STARTING], 100.0 + limit_s)
+    assert words == []
+    board.report_readiness([READY, STARTING], 100.1 + limit_s)
+    (word,) = words
+    assert isinstance(word, NotReady)
+    assert list(word.tails) == ["ho1/2"]
+    assert word.tails["ho1/2"][-1] == "line 99" and len(word.tails["ho1/2"]) == board._config.log_tail_lines
+
+
+@pytest.mark.parametrize(
+    ("state", "streak", "is_said"),
+    [("failed", 1, True), ("backoff", 3, True), ("backoff", 2, False), ("starting", 9, False)],
+)
+def test_who_cannot_start_is_said_early(board, words, state, streak, is_said):
+    """launcher.start_crashes crashes in a row, or given up: waiting longer would tell nothing."""
+    board.report_readiness([READY, replace(STARTING, state=state, history=History(streak=streak))], 100.5)
+    assert bool(words) == is_said
+
+
+def test_a_full_disk_does_not_end_the_cluster(board, tmp_path):
+    """The run file cannot be written: the launcher goes on, and writes it when it can."""
+    (tmp_path / "run").rename(tmp_path / "away")
+    board.write([READY], "running")
+    (tmp_path / "away").rename(tmp_path / "run")
+    board.write([READY])
+    written = run_file.read(tmp_path / "run" / "run.json")
+    assert written is not None and written.children == [READY.row()] and written.phase == "running"
