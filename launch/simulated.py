@@ -117,8 +117,11 @@ class SimulatedCluster:
         strike = Strike()
 
         def kill() -> None:
+            victim = next((name for name in self.world.processes if name.startswith(f"{role}/")), None)
+            if victim is None:
+                return  # an earlier strike's successor is not there yet
             strike.hit_a_turn = self.is_asking
-            self.world.kill(next(name for name in self.world.processes if name.startswith(f"{role}/")))
+            self.world.kill(victim)
             self.world.loop.call_later(back_after_s, self.start, role)
 
         self.world.loop.call_later(after_s, kill)
