@@ -97,7 +97,7 @@ async def measure_ours(directory: Path, calls: int) -> dict[int, tuple[list[floa
             nonlocal left
             while left > 0:
                 left -= 1
-                await call()  # noqa: B023 - used before the next size
+                await call()
 
         started = time.perf_counter()
         await asyncio.gather(*(caller() for _ in range(IN_FLIGHT)))
@@ -219,7 +219,9 @@ def main() -> None:
         }  # fmt: skip
         parts[given.part](given.directory)
         return
-    machine = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, pyzmq {zmq.__version__}"
+    machine = (
+        f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}, pyzmq {zmq.__version__}"
+    )
     rows = run(given.calls, given.rounds)
     print(f"bus round trip / bare Python ROUTER echo broker ({machine}; {given.calls} calls x {given.rounds} rounds)")
     print(" | ".join(rows[0]))

@@ -23,7 +23,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bus.messages.ledger import LedgerStats, ReadLedgerStats, Entry
+from bus.messages.ledger import Entry, LedgerStats, ReadLedgerStats
 from bus.messages.session import ProcessTurn, TurnResult
 from bus.port import Bus
 from bus.zeromq.context import ZeroMQ
@@ -39,7 +39,9 @@ WARM_UP = 10
 
 
 def hobus(home: Path, *arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "launch.cli", "--home", str(home), *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [sys.executable, "-m", "launch.cli", "--home", str(home), *arguments], check=True, stdout=subprocess.DEVNULL
+    )
 
 
 def raw_append_us(directory: Path, count: int = 300) -> float:
@@ -133,7 +135,9 @@ def where_time_goes(entries: list[Entry]) -> dict[str, float]:
         turn.append(entry)
         if entry.event_type == "RunCompleted":
             turn = []
-    return {step: round(statistics.median(values), 2) for step, values in gaps.items() if statistics.median(values) >= 0.05}
+    return {
+        step: round(statistics.median(values), 2) for step, values in gaps.items() if statistics.median(values) >= 0.05
+    }
 
 
 def main() -> None:
