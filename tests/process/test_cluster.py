@@ -158,7 +158,7 @@ def test_a_killed_process_comes_back_under_a_new_name(cluster: Cluster, actor: s
     cluster.verify()
 
 
-@pytest.mark.parametrize("actor", ["ho1/1", "ho2/1", "gateway/1"])
+@pytest.mark.parametrize("actor", ["ho1/1", "ho2/1", "gateway/1", "host/1", "ledger/1", "broker/1"])
 def test_a_kill_in_the_middle_of_a_turn_costs_no_answer(cluster: Cluster, tmp_path: Path, actor: str):
     """One answer, one run, each order ended once; the record is whole."""
     slow = write_config(tmp_path / "slow.json", ("gateway.providers.offline.latency_ms", 600))
