@@ -1,5 +1,8 @@
 """What a start makes of what a crash left."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 
 from bus.disk import RealDisk
@@ -72,6 +75,32 @@ async def test_a_recovery_is_recorded_and_the_batch_can_be_submitted_again():
         )  # fmt: skip
         facts = unpack(record.bodies[0] or b"")
         assert facts["file"] == FIRST and len(device.files[facts["kept_in"]].content) == facts["size_bytes"]
+
+
+async def test_removed_bytes_are_durable_before_they_are_removed():
+    """A power cut at any call of the recovery leaves them in the segment or in their own file."""
+    device = medium()
+    await _filled(device, batches=1)
+    whole = bytes(device.files[FIRST].content)
+    torn = b"HOBUSLG1 and a part of a batch"
+    end = len(whole.rstrip(b"\0"))
+    for fail_at in range(20):
+        device.files = {name: file for name, file in device.files.items() if not name.endswith(".torn")}
+        device.files[FIRST].content[:] = whole[:end] + torn + whole[end + len(torn) :]
+        disk = FailingDisk(SimDisk(device))
+        disk.fail_at = fail_at
+        try:
+            recover(disk, SegmentFiles(disk), [])
+        except OSError:
+            pass
+        else:
+            break
+        device.crash()
+        in_place = device.files[FIRST].content[end : end + len(torn)] == torn
+        assert in_place or [bytes(f.content) for n, f in device.files.items() if n.endswith(".torn")] == [torn]
+    assert fail_at >= 4
+    device.crash()
+    assert [bytes(f.content) for n, f in device.files.items() if n.endswith(".torn")] == [torn]
 
 
 async def test_two_recoveries_at_one_place_keep_both_removed_batches():
@@ -193,8 +222,8 @@ async def test_a_missing_segment_refuses_the_start():
 
 async def _on_disk(path, count: int = 40) -> None:
     async with running(RealDisk(path), ledger_config(segment_bytes=8_192)) as ledger:
-        for number in range(count):
-            await ledger.write(write(f"e{number}", once=f"k{number}"))
+        for start_at in range(0, count, 5):
+            await ledger.write(*(write(f"e{number}", once=f"k{number}") for number in range(start_at, start_at + 5)))
 
 
 async def _check_on_disk(path, count: int = 40) -> None:
@@ -220,6 +249,15 @@ async def test_a_damaged_index_is_rebuilt(tmp_path, damage):
     for name in (f"{INDEX}-wal", f"{INDEX}-shm"):
         (tmp_path / name).unlink(missing_ok=True)
     (tmp_path / INDEX).write_bytes(damage)
+    await _check_on_disk(tmp_path)
+
+
+async def test_an_index_that_lost_rows_is_rebuilt(tmp_path):
+    """Its rows must reach its own position."""
+    await _on_disk(tmp_path)
+    with closing(sqlite3.connect(tmp_path / INDEX)) as db:
+        db.execute("DELETE FROM entries WHERE sequence = 39")
+        db.commit()
     await _check_on_disk(tmp_path)
 
 

@@ -43,6 +43,7 @@ async def test_an_empty_ledger_is_whole_and_no_ledger_is_a_fault(tmp_path):
     assert not report.ok and report.fault is not None and "no ledger" in report.fault.what
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("bits", [1, pytest.param(8, marks=pytest.mark.slow)])
 async def test_a_flipped_bit_in_every_byte_is_a_fault(tmp_path, bits):
     """Headers, entries, bodies, padding, zeros: none is accepted, and the place named is in the damaged batch."""

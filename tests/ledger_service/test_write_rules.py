@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.messages.ledger import Write, WriteEntry
+from bus.messages.ledger import STREAMS, Write, WriteEntry
 from bus.sim.disk import SimDisk
 from tests.ledger_service.rig import SESSION, append, call, medium, running, start, take_over, write
 
@@ -47,32 +47,53 @@ class Model:
         return "committed", len(self.entries) - 1, ""
 
 
-_ids = st.sampled_from(["a", "b", "c", "d", "e"])
-_bodies = st.sampled_from([[], [b"x"], [b"y"], [b"x", b"y"]])
-_once = st.none() | st.sampled_from(["k1", "k2"])
-_sessions = st.sampled_from([SESSION, SESSION[:-1] + "0"])
-_named = st.builds(
-    lambda name, stream, bodies, once: write(name, stream, bodies=bodies, once=once),
-    _ids, st.sampled_from(["ho1m", "ho2m"]), _bodies, _once,
-)  # fmt: skip
-_own = st.builds(
-    lambda name, session, kind, prev, tenure, bodies, once: write(
-        name, session, event_type=kind, prev=prev, tenure=tenure, bodies=bodies, once=once
-    ),
-    _ids, _sessions, st.sampled_from(["TookOver", "Step"]), st.sampled_from(["", "a", "b", "c", "d"]),
-    st.integers(min_value=0, max_value=3), _bodies, _once,
-)  # fmt: skip
-_degraded = st.builds(
-    lambda name, session, once: write(name, session, event_type="TurnDegraded", once=once),
-    _ids, _sessions, st.sampled_from(["k1", "k2"]),
-)  # fmt: skip
+@dataclass(frozen=True)
+class Draft:
+    """A write as a choice relative to what stands, so that most drafts meet a border of some rule."""
+
+    name: int  # of the last names; beyond them a new one
+    stream: str
+    kind: str
+    prev: str
+    tenure: int  # beyond the current one
+    body: bytes
+    once: str | None
+
+    def resolve(self, model: Model, names: list[str]) -> WriteEntry:
+        own = [first for first, _ in model.entries if first.stream == self.stream]
+        tenure = max([first.tenure or 0 for first in own if first.event_type == "TookOver"], default=0)
+        if self.name >= len(names) or self.name > 3:
+            names.append(f"n{len(names)}")
+        name = names[-1 - min(self.name, len(names) - 1)] if self.name <= 3 else names[-1]
+        fields: dict[str, object] = {"bodies": [self.body] if self.body else [], "once": self.once}
+        if self.stream in STREAMS:
+            return write(name, self.stream, **fields)
+        if self.kind == "TurnDegraded":
+            return write(name, self.stream, event_type=self.kind, **{**fields, "once": self.once or f"turn:{name}"})
+        heads = [first.submission_id for first in own]
+        prev = {"head": heads[-1] if heads else "", "older": heads[0] if heads else "x", "none": ""}[self.prev]
+        wanted = max(0, tenure + self.tenure + (self.kind == "TookOver"))
+        return write(name, self.stream, event_type=self.kind, prev=prev, tenure=wanted, **fields)
+
+
+_drafts = st.builds(
+    Draft,
+    name=st.sampled_from([0, 1, 2, 3, 9, 9, 9, 9, 9, 9]),
+    stream=st.sampled_from(["ho1m", "ho2m", SESSION, SESSION, SESSION, SESSION[:-1] + "0"]),
+    kind=st.sampled_from(["TookOver", "Step", "Step", "Step", "TurnDegraded"]),
+    prev=st.sampled_from(["head", "head", "head", "older", "none"]),
+    tenure=st.sampled_from([0, 0, 0, 0, -1, 1]),
+    body=st.sampled_from([b"", b"x", b"y", b"longer"]),
+    once=st.sampled_from([None, None, "k1", "k2", "k3"]),
+)
 _steps = st.lists(
-    st.sampled_from(["flush", "restart"]) | st.lists(st.lists(_named | _own | _degraded, min_size=1, max_size=4), min_size=1, max_size=3),
-    max_size=6,
-)  # fmt: skip
+    st.sampled_from(["flush", "restart"]) | st.lists(st.lists(_drafts, min_size=1, max_size=5), min_size=1, max_size=3),
+    min_size=2,
+    max_size=10,
+)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(_steps)
 def test_the_ledger_answers_as_the_model_does(steps):
     """Any writes, in one batch or many, before and after an index flush or a restart: same acks, same record."""
@@ -80,7 +101,7 @@ def test_the_ledger_answers_as_the_model_does(steps):
 
 
 async def _compare(steps) -> None:
-    device, model = medium(), Model()
+    device, model, names = medium(), Model(), ["n0"]
     ledger = await start(SimDisk(device))
     for step in steps:
         if step == "flush":
@@ -89,15 +110,39 @@ async def _compare(steps) -> None:
             await ledger.service.drain()
             ledger = await start(SimDisk(device))
         else:
-            expected = [[model.submit(entry, "ho2/1@7") for entry in entries] for entries in step]
-            writes = [ledger.service.on_write(Write(entries=entries), call()) for entries in step]
+            expected, writes = [], []
+            for drafts in step:
+                entries, answers = [], []
+                for draft in drafts:
+                    entries.append(draft.resolve(model, names))
+                    answers.append(model.submit(entries[-1], "ho2/1@7"))
+                expected.append(answers)
+                writes.append(ledger.service.on_write(Write(entries=entries), call()))
             written = await asyncio.gather(*writes)
-            found = [[(ack.outcome, ack.sequence, ack.code) for ack in one.acks] for one in written]
-            assert found == expected
+            assert [[(ack.outcome, ack.sequence, ack.code) for ack in one.acks] for one in written] == expected
     entries = await ledger.all()
     assert [(e.submission_id, e.origin) for e in entries] == [(e.submission_id, origin) for e, origin in model.entries]
     assert [entry.sequence for entry in entries] == list(range(len(entries)))
     await ledger.service.drain()
+
+
+@pytest.mark.parametrize("flushed", [False, True], ids=["same batch", "on disk"])
+async def test_another_content_of_the_same_length_is_a_conflict(flushed):
+    """Compared by bytes in the batch and by salted hash afterwards; each part of the content counts."""
+    async with running(SimDisk(medium())) as ledger:
+        first = append("a", "", 1, event_type="TookOver", bodies=[b"one", b"two"])
+        others = [
+            first.model_copy(update=changed)
+            for changed in (
+                {"bodies": [b"one", b"twO"]}, {"bodies": [b"two", b"one"]}, {"bodies": [b"onet", b"wo"]}, {"bodies": []},
+                {"event_type": "TookOver2"}, {"tenure": 2}, {"prev": "x"}, {"stream": SESSION[:-1] + "0"},
+            )
+        ]  # fmt: skip
+        if flushed:
+            await ledger.write(first)
+            await ledger.bus.release()
+        acks = await ledger.write(first, *others, first)
+        assert [ack.code or ack.outcome for ack in acks[1:]] == ["conflict"] * len(others) + ["known"]
 
 
 async def test_a_refused_append_refuses_everything_pipelined_behind_it():
