@@ -74,7 +74,6 @@ class Index:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
         self._names: dict[str, int] = {}
-        self._db.execute("BEGIN")
 
     @classmethod
     def open(cls, path: str | None) -> Self:
@@ -90,6 +89,7 @@ class Index:
                 raise sqlite3.DatabaseError(f"index schema {version}, not {SCHEMA_VERSION}")
             index = cls(db)
             index._check()
+            db.execute("BEGIN")
         except BaseException:
             db.close()
             raise
@@ -185,7 +185,7 @@ class Index:
 
 
 class IndexReader(Index):
-    """A read-only connection to an index that somebody else writes."""
+    """A read-only connection to an index that somebody else writes; each question sees the newest commit."""
 
     @classmethod
     def of_file(cls, path: Path) -> Self:

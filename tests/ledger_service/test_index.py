@@ -1,0 +1,79 @@
+"""The index file itself; what it means for the ledger stands in test_recovery.py and test_service.py."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from bus.messages.ledger import Provenance
+from ledger_service.admission import StreamHead
+from ledger_service.entry import StoredEntry, provenance_fields
+from ledger_service.index import Committed, Index, IndexReader, Position
+from ledger_service.segment import Place
+
+CHAIN = bytes(32)
+
+
+def _committed(sequence: int, **changed) -> Committed:
+    provenance = provenance_fields(Provenance(session_id=f"s{sequence % 7}", work_order_id=f"w{sequence}", run_seq=2))
+    entry = StoredEntry(
+        1, f"id{sequence}", "ho1/1@1", "ho1m", "E", "", "", provenance, (), "", 1, 1, (), (), None, None, f"k{sequence}"
+    )
+    return Committed(Place(sequence, 0, 100 * sequence, 90, 0, CHAIN), entry._replace(**changed))
+
+
+def _apply(index: Index, first: int, count: int) -> None:
+    rows = [_committed(number) for number in range(first, first + count)]
+    position = Position(0, first + count - 1, 100 * (first + count), CHAIN)
+    index.apply(rows, {"session/x": StreamHead(f"id{first}", first)}, [position])
+
+
+def test_a_reader_sees_each_commit_and_cannot_write(tmp_path):
+    """Beside the writer, without holding anything of it."""
+    path = tmp_path / "index.sqlite"
+    with closing(Index.open(str(path))) as index, closing(IndexReader.of_file(path)) as reader:
+        for first in (0, 10):
+            _apply(index, first, 10)
+            assert reader.positions() == index.positions() == [Position(0, first + 9, 100 * (first + 10), CHAIN)]
+            assert (
+                len(reader.select({"session_id": "s3"}, after=-1, limit=99, newest_first=False))
+                == (first + 10 + 3) // 7
+            )
+        with pytest.raises(sqlite3.OperationalError):
+            reader.apply([_committed(20)], {}, [])
+
+
+def test_questions_between_commits_do_not_keep_the_log_from_being_taken_over(tmp_path):
+    """The write-ahead log stays bounded although the writer asks in a read transaction."""
+    with closing(Index.open(str(tmp_path / "index.sqlite"))) as index:
+        for round_number in range(150):
+            _apply(index, 20 * round_number, 20)
+            assert index.by_submission("nothing") == [] and len(index.by_once("k3")) == 1
+        assert (tmp_path / "index.sqlite-wal").stat().st_size < 8_000_000
+        assert index.head("session/x") == StreamHead("id2980", 2980) and index.head("session/y") == StreamHead()
+
+
+def test_a_failed_transaction_leaves_the_position_where_it_was(tmp_path):
+    """Entries and position are committed together or not at all."""
+    path = str(tmp_path / "index.sqlite")
+    with closing(Index.open(path)) as index:
+        _apply(index, 0, 5)
+        with pytest.raises(sqlite3.IntegrityError):
+            _apply(index, 4, 5)
+    with closing(Index.open(path)) as index:
+        assert index.positions() == [Position(0, 4, 500, CHAIN)] and index.by_submission("id5") == []
+
+
+def test_an_index_of_another_schema_is_not_opened(tmp_path):
+    """It is rebuilt, not migrated."""
+    path = str(tmp_path / "index.sqlite")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 99")
+    with pytest.raises(sqlite3.DatabaseError, match="schema"):
+        Index.open(path)
+
+
+def test_fields_that_may_not_be_asked_for_are_refused():
+    """Only names of the table's own columns get near the question."""
+    with closing(Index.open(None)) as index, pytest.raises(ValueError, match="not a field to query by"):
+        index.select({"chain": "x"}, after=-1, limit=1, newest_first=False)
