@@ -189,7 +189,10 @@ class World:
             task.cancel()
 
     def _note_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self.errors.append(f"{context.get('message')}: {context.get('exception')!r}")
+        error = context.get("exception")
+        self.errors.append(f"{context.get('message')}: {error!r}")
+        if error is not None and not isinstance(error, Exception):
+            self.loop.stop()  # a test runner's time-out came up in a callback; the loop would go on for ever
 
     def trace_digest(self) -> str:
         """SHA-256 over every frame delivered so far."""
