@@ -6,7 +6,7 @@ time, ids and randomness from here and nowhere else, so that a turn can be simul
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from bus.messages.base import Message
@@ -166,24 +166,3 @@ class ToolRunner(Protocol):
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolOutput:
         """Runs one call; cancelling the task kills the tool."""
         ...
-
-
-class ChildProcess(Protocol):
-    """One spawned process."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def kill(self) -> None: ...
-
-    def terminate(self) -> None: ...
-
-    async def wait(self) -> int:
-        """Exit code; negative signal number."""
-        ...
-
-
-class Processes(Protocol):
-    """Spawns actors."""
-
-    def spawn(self, argv: Sequence[str], *, env: dict[str, str], log_path: str) -> Awaitable[ChildProcess]: ...
