@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 
 from jsonschema import Draft202012Validator
 
@@ -91,7 +92,7 @@ class Executor(Actor):
         """The one receipt of an order, however often it is delivered.
 
         Raises WorkOrderFault(rejected) for an order that was not dispatched, LedgerError(unavailable, retryable) when
-        the record cannot be reached: no receipt exists that the record does not hold.
+        the record cannot be reached: no receipt exists that the record does not hold or has been handed.
         """
         order = message.order
         if order.state != "dispatched":
@@ -110,7 +111,7 @@ class Executor(Actor):
             at_work.set_result(None)
 
     async def _answer(self, job: Job) -> Receipt:
-        if job.is_repeat and (recorded := await self._ends.find(job.order)) is not None:
+        if job.is_repeat and (recorded := await self._recorded(job)) is not None:
             self._counters["replayed"] += 1
             return recorded
         limit = asyncio.timeout(job.remaining_s)
@@ -136,9 +137,20 @@ class Executor(Actor):
                 self._counters["replayed"] += 1
                 return outcome
             receipt = completed(job.order, outcome, job.tally, job.moment())
-        receipt = await self._ends.record(job.order, receipt, job.moment(), parents=_parents(job))
+        receipt = await self._record(job, receipt)
         self._begun.discard(job.order.wo_id)
         self._counters[receipt.state] += 1
+        return receipt
+
+    async def _recorded(self, job: Job) -> Receipt | None:
+        await self._ledger.flush()  # an end of this very worker may still be on its way
+        return await self._ends.find(job.order)
+
+    async def _record(self, job: Job, receipt: Receipt) -> Receipt:
+        """The receipt to answer with: ours at once, or the one that won."""
+        if not _is_pipelined(job, receipt):
+            return await self._ends.record(job.order, receipt, job.moment(), parents=_parents(job))
+        self._ends.submit(job.order, receipt, job.moment(), parents=_parents(job))
         return receipt
 
     async def _carry_out(self, job: Job) -> OutputResult | Receipt:
@@ -152,13 +164,25 @@ class Executor(Actor):
 
     def _submit_failed(self, job: Job, code: str, message: str) -> None:
         self._counters["failed"] += 1
-        self._ends.submit(
-            job.order,
-            self._failed(job, code, message),
-            job.moment(),
-            parents=_parents(job),
-            on_durable=lambda: self._begun.discard(job.order.wo_id),
-        )
+        with suppress(RuntimeFault):  # over ledger.client_outstanding_max: the supervisor ends an order without end
+            self._ends.submit(
+                job.order,
+                self._failed(job, code, message),
+                job.moment(),
+                parents=_parents(job),
+                on_durable=lambda: self._begun.discard(job.order.wo_id),
+            )
+
+
+def _is_pipelined(job: Job, receipt: Receipt) -> bool:
+    """Whether the receipt is answered while its end record is still on its way.
+
+    So for a model's answer at its first delivery: all of it stands in the gateway's records already, and whoever
+    executes this order again gets the same answer by its call key. Another end can only stand if this delivery was
+    given up; then the supervisor has, or gets, another receipt, the broker drops this one as late, and this end is
+    kept as WO_LATE. A tool's output stands in its end alone, and a repeat may have lost to an end that was answered.
+    """
+    return receipt.state == "completed" and bool(job.tally.received_ids) and not job.is_repeat
 
 
 def _parents(job: Job) -> list[str]:

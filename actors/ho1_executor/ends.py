@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from actors.ho1_executor.receipts import (
     Moment,
@@ -38,8 +39,8 @@ class Ends:
     async def record(self, order: WorkOrder, receipt: Receipt, moment: Moment, *, parents: list[str]) -> Receipt:
         """The receipt that won, once it is durable; ours if nobody ended this order before.
 
-        The answer waits for the ack: only the record knows whether a worker that took over after a lost connection, or
-        the supervisor that gave the order up, was first. It is one append, and it shares its sync with others.
+        For an end that says something which stands nowhere else (a tool's output, a failure) and for every repeated
+        delivery: only the record knows whether another worker, or the supervisor that gave the order up, was first.
         Raises LedgerError(unavailable): the end stays submitted, whoever is asked next finds it.
         """
         ack = (await self._ledger.write([end_entry(order, receipt, moment, parents=parents)], trace=moment.trace))[0]
@@ -50,10 +51,7 @@ class Ends:
         if winner is not None:
             return winner
         if receipt.state == "completed":
-            # The record cannot take this end at all (too large): the order still gets one, and says so.
-            message = f"the ledger refused the end of this order: {ack.code}"
-            fault = failed(order, "execution_error", message, Tally(started=moment.monotonic), moment)
-            return await self.record(order, fault.model_copy(update={"cost": receipt.cost}), moment, parents=parents)
+            return await self.record(order, _refused(order, receipt, ack, moment), moment, parents=parents)
         raise LedgerError("rejected", f"the ledger refused WO_FAILED of {order.wo_id}: {ack.code}")
 
     def submit(
@@ -65,24 +63,33 @@ class Ends:
         parents: list[str],
         on_durable: Callable[[], None] = lambda: None,
     ) -> None:
-        """Hands an end over without waiting: for a handler that is being stopped. A lost one is kept as WO_LATE."""
-        try:
-            future = self._ledger.submit([end_entry(order, receipt, moment, parents=parents)], trace=moment.trace)
-        except RuntimeFault:
-            return  # over ledger.client_outstanding_max: the supervisor ends an order that has no end
+        """Hands an end over without waiting. A lost one is kept as WO_LATE; one that is refused is recorded as failed.
+
+        Raises LedgerError(busy) over `ledger.client_outstanding_max`: then nothing was handed over.
+        """
 
         def acknowledged(done: asyncio.Future[list[Ack]]) -> None:
             if done.cancelled() or done.exception() is not None:
                 return
+            ack = done.result()[0]
             on_durable()
-            self._keep_late(done.result()[0], order, receipt, moment)
+            self._keep_late(ack, order, receipt, moment)
+            if ack.outcome == "refused" and receipt.state == "completed":
+                with suppress(RuntimeFault):  # as in _keep_late
+                    self.submit(order, _refused(order, receipt, ack, moment), moment, parents=parents)
 
-        future.add_done_callback(acknowledged)
+        entry = end_entry(order, receipt, moment, parents=parents)
+        self._ledger.submit([entry], trace=moment.trace).add_done_callback(acknowledged)
 
     def _keep_late(self, ack: Ack, order: WorkOrder, receipt: Receipt, moment: Moment) -> None:
         if ack.outcome != "lost":
             return
-        try:
+        with suppress(RuntimeFault):  # over ledger.client_outstanding_max; the winner stands, which is what matters
             self._ledger.submit([late_entry(order, receipt, moment, winner_id=ack.submission_id)], trace=moment.trace)
-        except RuntimeFault:
-            return  # the same bound as above; the winner stands, which is what matters
+
+
+def _refused(order: WorkOrder, receipt: Receipt, ack: Ack, moment: Moment) -> Receipt:
+    """What stands in the place of an end that the record cannot take at all (too large): the order still gets one."""
+    message = f"the ledger refused the end of this order: {ack.code}"
+    fault = failed(order, "execution_error", message, Tally(started=moment.monotonic), moment)
+    return fault.model_copy(update={"cost": receipt.cost})

@@ -9,7 +9,7 @@ import pytest
 
 from bus.errors import BusError, RuntimeFault
 from bus.messages.gateway import ERROR_CODES as GATEWAY_CODES
-from bus.messages.work_order import ERROR_CODES, Exchange, Receipt, Segment, ToolCall
+from bus.messages.work_order import ERROR_CODES, Exchange, Receipt, Segment, ToolCall, WorkOrder
 from tests.actors.ho1_executor.rig import (
     SESSION,
     WO,
@@ -355,20 +355,60 @@ def test_a_worker_killed_in_a_model_call_is_followed_by_another() -> None:
         assert {prompt.idempotency_key for prompt in gateway.prompts} == {f"{WO}#1"}
 
 
-def test_an_end_by_the_supervisor_wins_over_a_late_success() -> None:
-    """A true success after the order was given up is hidden from nobody and changes nothing."""
-    gateway = ScriptedGateway(answer("x"))
-    with cluster(gateway) as made:
+@pytest.mark.parametrize("given", [order(), tool_order()], ids=["model", "tool"])
+def test_a_success_after_the_order_was_given_up_is_kept_as_late(given: WorkOrder) -> None:
+    """A true success is hidden from nobody and changes nothing; a tool's answer is the end that stands."""
+    with cluster(ScriptedGateway(answer("x"))) as made:
 
         async def main() -> tuple[Receipt, list[str]]:
-            await made.give_up(order(), "deadline_exceeded")
-            receipt = await made.execute(order())
+            await made.give_up(given, "deadline_exceeded")
+            receipt = await made.execute(given)
             await made.ho2.sleep(0.1)
             return receipt, await made.events()
 
         receipt, events = made.world.run(main())
-        assert code_of(receipt) == "deadline_exceeded"
-        assert events == ["WO_FAILED", "WO_LATE"]
+        is_tool = given.wo_type == "tool_call"
+        assert (receipt.state == "failed") is is_tool
+        assert events == ["WO_FAILED", *(["TOOL_STARTED"] if is_tool else []), "WO_LATE"]
+
+
+def test_a_models_answer_does_not_wait_for_its_end_in_the_record() -> None:
+    """The ledger restarts meanwhile: the answer comes at once, its end is recorded later, a repeat gets the same."""
+    gateway = ScriptedGateway(answer("x"))
+    with cluster(gateway) as made:
+
+        async def main() -> None:
+            await made.world.settled()
+            made.world.kill(made.ledger_instance)
+            asked_at = made.ho2.now()
+            receipt = await made.execute(order())
+            assert made.ho2.now() - asked_at < 0.1
+            made.start_ledger()
+            assert await made.execute(order(), attempt=2) == receipt
+            assert (await made.events(), len(gateway.prompts)) == (["WO_COMPLETED"], 1)
+
+        made.world.run(main())
+
+
+def test_a_tools_answer_waits_for_its_end_in_the_record() -> None:
+    """The end holds the only copy of the output: while the ledger is away there is no receipt."""
+    effects = Effects()
+    gate = effects.gate = asyncio.Event()
+    with cluster(None, tools=effects.tools()) as made:
+
+        async def main() -> None:
+            await made.world.settled()
+            task = asyncio.get_running_loop().create_task(made.execute(tool_order()))
+            await made.until(lambda: bool(effects.runs))
+            made.world.kill(made.ledger_instance)
+            gate.set()
+            await made.ho2.sleep(0.5)
+            assert not task.done()
+            made.start_ledger()
+            assert (await task).state == "completed"
+            assert await made.events() == ["TOOL_STARTED", "WO_COMPLETED"]
+
+        made.world.run(main())
 
 
 # --- readiness --------------------------------------------------------------------------------------------------------

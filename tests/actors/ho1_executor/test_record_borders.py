@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -46,6 +47,10 @@ class LedgerOnPaper:
                 return [Ack(outcome="known", sequence=1, submission_id=earlier.submission_id, origin="ho1/1@a")]
         self.entries.append(entry)
         return [Ack(outcome="committed", sequence=1, submission_id=entry.submission_id, origin="ho1/1@a")]
+
+    def submit(self, entries: Sequence[WriteEntry], *, trace: str = "") -> asyncio.Future[list[Ack]]:
+        """The same, not waited for."""
+        return asyncio.ensure_future(self.write(entries, trace=trace))
 
     async def flush(self) -> None:
         """What was under way arrives."""
@@ -157,6 +162,16 @@ async def test_an_end_that_the_record_refuses_becomes_a_failure_that_says_so() -
     assert answered.error is not None
     assert (answered.error.code, answered.cost) == ("execution_error", receipt.cost)
     assert "too_large" in answered.error.message
+    assert [(entry.event_type, entry.parents) for entry in ledger.entries] == [("WO_FAILED", ["p"])]
+
+
+async def test_an_end_that_is_refused_after_its_answer_becomes_a_failure_too() -> None:
+    """Nobody waits for it, and still the order gets its one end."""
+    ledger = LedgerOnPaper(refused=["WO_COMPLETED"])
+    receipt = completed(order(), OutputResult(text=Segment(text="out")), Tally(started=0.0), HERE)
+    Ends(as_client(ledger)).submit(order(), receipt, HERE, parents=["p"])
+    for _ in range(10):
+        await asyncio.sleep(0)
     assert [(entry.event_type, entry.parents) for entry in ledger.entries] == [("WO_FAILED", ["p"])]
 
 
