@@ -35,6 +35,16 @@ class ZeroMQ:
         self._context.destroy(linger=0)
 
 
+def without_receive_limit(socket: zmq.Socket[bytes]) -> None:
+    """For a socket that connects and has heartbeats: what arrives is bounded by credit and mailbox, not by ZeroMQ.
+
+    A connection whose inbound pipe is at its high-water mark stops reading, pongs included; its heartbeat then times
+    out, and the engine that replaces it aborts the process (`Assertion failed: _input_stopped`, libzmq#3937 and #4767,
+    open).
+    """
+    socket.setsockopt(zmq.RCVHWM, 0)
+
+
 def private_ipc(endpoint: str) -> None:
     """After a bind: an ipc socket's file is for its user alone."""
     if endpoint.startswith("ipc://"):

@@ -13,7 +13,7 @@ import zmq
 from bus.errors import BusError
 from bus.link import OnFrames
 from bus.settings import BusSettings
-from bus.zeromq.context import ZeroMQ
+from bus.zeromq.context import ZeroMQ, without_receive_limit
 from bus.zeromq.drained import DrainedSocket
 
 _FRAMES = 2
@@ -29,6 +29,7 @@ class ZeroMQLink:
         self.garbage = 0
         socket = zeromq.socket(zmq.DEALER)
         socket.setsockopt(zmq.IMMEDIATE, 1)
+        without_receive_limit(socket)
         socket.connect(endpoint)
         self._socket = DrainedSocket(socket, settings.batch_max, self._received, self._flush)
         self._is_open = True
@@ -47,9 +48,12 @@ class ZeroMQLink:
             raise BusError("busy", f"{len(self._waiting)} frames wait for the connection (bus.high_water_mark)")
         self._waiting.append((header, body))
 
-    def _flush(self) -> None:
+    def _flush(self) -> bool:
+        has_sent = False
         while self._waiting and self._socket.send(self._waiting[0]):
             self._waiting.popleft()
+            has_sent = True
+        return has_sent
 
     def _received(self, frames: list[bytes]) -> None:
         if len(frames) == _FRAMES and self._on_frames is not None:
