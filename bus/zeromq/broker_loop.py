@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import gc
 import math
+import select
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 import zmq
 
@@ -29,6 +31,7 @@ MayStop = Callable[[list[str]], bool]
 """Asked, once its descriptor has spoken, with the instances that are bound: may the broker end now?"""
 
 _PARTS = 3  # routing id, header, body
+_EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
 _NOBLOCK = int(zmq.NOBLOCK)
 _MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
 _LOOPBACK = ("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:")
@@ -106,38 +109,43 @@ class BrokerLoop:
         except zmq.ZMQError as error:
             self._zeromq.close()
             raise ConfigError(f"cannot bind {endpoint} or {tap_endpoint}: {error}; is another one running?") from error
-        self._poller = zmq.Poller()
-        self._poller.register(self._router, zmq.POLLIN)
-        self._poller.register(self._tap.socket, zmq.POLLIN)
-        for descriptor in self._stops:
-            self._poller.register(descriptor, zmq.POLLIN)
+        # The sockets' own descriptors: zmq's poller asks every socket for its EVENTS twice per wake-up.
+        self._poller = select.poll()
+        self._tap_descriptor = cast("int", self._tap.socket.get(zmq.FD))
+        for descriptor in (cast("int", self._router.get(zmq.FD)), self._tap_descriptor, *self._stops):
+            self._poller.register(descriptor, select.POLLIN)
 
     def run(self) -> None:
-        """Until it is told to end and may."""
+        """Until it is told to end and may.
+
+        The descriptors are edge-triggered: the loop waits only after EVENTS has said that the router holds nothing
+        and nothing was sent since, as a send may swallow the edge.
+        """
         gc.collect()
         gc.freeze()  # what is there now stays: the collector need not walk it
-        core, clock, router = self._core, self._clock, self._router
+        core, clock, tap = self._core, self._clock, self._tap
         wait_ms = 0
         while True:
             ready = dict(self._poller.poll(wait_ms))
-            more = self._drain() if router in ready else False
-            if self._tap.socket in ready:
-                self._tap.hear()
+            more = self._drain()
+            if self._tap_descriptor in ready or tap.has_sent:
+                tap.hear()
             if self._taps:
                 taps, self._taps = self._taps, []
-                self._tap.publish(taps)
-            self._tap.answer_some()
+                tap.publish(taps)
+            tap.answer_some()
             now = clock.monotonic()
             at = core.next_wakeup()
             if at is not None and at <= now:
                 core.set_wall(now, clock.now())
                 self._do(core.step(Tick(), now), now)
+                more = True
                 at = core.next_wakeup()
             if self._stops or self._told:
                 self._listen(ready)
                 if self._told and any(may_stop(core.peers) for may_stop in self._told):
                     return
-            wait_ms = 0 if more or self._taps or self._tap.is_answering else self._wait_ms(at, now)
+            wait_ms = 0 if more or self._taps or tap.has_sent or tap.is_answering else self._wait_ms(at, now)
 
     def close(self) -> None:
         """Both sockets are closed and the context ended."""
@@ -155,11 +163,11 @@ class BrokerLoop:
     def _drain(self) -> bool:
         """Handles what has arrived, at most `bus.batch_max` frames; whether there may be more."""
         receive, step, monotonic = self._router.recv_multipart, self._core.step, self._clock.monotonic
+        events = cast("Callable[[int], int]", self._router.get)
         for _ in range(self._settings.batch_max):
-            try:
-                parts = receive(_NOBLOCK)
-            except zmq.Again:
+            if not events(_EVENTS) & _POLLIN:
                 return False
+            parts = receive(_NOBLOCK)
             now = monotonic()
             if len(parts) == _PARTS:
                 self._do(step(FrameReceived(parts[0], parts[1], parts[2]), now), now)
@@ -188,7 +196,7 @@ class BrokerLoop:
         for connection in lost:
             self._do(self._core.step(ConnectionLost(connection), now), now)
 
-    def _listen(self, ready: dict[object, int]) -> None:
+    def _listen(self, ready: dict[int, int]) -> None:
         """A descriptor that has spoken is not watched any more: one that hung up would never be silent again."""
         for descriptor in [known for known in self._stops if known in ready]:
             self._poller.unregister(descriptor)

@@ -34,6 +34,7 @@ class TapPublisher:
         self._answers: deque[tuple[bytes, Iterator[bytes]]] = deque()
         self._live_readers = 0
         self._next_sequence = 1
+        self.has_sent = False  # since it last heard: a send may swallow the edge of its descriptor
         self.socket = zeromq.socket(zmq.XPUB)
         _without_heartbeats(self.socket)
         self.socket.setsockopt(zmq.SNDHWM, settings.tap_hwm)
@@ -56,6 +57,7 @@ class TapPublisher:
 
     def hear(self) -> None:
         """Readers that came and went are known."""
+        self.has_sent = False
         while True:
             try:
                 message = self.socket.recv(zmq.NOBLOCK)
@@ -89,6 +91,7 @@ class TapPublisher:
             )
 
     def _send(self, topic: bytes, payload: bytes) -> None:
+        self.has_sent = True
         try:
             self.socket.send_multipart([topic, payload], zmq.NOBLOCK)
         except zmq.Again:
