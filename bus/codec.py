@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 import msgpack
 from pydantic import ValidationError
@@ -33,18 +33,24 @@ def unpack_header(data: bytes) -> Header:
         fields = msgpack.unpackb(data, raw=False, use_list=False)
     except Exception as error:  # noqa: BLE001 - msgpack raises a family without a common base
         raise BusError("malformed", f"the header is not MessagePack ({type(error).__name__})") from None
+    # Exact types: True is no int here.
+    if type(fields) is not tuple or tuple(map(type, fields)) != _FIELD_TYPES or fields[0] != HEADER_VERSION:
+        raise _not_a_header(fields)
+    header: Header = tuple.__new__(Header, fields)  # `_make` counts them again, in Python
+    return header
+
+
+def _not_a_header(fields: Any) -> BusError:
     if not isinstance(fields, tuple) or not fields or fields[0] != HEADER_VERSION:
-        raise BusError("malformed", "the header is not a version 1 header")
+        return BusError("malformed", "the header is not a version 1 header")
     if len(fields) != len(_FIELD_TYPES):
-        raise BusError("malformed", f"the header has {len(fields)} fields, not {len(_FIELD_TYPES)}")
-    if tuple(map(type, fields)) != _FIELD_TYPES:  # exact types: True is no int here
-        raise BusError("malformed", "a header field has the wrong type")
-    return Header._make(fields)
+        return BusError("malformed", f"the header has {len(fields)} fields, not {len(_FIELD_TYPES)}")
+    return BusError("malformed", "a header field has the wrong type")
 
 
 def encode(message: Message, max_bytes: int) -> bytes:
     """The body bytes of a message. Raises MessageTooLarge above `max_bytes` (setting `bus.body_max_bytes`)."""
-    data: bytes = _PACKER.pack(message.model_dump())
+    data: bytes = _PACKER.pack(message.__pydantic_serializer__.to_python(message))  # what model_dump() does, directly
     if len(data) > max_bytes:
         raise MessageTooLarge(
             "too_large",
@@ -60,7 +66,8 @@ def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
             "too_large", f"a body of {len(data)} bytes; the limit is {max_bytes} (bus.body_max_bytes)"
         )
     try:
-        return cls.model_validate(unpack(data))
+        value = unpack(data)
+        return cast("M", cls.__pydantic_validator__.validate_python(value))  # what model_validate() does, directly
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(str(part) for part in fault['loc']) or 'body'}: {fault['msg']}"

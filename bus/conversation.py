@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -23,6 +24,7 @@ from bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
 from bus.port import Clock
 from bus.settings import BusSettings
 
+_WELCOME = int(Kind.WELCOME)
 _log = structlog.get_logger("bus")
 
 
@@ -95,7 +97,7 @@ class Conversation:
         """Says hello everywhere and listens; from now on it ticks."""
         self._ticked_at = self._clock.monotonic()
         for connection in self._connections.values():
-            connection.link.attach(lambda head, body, of=connection: self._receive(of, head, body))
+            connection.link.attach(partial(self._receive, connection))
         self._tick()
 
     def close(self) -> None:
@@ -145,14 +147,15 @@ class Conversation:
 
     def _receive(self, connection: Connection, head_bytes: bytes, body: bytes) -> None:
         now = self._clock.monotonic()
-        self.notice_standstill(now)
+        if now - self._ticked_at > self._timeout_s:
+            self.notice_standstill(now)
         try:
             head = unpack_header(head_bytes)
         except BusError:
             self.counters.malformed += 1
             return
         connection.heard_at = now
-        if head.kind == Kind.WELCOME:
+        if head.kind == _WELCOME:
             self._server_spoke(connection, head, body, now)
         else:
             self._shell.heard(connection, head, body)

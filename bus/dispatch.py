@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from bus.messages.base import Message
 from bus.port import Bus
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+def _to_nobody(_message: Message) -> None:
+    """A call outside a shell streams to nobody."""
+
+
+class Call(NamedTuple):
     """What a handler knows about the request besides its message."""
 
     sender: str  # stamped instance, `<role>/<n>@<epoch>`
@@ -30,7 +32,7 @@ class Call:
     trace: str
     deadline: float | None  # on bus.clock.monotonic(); None for a post
     lane: str  # "" through the broker, else the lane's service
-    stream: Callable[[Message], None] = field(default=lambda _message: None)
+    stream: Callable[[Message], None] = _to_nobody
 
     def remaining_s(self, now_monotonic: float, *, reserve_s: float = 0.0) -> float:
         """Seconds until the deadline less a reserve, never below zero; a post has no deadline and gets infinity."""

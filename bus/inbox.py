@@ -27,6 +27,7 @@ from bus.port import Clock
 from bus.settings import BusSettings
 from bus.window import DuplicateWindow, Recorded, RequestKey
 
+_REQUEST, _POST = int(Kind.REQUEST), int(Kind.POST)
 CAUSE: ContextVar[Header | None] = ContextVar("cause", default=None)
 """The request whose handler is running: what is sent from there names it as its cause."""
 
@@ -86,21 +87,21 @@ class Inbox:
     window: DuplicateWindow = field(init=False)
     _running: dict[RequestKey, Running] = field(default_factory=dict[RequestKey, Running])
     _behind: dict[str, deque[Running]] = field(default_factory=dict[str, "deque[Running]"])
-    _idle: asyncio.Event = field(default_factory=asyncio.Event)
+    _idle: asyncio.Event | None = None  # there while somebody waits for the last one to end
 
     def __post_init__(self) -> None:
         self.window = DuplicateWindow(
             ids_max=self.settings.dedupe_window, bytes_max=self.settings.dedupe_window_max_bytes
         )
-        self._idle.set()
 
     # --- arriving ---------------------------------------------------------------------------------------------------
 
     def receive(self, header: Header, body: bytes, route: Route) -> None:
         """Admits one request or post, or answers it at once."""
-        key = (role_of(header.sender), header.type, header.message_id)
+        sender_role = role_of(header.sender)
+        key = (sender_role, header.type, header.message_id)
         try:
-            row, (cls, handler) = self._allowed(header, route)
+            row, (cls, handler) = self._allowed(header, sender_role, route)
             if self._is_duplicate(key, header, body, route):
                 return
             deadline = self._deadline(header)
@@ -113,14 +114,14 @@ class Inbox:
             return
         self._admit(Running(key, header, row, message, handler, deadline, route))
 
-    def _allowed(self, header: Header, route: Route) -> tuple[Row, tuple[type[Message], Handler]]:
+    def _allowed(self, header: Header, sender_role: str, route: Route) -> tuple[Row, tuple[type[Message], Handler]]:
         """The policy once more at the receiving edge, from the same table as the broker's."""
         row, handler = row_of(self.role, header.type), self.handlers.get(header.type)
         if row is None or handler is None:
             raise BusError("denied", f"{self.role} does not answer {header.type!r}")
-        if (row.reply is None) != (header.kind == Kind.POST):
+        if (row.reply is None) != (header.kind == _POST):
             raise BusError("malformed", f"{header.type} is a {'post' if row.reply is None else 'request'}")
-        if role_of(header.sender) not in row.senders:
+        if sender_role not in row.senders:
             raise BusError(
                 "denied", f"{header.sender} may not send {header.type} to {self.role} ({route.lane or 'broker'})"
             )
@@ -134,7 +135,7 @@ class Inbox:
             return False
         self.counters.duplicates += 1
         if answer is not None:
-            route.answer(header, Kind(answer.kind), answer)
+            route.answer(header, answer.kind, answer)
         elif running is not None and running.stopped:
             running.again = (header, body, route)
         elif running is not None:
@@ -152,7 +153,7 @@ class Inbox:
             self.deadlines.set(running.key, deadline)
 
     def _deadline(self, header: Header) -> float | None:
-        if header.kind == Kind.POST:
+        if header.kind == _POST:
             return None
         if header.deadline_ms <= 0:
             raise BusError("expired", f"{header.type} {header.message_id} arrived after its deadline")
@@ -166,7 +167,6 @@ class Inbox:
 
     def _admit(self, running: Running) -> None:
         self._running[running.key] = running
-        self._idle.clear()
         if running.deadline is not None:
             self.deadlines.set(running.key, running.deadline)
             self.on_deadline_set(running.deadline)
@@ -185,7 +185,8 @@ class Inbox:
         running.is_started = True
         CAUSE.set(running.header)
         try:
-            answer = await self._answer_of(running)
+            reply = await running.handler(running.message, self._call(running))
+            answer = self._encoded(running, reply)
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if running.stopped:
@@ -195,17 +196,12 @@ class Inbox:
                 raise
             else:  # the handler waited for something that somebody else cancelled
                 answer = internal_fault(running.header, error)
+        except RuntimeFault as fault:
+            answer = fault
+        except Exception as error:  # noqa: BLE001 - the one broad except: see the module docstring
+            answer = internal_fault(running.header, error)
         self._finish(running)
         self._answer(running, answer)
-
-    async def _answer_of(self, running: Running) -> Recorded | RuntimeFault | None:
-        try:
-            reply = await running.handler(running.message, self._call(running))
-            return self._encoded(running, reply)
-        except RuntimeFault as fault:
-            return fault
-        except Exception as error:  # noqa: BLE001 - the one broad except: see the module docstring
-            return internal_fault(running.header, error)
 
     def _call(self, running: Running) -> Call:
         header = running.header
@@ -217,16 +213,9 @@ class Inbox:
             )
 
         return Call(
-            sender=header.sender,
-            role=role_of(header.sender),
-            message_id=header.message_id,
-            attempt=header.attempt,
-            key=header.key,
-            trace=header.trace,
-            deadline=running.deadline,
-            lane=running.route.lane,
-            stream=stream,
-        )
+            header.sender, running.key[0], header.message_id, header.attempt, header.key, header.trace,
+            running.deadline, running.route.lane, stream,
+        )  # fmt: skip
 
     def _encoded(self, running: Running, reply: Message | None) -> Recorded | None:
         expected = running.row.reply
@@ -249,8 +238,9 @@ class Inbox:
         self.deadlines.forget(running.key)
         if running.row.mode == "ordered":
             self._next_of(running)
-        if not self._running:
+        if self._idle is not None and not self._running:
             self._idle.set()
+            self._idle = None
 
     def _next_of(self, running: Running) -> None:
         queue = self._behind.get(running.header.key)
@@ -279,11 +269,11 @@ class Inbox:
             return
         else:
             answer, is_final = outcome, True
-        if running.header.kind != Kind.REQUEST:
+        if running.header.kind != _REQUEST:
             return
         if is_final:
             self.window.record(running.key, answer)
-        running.route.answer(running.header, Kind(answer.kind), answer)
+        running.route.answer(running.header, answer.kind, answer)
 
     # --- stopping ---------------------------------------------------------------------------------------------------
 
@@ -332,7 +322,10 @@ class Inbox:
 
     async def idle(self) -> None:
         """Returns when nothing is at work."""
-        await self._idle.wait()
+        while self._running:
+            if self._idle is None:
+                self._idle = asyncio.Event()
+            await self._idle.wait()
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """The handlers' tasks."""

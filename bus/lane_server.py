@@ -27,6 +27,7 @@ from bus.port import Clock
 from bus.settings import BusSettings
 from bus.window import Recorded
 
+_ASKS, _HELLO = (int(Kind.REQUEST), int(Kind.CANCEL)), int(Kind.HELLO)
 Authenticate = Callable[[Hello], Refused | None]
 OnFrame = Callable[[str, bytes, bytes], None]
 """(verdict, header bytes, body bytes) of every frame of the lane: what a tap would see as `lane=direct`."""
@@ -104,7 +105,7 @@ class LaneServer:
             self.counters.malformed += 1
             self._tapped("malformed", frames)
             return
-        if head.kind == Kind.HELLO:
+        if head.kind == _HELLO:
             self._hello(routing, frames[1])
             return
         client = self._by_routing.get(routing)
@@ -112,10 +113,10 @@ class LaneServer:
             self._send(routing, Kind.WELCOME, Rehello())
             return
         client.heard_at = self.clock.monotonic()
-        self._from_client(client, head._replace(sender=client.instance), frames)
+        self._from_client(client, Header._make((*head[:-1], client.instance)), frames)  # the sender stands last
 
     def _from_client(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:
-        if head.kind in (Kind.REQUEST, Kind.CANCEL):
+        if head.kind in _ASKS:
             self._request(client, head, frames)
         elif head.kind == Kind.BEAT:
             self._send(client.routing, Kind.BEAT, Beat())

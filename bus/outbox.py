@@ -27,6 +27,7 @@ from bus.messages.failure import Failure
 from bus.port import Clock, R
 from bus.settings import BusSettings
 
+_REQUEST, _FAILURE = int(Kind.REQUEST), int(Kind.FAILURE)
 Outcome = tuple[Header, bytes]
 Waiter = asyncio.Future[Outcome]
 
@@ -93,10 +94,12 @@ class Outbox:
         if pending is not None:
             pending.waiters.append(waiter)  # the same id is on its way: one request, one outcome, both get it
         else:
+            row = row_of(role_of(service), message.TYPE)
             head = self._header(
-                Kind.REQUEST, service, message, key=key, message_id=message_id, attempt=attempt, trace=trace
-            )
-            pending = self._open(head, body, waiter, timeout_s, on_stream)
+                _REQUEST, service, message, row, key=key, message_id=message_id, attempt=attempt, trace=trace,
+                deadline_ms=max(1, int(timeout_s * 1000)),
+            )  # fmt: skip
+            pending = self._open(head, body, row, waiter, timeout_s, on_stream)
         try:
             head, body = await waiter
         except asyncio.CancelledError:
@@ -104,8 +107,14 @@ class Outbox:
             raise
         return self._decoded(head, body, expect)
 
-    def _open(
-        self, head: Header, body: bytes, waiter: Waiter, timeout_s: float, on_stream: Callable[[Message], None] | None
+    def _open(  # noqa: PLR0913, PLR0917 - one request's particulars
+        self,
+        head: Header,
+        body: bytes,
+        row: Row | None,
+        waiter: Waiter,
+        timeout_s: float,
+        on_stream: Callable[[Message], None] | None,
     ) -> Pending[Waiter]:
         name = lane_for(head.destination, head.type)
         connection = self.connections.get(name) or self.connections[""]
@@ -113,29 +122,29 @@ class Outbox:
         if self.before_send is not None:
             self.before_send(now)
         deadline = now + timeout_s
-        row = _row(head)
         pending = Pending(head, body, connection.name, deadline, row is None or row.redeliver, [waiter], on_stream)
         self._pending.add(pending)
         self.counters.requests += 1
         if connection.is_bound:
             try:
-                self._send(connection, pending)
+                connection.link.send(pack_header(head), body)  # all of its time remains
             except BusError:
                 self._pending.drop(head.message_id)
                 raise
+            pending.sent_epoch = connection.epoch
         guard = deadline + self.settings.peer_timeout_ms / 1000 if pending.sent_epoch is not None else deadline
         self.deadlines.set(head.message_id, guard)
         self.on_deadline_set(guard)
         return pending
 
-    def _send(self, connection: Connection, pending: Pending[Waiter]) -> None:
+    def _send_late(self, connection: Connection, pending: Pending[Waiter]) -> None:
         remaining_ms = int((pending.deadline - self.clock.monotonic()) * 1000)
         head = pending.header._replace(deadline_ms=max(1, remaining_ms))
         connection.link.send(pack_header(head), pending.body)
         pending.sent_epoch = connection.epoch
 
     def _decoded(self, head: Header, body: bytes, expect: type[R]) -> R:
-        if head.kind == Kind.FAILURE:
+        if head.kind == _FAILURE:
             self.counters.failures += 1
             raise fault_of(decode(Failure, body, self.settings.body_max_bytes))
         self.counters.replies += 1
@@ -211,7 +220,7 @@ class Outbox:
                 continue  # the guard speaks
             self.counters.resent += pending.sent_epoch is not None
             try:
-                self._send(connection, pending)
+                self._send_late(connection, pending)
             except BusError as fault:
                 self._pending.drop(pending.header.message_id)
                 self._fail(pending, fault)
@@ -255,21 +264,19 @@ class Outbox:
         connection = self.connections[""]
         if self.is_closed or not connection.is_bound:
             raise BusError("no_route", f"{message.TYPE} was not handed over: {connection.why_down()}")
-        head = self._header(kind, service, message, key=key, message_id=None, attempt=1, trace=trace)
+        row = row_of(role_of(service), message.TYPE)
+        head = self._header(int(kind), service, message, row, key=key, message_id=None, attempt=1, trace=trace)
         connection.link.send(pack_header(head), body)
         self.counters.posts += 1
 
     def _header(  # noqa: PLR0913 - an envelope has these fields
-        self, kind: Kind, service: str, message: Message, *, key: str, message_id: str | None, attempt: int, trace: str
-    ) -> Header:
+        self, kind: int, service: str, message: Message, row: Row | None, *, key: str, message_id: str | None,
+        attempt: int, trace: str, deadline_ms: int = 0,
+    ) -> Header:  # fmt: skip
         cause = CAUSE.get()
-        row = row_of(role_of(service), message.TYPE)
         return Header(
-            HEADER_VERSION, int(kind), message_id if message_id is not None else self.next_id(), "",
-            cause.message_id if cause is not None else "", message.TYPE, message.VERSION, service, key, 0, attempt,
-            row is not None and row.sensitive, trace or (cause.trace if cause is not None else ""), self.instance,
+            HEADER_VERSION, kind, message_id if message_id is not None else self.next_id(), "",
+            cause.message_id if cause is not None else "", message.TYPE, message.VERSION, service, key, deadline_ms,
+            attempt, row is not None and row.sensitive, trace or (cause.trace if cause is not None else ""),
+            self.instance,
         )  # fmt: skip
-
-
-def _row(head: Header) -> Row | None:
-    return row_of(role_of(head.destination), head.type)

@@ -13,6 +13,8 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import CoroutineType
+from typing import Any
 
 import structlog
 
@@ -33,6 +35,7 @@ from bus.readiness import Readiness, State
 from bus.settings import BusSettings
 from bus.window import Recorded
 
+_ASKS, _ANSWERS = (int(Kind.REQUEST), int(Kind.POST)), (int(Kind.REPLY), int(Kind.FAILURE))
 _log = structlog.get_logger("bus")
 
 
@@ -134,7 +137,7 @@ class Peer:
         """Returns after `seconds` of the running loop's time."""
         await asyncio.sleep(seconds)
 
-    async def request(  # noqa: PLR0913 - an envelope has these fields
+    def request(  # noqa: PLR0913 - an envelope has these fields
         self,
         service: str,
         message: Message,
@@ -146,9 +149,9 @@ class Peer:
         attempt: int = 1,
         trace: str = "",
         on_stream: Callable[[Message], None] | None = None,
-    ) -> R:
+    ) -> CoroutineType[Any, Any, R]:
         """The reply, within `timeout_s`; see `bus.port.Bus.request`."""
-        return await self._outbox.request(
+        return self._outbox.request(
             service, message, expect=expect, timeout_s=timeout_s, key=key, message_id=message_id, attempt=attempt,
             trace=trace, on_stream=on_stream,
         )  # fmt: skip
@@ -299,11 +302,11 @@ class Peer:
     def heard(self, connection: Connection, head: Header, body: bytes) -> None:
         """One frame of a server that is not about the connection."""
         kind = head.kind
-        if kind in (Kind.REPLY, Kind.FAILURE):
+        if kind in _ANSWERS:
             self._outbox.settle(connection, head, body)
         elif not connection.is_bound:
             self._inbox.counters.discarded += 1
-        elif kind in (Kind.REQUEST, Kind.POST):
+        elif kind in _ASKS:
             self._admit(head, body, self._route)
         elif kind == Kind.CANCEL:
             self._inbox.cancel(head.correlation_id, head.sender, "")

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
+from bus.envelope import Kind
+
 RequestKey = tuple[str, str, str]
 """(role of the sender, type, message id)."""
 
@@ -17,7 +19,7 @@ RequestKey = tuple[str, str, str]
 class Recorded(NamedTuple):
     """A reply or a final failure as it can be sent again."""
 
-    kind: int
+    kind: Kind
     type: str
     type_version: int
     body: bytes
