@@ -110,7 +110,7 @@ def segments(history: History, limits: HistoryLimits) -> list[Segment]:
     cut = history.turns[: len(history.turns) - len(shown)]
     lines = [line for _, line in history.digests] + [digest(turn, limits.digest_chars) for turn in cut]
     older = _lines_that_fit(lines, left, limits)
-    return older + [segment for whole in reversed(shown) for segment in whole]
+    return _joined([*older, *(segment for whole in reversed(shown) for segment in whole)])
 
 
 def newest_lines(history: History, limits: HistoryLimits) -> list[Segment]:
@@ -127,6 +127,17 @@ def _verbatim(turn: DeliveredTurn) -> list[Segment]:
         _text(turn.reply_ref, turn.reply_text),
         Segment(name=_NAME, text="\n"),
     ]
+
+
+def _joined(parts: Sequence[Segment]) -> list[Segment]:
+    """The same text in as few segments as can be: neighbours without ref are one."""
+    joined: list[Segment] = []
+    for part in parts:
+        if joined and joined[-1].ref is None and part.ref is None:
+            joined[-1] = Segment(name=_NAME, text=joined[-1].text + part.text)
+        else:
+            joined.append(part)
+    return joined
 
 
 def _text(ref: str, text: str | None) -> Segment:

@@ -62,8 +62,8 @@ def test_newest_turns_stand_verbatim_and_older_ones_as_lines() -> None:
 
 def test_texts_carry_their_refs() -> None:
     """What a person or a model said is named by ref; what is ours has none."""
-    refs = [segment.ref for segment in segments(history_of(turn(1)), LIMITS)]
-    assert refs == [None, "in/1", None, "out/1", None]
+    refs = [segment.ref for segment in segments(history_of(turn(1), turn(2)), LIMITS)]
+    assert refs == [None, "in/1", None, "out/1", None, "in/2", None, "out/2", None]
 
 
 def test_turn_is_shown_whole_or_as_a_line() -> None:
@@ -97,7 +97,9 @@ def test_erased_text_is_marked_and_has_no_ref() -> None:
     """A prompt never names a ref whose text it does not show."""
     erased = DeliveredTurn("i1", "in/1", "out/1", None, "kept")
     shown = segments(history_of(erased), LIMITS)
-    assert [(s.ref, s.text) for s in shown if s.text in (ERASED, "kept")] == [(None, ERASED), ("out/1", "kept")]
+    assert [(s.ref, s.text) for s in shown] == [
+        (None, f"user: {ERASED}\nassistant: "), ("out/1", "kept"), (None, "\n"),
+    ]  # fmt: skip
     assert history_of(erased).missing_refs() == ("in/1",)
     assert history_of(erased).filled({"in/1": "back"}).missing_refs() == ()
 
