@@ -2,7 +2,8 @@
 
 WO_COMPLETED and WO_FAILED carry the receipt as body 0, every text that another entry already brought left out (its ref
 says where it is), and a text that is new, such as a tool's output, as body 1; the receipt that is answered names it by
-that ref, known before the ack. Rebuilt from the record, a receipt has the same bytes as when it was first answered.
+that ref, known before the ack. Fields at their defaults are left out. Rebuilt from the record, a receipt has the same
+bytes as when it was first answered.
 Source: spec pages "Work orders" (HO1, step 4) and "The ledger" (write rules, record table).
 """
 
@@ -198,7 +199,7 @@ def _entry(order: WorkOrder, receipt: Receipt, moment: Moment, event_type: str, 
         parents=parents,
         trace=moment.trace,
         at_us=round(moment.now * 1_000_000),
-        bodies=[pack(receipt.model_dump()), *texts],
+        bodies=[pack(receipt.model_dump(exclude_defaults=True)), *texts],
         once=None if event_type == "WO_LATE" else end_once(order.wo_id),
     )
 

@@ -44,7 +44,7 @@ def test_a_new_text_is_stored_and_named_by_the_ref_that_it_will_have() -> None:
     assert receipt.output_result.text == Segment(name="001", ref=TEXT_REF, text="out")
     entry = end_entry(order(), receipt, HERE, parents=["p"])
     assert entry.bodies[1:] == [b"out"]
-    assert unpack(entry.bodies[0])["output_result"]["text"] == {"name": "001", "ref": TEXT_REF, "text": ""}
+    assert unpack(entry.bodies[0])["output_result"]["text"] == {"name": "001", "ref": TEXT_REF}
 
 
 def test_a_text_with_a_ref_is_not_stored_again() -> None:
