@@ -10,6 +10,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from bus.errors import GatewayError
 from bus.messages.gateway import PromptResponse
@@ -114,11 +115,10 @@ class Calls:
             del self._running[call.key]
 
     def _evict(self) -> None:
-        for key in list(self._recent):
-            if len(self._recent) <= self._recent_max:
-                return
-            if key not in self._running:
-                del self._recent[key]
+        excess = len(self._recent) - self._recent_max
+        ended = (key for key in self._recent if key not in self._running)
+        for key in list(islice(ended, max(0, excess))):
+            del self._recent[key]
 
 
 def key_conflict(key: str) -> GatewayError:
