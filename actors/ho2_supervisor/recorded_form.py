@@ -1,6 +1,7 @@
 """Orders and receipts as the journal holds them: every text that has a ref is blank; and back. Pure.
 
-Expanding the recorded form gives the same bytes that were sent first.
+The rounds of a run show the model the same context: the first order holds its segments, a later one names that order
+(`context_of`) and holds what it adds. Expanding the recorded form gives the same bytes that were sent first.
 Source: spec page "Session contracts", section Where it lives.
 """
 
@@ -12,11 +13,27 @@ from typing import Any
 from bus.messages.work_order import Exchange, Receipt, Segment, WorkOrder
 
 _Change = Callable[[Segment], Segment]
+_CONTEXT = "input_context"
+_CONTEXT_OF = "context_of"
 
 
-def blank_order(order: WorkOrder) -> dict[str, Any]:
-    """What OrderDispatched carries; fields at their defaults are left out."""
-    return _order_with(order, _blank).model_dump(exclude_defaults=True)
+def blank_order(order: WorkOrder, earlier: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """What OrderDispatched carries; fields at their defaults are left out. `earlier`: the run's recorded orders."""
+    form = _order_with(order, _blank).model_dump(exclude_defaults=True)
+    context = form.get(_CONTEXT, [])
+    for wo_id, known in earlier.items():
+        shared = known.get(_CONTEXT, [])
+        if shared and _CONTEXT_OF not in known and context[: len(shared)] == shared:
+            return form | {_CONTEXT_OF: wo_id, _CONTEXT: context[len(shared) :]}
+    return form
+
+
+def recorded_order(form: Mapping[str, Any], earlier: Mapping[str, Mapping[str, Any]]) -> WorkOrder:
+    """The order behind its recorded form, texts with a ref still blank. Raises ValidationError if it is none."""
+    if _CONTEXT_OF not in form:
+        return WorkOrder.model_validate(form)
+    whole = {name: value for name, value in form.items() if name != _CONTEXT_OF}
+    return WorkOrder.model_validate(whole | {_CONTEXT: [*earlier[form[_CONTEXT_OF]][_CONTEXT], *form[_CONTEXT]]})
 
 
 def blank_receipt(receipt: Receipt) -> dict[str, Any]:

@@ -235,7 +235,7 @@ class Run:
         recorded = self._memo.orders.get(planned.wo_id)
         if recorded is None:
             return self._planned(planned)
-        order = WorkOrder.model_validate(recorded)
+        order = recorded_form.recorded_order(recorded, self._memo.orders)
         ended = self._memo.receipts.get(planned.wo_id)
         if ended is not None:
             receipt = Receipt.model_validate(ended)
@@ -257,7 +257,7 @@ class Run:
                 wo_id=order.wo_id,
                 wo_type=order.wo_type,
                 step_id=self._step_of(order),
-                order=recorded_form.blank_order(order),
+                order=recorded_form.blank_order(order, self._memo.orders),
                 at=self.session.now(),
             ),
             bodies=[text.encode() for text in brought],

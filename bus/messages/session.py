@@ -215,7 +215,10 @@ class OrderDispatched(Record):
     wo_id: str = Field(description="id of the order, its idempotency key everywhere")
     wo_type: str = Field(description="what kind of work")
     step_id: StepId
-    order: dict[str, Any] = Field(description="WorkOrder with every referenced text blank")
+    order: dict[str, Any] = Field(
+        description="WorkOrder with every referenced text blank; `context_of`, where it stands: the earlier order of "
+        "the run whose input_context comes before this one's"
+    )
     at: Timestamp
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from actors.ho2_supervisor.chain import trace_hash
-from actors.ho2_supervisor.recorded_form import blank_order
 from bus.errors import BusError, WorkOrderFault
 from bus.messages.base import unpack
 from bus.messages.work_order import OutputResult, Receipt, Segment, WorkOrder, WorkOrderError
@@ -117,7 +116,7 @@ def test_orders_carry_what_their_contracts_want() -> None:
 
 
 def test_texts_are_stored_once_and_named_by_ref() -> None:
-    """The system prompt and the input stand in one body each; recorded orders hold their refs and no text."""
+    """System prompt and input stand in one body each; the first round's order holds their refs, the next names it."""
     with Rig(script=one_tool) as rig:
         asked(rig)
         system = rig.snapshot.agents["ADMIN"].system_prompt.encode()
@@ -129,7 +128,13 @@ def test_texts_are_stored_once_and_named_by_ref() -> None:
             for segment in order.input_context:
                 assert segment.ref is not None
                 assert rig.run(rig.client.body(segment.ref)).decode() == segment.text
-        assert '"text"' not in str(blank_order(rounds[0])["input_context"])
+        first, second = (
+            unpack(entry.bodies[0] or b"")["event"]["order"]
+            for entry in rig.run(rig.journal())
+            if entry.submission_id.removeprefix("WO_DISPATCHED:") in [order.wo_id for order in rounds]
+        )
+        assert [set(segment) for segment in first["input_context"]] == [{"name", "ref"}] * 3
+        assert (second["context_of"], second["input_context"]) == (rounds[0].wo_id, [])
 
 
 def test_tool_calls_go_out_as_orders_of_their_own_and_come_back_in_call_order() -> None:

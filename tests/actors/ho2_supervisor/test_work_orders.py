@@ -7,7 +7,14 @@ from typing import Any, get_args
 import pytest
 
 from actors.ho2_supervisor import work_orders
-from actors.ho2_supervisor.recorded_form import blank_order, blank_receipt, expand_order, expand_receipt, order_refs
+from actors.ho2_supervisor.recorded_form import (
+    blank_order,
+    blank_receipt,
+    expand_order,
+    expand_receipt,
+    order_refs,
+    recorded_order,
+)
 from actors.ho2_supervisor.work_orders import TRANSITIONS, OrderContext, advance, faults, with_own_texts
 from bus.errors import WorkOrderFault
 from bus.messages.base import pack
@@ -148,15 +155,36 @@ def test_recorded_order_expands_to_the_same_bytes() -> None:
         text=Segment(ref="r/3", text="thinking"),
     )
     order, _ = with_own_texts(synthesized(exchanges=[exchange]), "WO_DISPATCHED:x", {})
-    form = blank_order(order)
+    form = blank_order(order, {})
     for text in (LONG, "hello", "outcome", "thinking"):
         assert text not in str(form)
     assert "kept" in str(form)
     assert "short" in str(form)
     texts = {"WO_DISPATCHED:x/1": LONG, "r/1": "hello", "r/2": "outcome", "r/3": "thinking"}
-    recorded = WorkOrder.model_validate(form)
+    recorded = recorded_order(form, {})
     assert order_refs(recorded) == ("WO_DISPATCHED:x/1", "r/1", "r/3", "r/2")
     assert pack(expand_order(recorded, texts).model_dump()) == pack(order.model_dump())
+
+
+def test_the_context_of_a_run_is_recorded_once() -> None:
+    """A later round names the first order that holds it and adds its own; another context is recorded whole."""
+    first, _ = with_own_texts(synthesized(), "WO_DISPATCHED:x", {})
+    note = Segment(name="prior_results", text="too short")
+    again = first.model_copy(update={"wo_id": "again"})
+    longer = first.model_copy(update={"wo_id": "longer", "input_context": [*first.input_context, note]})
+    other = first.model_copy(update={"wo_id": "other", "input_context": [note, *first.input_context]})
+    without = first.model_copy(update={"wo_id": "without", "input_context": []})
+    forms: dict[str, dict[str, Any]] = {}
+    for order in (without, first, again, longer, other):
+        forms[order.wo_id] = blank_order(order, forms)
+    named = {wo_id: (form.get("context_of"), len(form.get("input_context", []))) for wo_id, form in forms.items()}
+    assert named == {
+        "without": (None, 0), first.wo_id: (None, 2), "again": (first.wo_id, 0), "longer": (first.wo_id, 1),
+        "other": (None, 3),
+    }  # fmt: skip
+    texts = {"WO_DISPATCHED:x/1": LONG, "r/1": "hello"}
+    for order in (without, first, again, longer, other):
+        assert expand_order(recorded_order(forms[order.wo_id], forms), texts) == order
 
 
 def test_recorded_receipt_expands_to_the_same_bytes() -> None:
