@@ -29,6 +29,7 @@ class Pending(Generic[W]):
     waiters: list[W]
     on_stream: Callable[[Message], None] | None = None
     sent_epoch: str | None = None
+    after_cancel: bool = False  # this id was asked for and given up before: the end of that may still be on its way
 
 
 class AfterWelcome(NamedTuple, Generic[W]):

@@ -97,6 +97,9 @@ class LaneServer:
 
     def receive(self, routing: bytes, frames: Sequence[bytes]) -> None:
         """Handles one multipart message of one connection."""
+        if len(frames) == 1 and not frames[0] and routing not in self._by_routing:
+            self._send(routing, Kind.WELCOME, Rehello())  # a new connection: who is it?
+            return
         try:
             if len(frames) != 2:  # noqa: PLR2004 - header and body
                 raise BusError("malformed", f"{len(frames)} frames instead of header and body")

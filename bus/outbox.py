@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from bus.catalog import CLASSES, Row, row_of
 from bus.codec import decode, encode, pack_header
@@ -45,6 +46,15 @@ class OutboxCounters:
     expired: int = 0
 
 
+class _Cancel(NamedTuple):
+    """A request that was given up; its cancel may not have reached a server that restarts."""
+
+    request: Header
+    connection: str
+    deadline: float
+    said_epoch: str | None  # None: not yet said
+
+
 @dataclass(slots=True)
 class Outbox:
     """The outgoing side of one incarnation."""
@@ -59,7 +69,7 @@ class Outbox:
     before_send: Callable[[float], None] | None = None  # a loop that stood still sends nothing before its hello
     is_closed: bool = False
     _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
-    _cancels: list[tuple[str, Header]] = field(default_factory=list[tuple[str, Header]])
+    _cancels: dict[str, _Cancel] = field(default_factory=dict[str, "_Cancel"])  # by the request's id, oldest first
     _count: int = 0
 
     def __len__(self) -> int:
@@ -124,6 +134,8 @@ class Outbox:
         deadline = now + timeout_s
         pending = Pending(head, body, connection.name, deadline, row is None or row.redeliver, [waiter], on_stream)
         self._pending.add(pending)
+        if self._cancels:
+            pending.after_cancel = self._cancels.pop(head.message_id, None) is not None  # wanted again
         self.counters.requests += 1
         if connection.is_bound:
             try:
@@ -164,10 +176,13 @@ class Outbox:
         connection = self.connections[pending.connection]
         if pending.sent_epoch is None:
             return
+        said_epoch = None
         if connection.is_bound:
             self._cancel(connection, pending.header)
-        elif len(self._cancels) < self.settings.mailbox_max:
-            self._cancels.append((connection.name, pending.header))  # said after the next welcome
+            said_epoch = connection.epoch
+        self._cancels[message_id] = _Cancel(pending.header, connection.name, pending.deadline, said_epoch)
+        if len(self._cancels) > self.settings.mailbox_max:
+            del self._cancels[next(iter(self._cancels))]
 
     def _cancel(self, connection: Connection, request: Header) -> None:
         message = Cancelled(reason="requester")
@@ -185,10 +200,30 @@ class Outbox:
         if pending is None:
             self.counters.late += 1
             return
+        if pending.after_cancel and head.kind == _FAILURE and self._is_asked_again(connection, pending, body):
+            return
         self.deadlines.forget(head.correlation_id)
         for waiter in pending.waiters:
             if not waiter.done():
                 waiter.set_result((head, body))
+
+    def _is_asked_again(self, connection: Connection, pending: Pending[Waiter], body: bytes) -> bool:
+        """Whether this was the end of an earlier request of the same id, which was given up: then this one leaves anew.
+
+        Nobody but its newest requester may cancel a request, so it cannot be the answer to one that is wanted. Once
+        only: whatever comes then is the outcome.
+        """
+        pending.after_cancel = False
+        try:
+            if decode(Failure, body, self.settings.body_max_bytes).code != "cancelled":
+                return False
+            pending.sent_epoch = None
+            if connection.is_bound:
+                self._send_late(connection, pending)
+        except RuntimeFault:
+            return False
+        self._pending.add(pending)
+        return True
 
     def stream(self, connection: Connection, head: Header, body: bytes) -> None:
         """A stream frame goes to the request's `on_stream`; nobody waits for a late one."""
@@ -204,12 +239,7 @@ class Outbox:
 
     def welcomed(self, connection: Connection) -> None:
         """Sends what waits for this connection, in the order of the calls; what the old server took with it is lost."""
-        cancels, self._cancels = self._cancels, []
-        for name, request in cancels:
-            if name == connection.name:
-                self._cancel(connection, request)
-            else:
-                self._cancels.append((name, request))
+        self._repeat_cancels(connection)
         after = self._pending.welcomed(connection.name, connection.epoch)
         for pending in after.lost:
             head = pending.header
@@ -224,6 +254,18 @@ class Outbox:
             except BusError as fault:
                 self._pending.drop(pending.header.message_id)
                 self._fail(pending, fault)
+
+    def _repeat_cancels(self, connection: Connection) -> None:
+        """Says the cancels that this incarnation of the server has not been told; the request's handler may live."""
+        now = self.clock.monotonic()
+        for message_id, cancel in list(self._cancels.items()):
+            if cancel.connection != connection.name:
+                continue
+            if cancel.deadline <= now:
+                del self._cancels[message_id]  # its handler has been stopped by its deadline
+            elif cancel.said_epoch != connection.epoch:
+                self._cancel(connection, cancel.request)
+                self._cancels[message_id] = cancel._replace(said_epoch=connection.epoch)
 
     def expire(self, now: float) -> None:
         """The guard: requests whose server did not answer by the deadline, or that could never be sent."""

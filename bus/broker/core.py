@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bus.broker.delivery import Delivery
 from bus.broker.endings import Endings
-from bus.broker.events import Action, ConnectionLost, Event, FrameGarbage, FrameReceived
+from bus.broker.events import Action, Connected, ConnectionLost, Event, FrameGarbage, FrameReceived
 from bus.broker.liveness import Liveness
 from bus.broker.membership import Authenticate, Membership
 from bus.broker.operations import Operations
@@ -96,6 +96,8 @@ class BrokerCore:
             peer = state.connections.get(event.connection)
             if peer is not None:
                 self._membership.lose(peer, "connection closed", is_final=False)
+        elif isinstance(event, Connected):
+            self._membership.connected(event.connection)
         elif isinstance(event, FrameGarbage):
             self._garbage(event.connection, event.detail)
         else:

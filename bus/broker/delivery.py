@@ -12,10 +12,9 @@ from bus.broker.events import Send
 from bus.broker.peers import Peer, Pending
 from bus.broker.placing import Placement
 from bus.broker.state import State
-from bus.catalog import Row
+from bus.catalog import ROWS, Row
 from bus.codec import pack_header
-from bus.envelope import HEADER_VERSION, Header, Kind, header
-from bus.messages.control import Cancelled
+from bus.envelope import HEADER_VERSION, Header, Kind
 
 
 class Delivery:
@@ -77,6 +76,8 @@ class Delivery:
         if not is_post:
             state.asked[peer.role][frame.message_id] = pending
         state.deadlines.push(deadline, pending)
+        if service.early_cancels:
+            service.early_cancels.pop(frame.message_id, None)  # wanted again
         holder = self._announced_holder(pending)
         if holder is None:
             self._placement.place(pending, bounded=True)
@@ -93,6 +94,9 @@ class Delivery:
         pending = worker.in_flight.get(frame.correlation_id)
         if pending is None:
             self._stray(worker, frame, body)
+            return
+        if pending.asked_anew and frame.kind != Kind.REPLY and frame.attempt < pending.header.attempt:
+            state.tap("late", frame, worker.instance, worker=worker.instance, body=body)  # of the run that was stopped
             return
         fault = self._answer_fault(pending, frame, body, header_bytes)
         if fault:
@@ -128,7 +132,7 @@ class Delivery:
         state = self._state
         pending = state.asked[peer.role].get(frame.correlation_id)
         if pending is None:
-            state.tap("late", frame, peer.instance, body=body)
+            self._cancel_announced(peer, frame, body)
             return
         if pending.requester is not peer:
             self._endings.deny(peer, frame, body, "not_requester", "only who asked may cancel")
@@ -140,17 +144,32 @@ class Delivery:
             )
             return
         pending.is_cancelled = True
-        stamped = header(
-            Kind.CANCEL,
-            frame.message_id,
-            correlation_id=frame.correlation_id,
-            type=Cancelled.TYPE,
-            destination=worker.instance,
-            trace=frame.trace,
-            sender=peer.instance,
-        )
-        state.send(worker, stamped, body)
-        state.tap("delivered", stamped, peer.instance, worker=worker.instance, body=body)
+        self._placement.stop(worker, frame, peer.instance, body)
+
+    def _cancel_announced(self, peer: Peer, frame: Header, body: bytes) -> None:
+        """Nobody asked this broker for it. It may have been asked of an earlier one, whose worker still has it.
+
+        Who asked is then not known; the role must be one that may ask this service, and the id not another role's.
+        """
+        state = self._state
+        service = state.services.get(frame.destination.partition("/")[0])
+        if (
+            service is None
+            or not any(row.service == service.name and peer.role in row.senders for row in ROWS)
+            or foreign_id(frame.correlation_id, peer.role)
+        ):
+            state.tap("late", frame, peer.instance, body=body)
+            return
+        for worker in service.offering:
+            if worker.announced.get(frame.correlation_id) is False:
+                del worker.announced[frame.correlation_id]  # whoever asks for it from now on asks anew
+                self._placement.stop(worker, frame, peer.instance, body)
+                return
+        state.tap("late", frame, peer.instance, body=body)
+        if state.is_collecting:
+            service.early_cancels[frame.correlation_id] = (frame, peer.instance, body)
+            while len(service.early_cancels) > state.settings.dedupe_window:
+                service.early_cancels.popitem(last=False)
 
     def look_at(self, pending: Pending) -> None:
         """A time at which this one had to be looked at has come."""
@@ -170,9 +189,11 @@ class Delivery:
             self._endings.deny(peer, frame, body, "id_in_use", "another request with this id is pending")
             return
         known.requester = peer
-        known.is_cancelled = False
         known.deadline = deadline
         state.deadlines.push(deadline, known)
+        if known.is_cancelled and known.worker is not None:
+            self._placement.ask_anew(known, known.worker)
+            return
         holder = known.worker.instance if known.worker is not None else ""
         state.tap("queued", known.header_for_tap(), peer.instance, worker=holder, body=body, code="attached")
 

@@ -22,6 +22,12 @@ class FrameGarbage(NamedTuple):
     detail: str
 
 
+class Connected(NamedTuple):
+    """A connection is new (its transport's first, empty message): who has it is still to be said."""
+
+    connection: bytes
+
+
 class ConnectionLost(NamedTuple):
     """The transport could not send to this connection: nobody is there, or it no longer takes anything."""
 
@@ -32,7 +38,7 @@ class Tick(NamedTuple):
     """Nothing but time has passed."""
 
 
-Event = FrameReceived | FrameGarbage | ConnectionLost | Tick
+Event = FrameReceived | FrameGarbage | Connected | ConnectionLost | Tick
 
 
 class Send(NamedTuple):

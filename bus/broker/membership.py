@@ -104,6 +104,11 @@ class Membership:
         peer.is_drained = True
         self._rejudge(peer)
 
+    def connected(self, connection: bytes) -> None:
+        """A new connection is asked for a hello: its peer may believe that it is bound, from before a restart."""
+        if connection not in self._state.connections:
+            self._state.control(connection, Kind.WELCOME, Rehello())
+
     def unknown(self, connection: bytes, frame: Header | None) -> None:
         """A frame of an unbound connection is dropped; its sender is asked to say hello."""
         state = self._state
@@ -218,9 +223,20 @@ class Membership:
                 holds_slot = peer.slots > 0
                 remember_late(peer, message_id, holds_slot=holds_slot, bound=bound)
                 peer.used += holds_slot
+        self._stop_cancelled(peer, in_progress)
         for key in hello.keys[-bound:]:
             peer.service.sticky.claim(key, peer, state.now)
         self._attach_waiting(peer)
+
+    def _stop_cancelled(self, peer: Peer, in_progress: dict[str, None]) -> None:
+        """What was cancelled while the broker restarted is not wanted of this worker either."""
+        service = peer.service
+        if service is None or not service.early_cancels:
+            return
+        for message_id in in_progress:
+            cancelled = service.early_cancels.pop(message_id, None)
+            if cancelled is not None and peer.announced.pop(message_id, None) is False:
+                self._placement.stop(peer, *cancelled)
 
     def _attach_waiting(self, peer: Peer) -> None:
         """Requests that wait and that this peer announced are its own; nobody else gets them."""

@@ -59,8 +59,8 @@ class Pending:
     """One request without an answer, or one post without a taker."""
 
     __slots__ = (
-        "body", "deadline", "direct", "header", "is_cancelled", "is_done", "is_post", "place", "requester",
-        "row", "service", "slotted", "waits_as", "worker",
+        "asked_anew", "body", "deadline", "direct", "header", "is_cancelled", "is_done", "is_post", "place",
+        "requester", "row", "service", "slotted", "waits_as", "worker",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - what a request consists of
@@ -85,6 +85,7 @@ class Pending:
         self.slotted = row.mode != "immediate" and not is_post
         self.is_post = is_post
         self.is_cancelled = False
+        self.asked_anew = False  # after a cancel: the worker may answer twice, for the stopped run and for this one
         self.is_done = False
         self.worker: Peer | None = None
         self.place: tuple[str, bool, bool] | None = None  # where it waits

@@ -17,7 +17,8 @@ from bus.broker.state import Service, State
 from bus.broker.sticky import first_owner
 from bus.broker.waiting import ANYBODY
 from bus.codec import pack_header
-from bus.envelope import HEADER_VERSION, Header
+from bus.envelope import HEADER_VERSION, Header, Kind, header
+from bus.messages.control import Cancelled
 
 
 class Placement:
@@ -77,19 +78,51 @@ class Placement:
         if message_id in worker.in_flight:
             self._endings.fail(pending, "denied", f"id {message_id} is in use by another role: choose another id")
             return
-        stamped = Header(
-            HEADER_VERSION, frame.kind, message_id, "", frame.causation_id, frame.type, frame.type_version,
-            frame.destination, frame.key, remaining_ms, frame.attempt, pending.row.sensitive, frame.trace,
-            pending.requester.instance,
-        )  # fmt: skip
-        state.actions.append(Send(worker.connection, pack_header(stamped), pending.body))
-        state.tap("delivered", stamped, stamped.sender, worker=worker.instance, body=pending.body)
+        self._forward(pending, worker, remaining_ms)
         worker.idle_since = now
         pending.service.delivered += 1
         if pending.is_post:
             self._endings.finish(pending)
         else:
             self._bind(pending, worker)
+
+    def ask_anew(self, pending: Pending, worker: Peer) -> None:
+        """Somebody wants what this worker was told to stop: it gets the request once more, as the next attempt.
+
+        By the attempt in its answer a failure of the stopped run is known (`Delivery.answer`).
+        """
+        remaining_ms = int((pending.deadline - self._state.now) * 1000)
+        if remaining_ms <= 0:
+            self._endings.expire(pending)
+            return
+        pending.is_cancelled = False
+        pending.asked_anew = True
+        pending.header = pending.header._replace(attempt=pending.header.attempt + 1)
+        self._forward(pending, worker, remaining_ms)
+
+    def _forward(self, pending: Pending, worker: Peer, remaining_ms: int) -> None:
+        state, frame = self._state, pending.header
+        stamped = Header(
+            HEADER_VERSION, frame.kind, frame.message_id, "", frame.causation_id, frame.type, frame.type_version,
+            frame.destination, frame.key, remaining_ms, frame.attempt, pending.row.sensitive, frame.trace,
+            pending.requester.instance,
+        )  # fmt: skip
+        state.actions.append(Send(worker.connection, pack_header(stamped), pending.body))
+        state.tap("delivered", stamped, stamped.sender, worker=worker.instance, body=pending.body)
+
+    def stop(self, worker: Peer, cancel: Header, requester: str, body: bytes) -> None:
+        """The worker is told that a request is not wanted any more."""
+        stamped = header(
+            Kind.CANCEL,
+            cancel.message_id,
+            correlation_id=cancel.correlation_id,
+            type=Cancelled.TYPE,
+            destination=worker.instance,
+            trace=cancel.trace,
+            sender=requester,
+        )
+        self._state.send(worker, stamped, body)
+        self._state.tap("delivered", stamped, requester, worker=worker.instance, body=body)
 
     def adopt(self, pending: Pending, worker: Peer) -> None:
         """A re-announced request is in flight at the worker that says so; nothing is sent."""

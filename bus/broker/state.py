@@ -33,6 +33,8 @@ class Service:
         self.in_flight = 0
         self.delivered = 0
         self.failed: Counter[str] = Counter()
+        self.early_cancels: OrderedDict[str, tuple[Header, str, bytes]] = OrderedDict()
+        """Request id -> a cancel that came, after a restart, before the worker that may have the request."""
 
     def note_presence(self, now: float) -> None:
         """Keeps `absent_since` true: one that is leaving does not count as offering."""

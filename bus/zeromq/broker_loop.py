@@ -17,7 +17,7 @@ from typing import cast
 import zmq
 
 from bus.broker.core import BrokerCore
-from bus.broker.events import Action, ConnectionLost, FrameGarbage, FrameReceived, Send, Tick
+from bus.broker.events import Action, Connected, ConnectionLost, FrameGarbage, FrameReceived, Send, Tick
 from bus.broker.membership import Authenticate
 from bus.broker.tap_record import Tap
 from bus.errors import ConfigError
@@ -31,6 +31,7 @@ MayStop = Callable[[list[str]], bool]
 """Asked, once its descriptor has spoken, with the instances that are bound: may the broker end now?"""
 
 _PARTS = 3  # routing id, header, body
+_PROBE_PARTS = 2  # routing id, nothing: what PROBE_ROUTER sends on a new connection
 _EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
 _NOBLOCK = int(zmq.NOBLOCK)
 _MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
@@ -171,6 +172,8 @@ class BrokerLoop:
             now = monotonic()
             if len(parts) == _PARTS:
                 self._do(step(FrameReceived(parts[0], parts[1], parts[2]), now), now)
+            elif len(parts) == _PROBE_PARTS and not parts[1]:
+                self._do(step(Connected(parts[0]), now), now)
             else:
                 self._do(step(FrameGarbage(parts[0], f"{len(parts) - 1} parts, not header and body"), now), now)
         return True

@@ -2,6 +2,8 @@
 
 IMMEDIATE: with nobody connected a send is EAGAIN at once instead of queueing blindly; the frames then wait here,
 bounded, and leave when the socket is writable, or are forgotten (`discard`) when the peer says hello anew.
+PROBE_ROUTER: each new connection begins with an empty message, which its server answers with a rehello; so a peer that
+believed itself bound learns of the server's restart at once and not with its next beat.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ class ZeroMQLink:
         self.garbage = 0
         socket = zeromq.socket(zmq.DEALER)
         socket.setsockopt(zmq.IMMEDIATE, 1)
+        socket.setsockopt(zmq.PROBE_ROUTER, 1)
         without_receive_limit(socket)
         socket.connect(endpoint)
         self._socket = DrainedSocket(socket, settings.batch_max, self._received, self._flush)

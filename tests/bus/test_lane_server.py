@@ -132,6 +132,16 @@ def test_a_bad_hello_is_refused_and_binds_nothing(rig: Rig, instance: str, optio
     assert rig.delivered == []
 
 
+def test_a_new_connection_is_asked_for_a_hello(rig: Rig) -> None:
+    """Its first, empty message is the transport's own; on a bound connection it would be malformed."""
+    rig.server.receive(b"c1", [b""])
+    assert rig.wire.types_to(b"c1") == [REHELLO]
+    assert rig.server.counters.malformed == 0
+    rig.hello(b"c1", "ho2/1@a")
+    rig.server.receive(b"c1", [b""])
+    assert rig.server.counters.malformed == 1
+
+
 def test_an_unbound_connection_is_asked_for_a_hello_and_its_frame_dropped(rig: Rig) -> None:
     """Also a beat, a cancel, a goodbye."""
     rig.ask(b"c1")

@@ -17,6 +17,7 @@ from bus.messages.control import PeerRow, Peers, ReadPeer, ReadPeers
 from bus.messages.gateway import Budget, Prompt, PromptResponse, ReadBudget
 from bus.messages.ledger import Body, GetBody
 from bus.messages.session import EndSession, SessionClosed
+from bus.sim.network import DELAY_S
 from bus.sim.world import World
 from tests.conformance.clusters import bus_settings
 from tests.conformance.desk import Desk, Shelf, prompt
@@ -138,6 +139,58 @@ def test_a_cancel_that_cannot_leave_waits_for_the_welcome(world: World) -> None:
         asked.cancel()
         await asyncio.sleep(0.5)
         assert desk.ended == ["hold"]
+
+    world.run(scenario())
+
+
+@pytest.mark.parametrize("delays", [0, 0.5])
+def test_a_cancel_while_the_broker_restarts_stops_the_handler(world: World, delays: float) -> None:
+    """Said to the broker that dies, or to none: the new one passes it on to whoever announced the request."""
+
+    async def scenario() -> None:
+        desk = Desk()
+        world.start(desk, role="gateway", slots=1)
+        worker = world.client("ho1")
+        await world.settled()
+        asked = asyncio.ensure_future(ask(worker, "hold"))
+        await asyncio.sleep(0.5)
+        asked.cancel()
+        await asyncio.sleep(delays * DELAY_S)  # the cancel is on its way to the old broker
+        world.network.start_broker("sim2")
+        await asyncio.sleep(3)
+        assert desk.ended == ["hold"]
+
+    world.run(scenario())
+
+
+@pytest.mark.parametrize("delays", [0, 0.5, 1.5, 2.5, 3.5, 4.5])
+@pytest.mark.parametrize("service", ["gateway", "ledger"])
+def test_asking_again_after_giving_up_is_never_answered_with_the_cancellation(
+    world: World, service: str, delays: float
+) -> None:
+    """Wherever the first one's end is by then: at the worker, at the broker, or on its way back; also on a lane."""
+
+    async def scenario() -> None:
+        desk, shelf = Desk(), Shelf()
+        world.start(desk, role="gateway", slots=1)
+        world.start(shelf, role="ledger")
+        worker = world.client("ho1")
+        await world.settled()
+
+        async def once() -> object:
+            if service == "gateway":
+                return await ask(worker, "hold", message_id="G-1")
+            return await worker.request("ledger", GetBody(ref="hold"), expect=Body, timeout_s=5, message_id="G-1")
+
+        first = asyncio.ensure_future(once())
+        await asyncio.sleep(0.1)
+        first.cancel()
+        await asyncio.sleep(delays * DELAY_S)
+        second = asyncio.ensure_future(once())
+        await asyncio.sleep(0.1)
+        desk.go.set()
+        shelf.go.set()
+        assert await second
 
     world.run(scenario())
 

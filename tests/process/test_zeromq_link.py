@@ -7,14 +7,19 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zmq
 
 from bus.errors import BusError
 from bus.messages.control import PeerRow, ReadPeer
 from bus.messages.gateway import PromptResponse
+from bus.zeromq.context import ZeroMQ
+from bus.zeromq.link import ZeroMQLink
 from tests.conformance.clusters import RealCluster, bus_settings
 from tests.conformance.desk import Desk, prompt
 
@@ -143,6 +148,55 @@ def test_a_late_server_is_found_without_losing_the_first_frames(cluster: RealClu
         assert [(await one).content for one in asked] == [str(number) for number in range(50)]
 
     cluster.run(scenario())
+
+
+def test_a_restart_is_noticed_by_the_new_connection_and_not_by_the_next_beat() -> None:
+    """With beats a minute apart, a peer that waits for an answer and says nothing is bound again within a second."""
+    cluster = RealCluster(bus_settings(beat_interval_ms=60_000, peer_timeout_ms=600_000))
+
+    async def scenario() -> None:
+        caller = await cluster.start(None, role="ho1")
+        await cluster.restart_broker()
+        async with asyncio.timeout(1):
+            while caller._broker.epoch != "real2":
+                await asyncio.sleep(0.01)
+
+    try:
+        cluster.run(scenario())
+    finally:
+        cluster.close()
+
+
+def test_more_than_the_high_water_mark_may_arrive_while_a_loop_stands_still() -> None:
+    """A connecting socket has no receive mark: its heartbeats go on, and every frame is there afterwards."""
+    settings = bus_settings(high_water_mark=50, heartbeat_interval_ms=50, heartbeat_timeout_ms=150)
+    frames: list[bytes] = []
+
+    async def scenario(endpoint: str) -> None:
+        zeromq = ZeroMQ(settings)
+        router = zeromq.socket(zmq.ROUTER)
+        router.setsockopt(zmq.SNDHWM, 0)
+        router.bind(endpoint)
+        link = ZeroMQLink(zeromq, settings, endpoint)
+        link.attach(lambda head, _body: frames.append(head))
+        link.send(b"h", b"b")
+        await asyncio.sleep(0.2)
+        parts = router.recv_multipart()
+        while len(parts) != 3:  # the empty message of a new connection
+            parts = router.recv_multipart()
+        for number in range(5000):
+            router.send_multipart([parts[0], b"%d" % number, b"x" * 1000])
+        time.sleep(1)  # this loop stands still, for many heartbeats
+        router.send_multipart([parts[0], b"last", b""])
+        async with asyncio.timeout(5):
+            while b"last" not in frames:
+                await asyncio.sleep(0.01)
+        link.close()
+        zeromq.close()
+
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(scenario(f"ipc://{folder}/r"))
+    assert frames == [b"%d" % number for number in range(5000)] + [b"last"]
 
 
 def test_large_messages_both_ways_do_not_stop_the_beats(cluster: RealCluster, workers: Workers) -> None:

@@ -158,8 +158,9 @@ class Rig:
     ) -> None:
         self.frame(connection, header(Kind.REPLY, "r", correlation_id=request_id, type=type_name), body)
 
-    def cancel(self, connection: bytes, request_id: str) -> None:
-        self.frame(connection, header(Kind.CANCEL, "c", correlation_id=request_id, type="bus.cancel"), b"\x80")
+    def cancel(self, connection: bytes, request_id: str, to: str = "") -> None:
+        head = header(Kind.CANCEL, "c", correlation_id=request_id, type="bus.cancel", destination=to)
+        self.frame(connection, head, b"\x80")
 
     # --- what they got
 

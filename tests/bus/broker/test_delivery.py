@@ -346,6 +346,33 @@ def test_a_cancelled_request_is_not_redelivered(rig):
     assert rig.requests(other) == []
 
 
+def test_a_request_asked_again_while_it_is_being_cancelled_goes_to_its_worker_again(rig):
+    """The new asker is not answered with the first one's cancellation, whether that comes or not."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1")
+    rig.cancel(ho2, "WO-1")
+    rig.got(ho1)
+    rig.order(ho2, "WO-1")
+    (again,) = rig.got(ho1)
+    assert (again.header.kind, again.header.message_id, again.header.attempt) == (Kind.REQUEST, "WO-1", 2)
+    stopped = encode(Failure(code="cancelled", retryable=False, detail=""), BIG)
+    rig.frame(ho1, header(Kind.FAILURE, "f", correlation_id="WO-1", type=Failure.TYPE, attempt=1), stopped)
+    assert rig.answers(ho2) == []
+    rig.reply(ho1, "WO-1")
+    assert rig.answers(ho2) == [("WO-1", "")]
+
+
+def test_the_failure_of_the_run_that_was_asked_for_again_counts(rig):
+    """Only what belongs to the stopped attempt is ignored."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1")
+    rig.cancel(ho2, "WO-1")
+    rig.order(ho2, "WO-1")
+    failure = encode(Failure(code="internal", retryable=False, detail=""), BIG)
+    rig.frame(ho1, header(Kind.FAILURE, "f", correlation_id="WO-1", type=Failure.TYPE, attempt=2), failure)
+    assert rig.answers(ho2) == [("WO-1", "internal")]
+
+
 def test_only_the_requester_may_cancel(rig):
     """Another peer of the same role cannot end somebody's request."""
     ho2, ho1 = pair(rig)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from bus.broker.events import Connected
 from bus.codec import decode
 from bus.envelope import Kind, header
 from bus.messages.control import Hello, InstanceLost, Refused, Rehello, Welcome
@@ -233,6 +234,46 @@ class TestRestart:
         assert rig.requests(ho1) == rig.requests(other) == []
         rig.reply(ho1, "WO-1")
         assert rig.answers(ho2) == [("WO-1", "")]
+
+    @pytest.mark.parametrize("first", ["hello", "cancel"])
+    def test_a_cancel_reaches_the_worker_that_announced_the_request(self, first):
+        """Whichever comes first; a requester that cancelled does not send the request again."""
+        rig = Rig(reannounce_grace_ms=300)
+        ho2 = rig.client("ho2/1@a")
+        if first == "cancel":
+            rig.cancel(ho2, "WO-1", "ho1")
+        ho1 = rig.hello("ho1/1@a", offers=["ho1"], in_progress=["WO-1"], slots=1)
+        if first == "hello":
+            rig.cancel(ho2, "WO-1", "ho1")
+        stop = rig.got(ho1)[-1].header
+        assert (stop.kind, stop.correlation_id, stop.sender) == (Kind.CANCEL, "WO-1", "ho2/1@a")
+
+    def test_a_role_that_may_not_ask_a_service_cannot_cancel_what_it_announced(self):
+        """The policy holds for cancels of requests that this broker has not seen, and so do other roles' names."""
+        rig = Rig(reannounce_grace_ms=300)
+        ho1 = rig.hello("ho1/1@a", offers=["ho1"], in_progress=["WO-1", "ho2/1@a:7"], slots=2)
+        rig.got(ho1)
+        rig.cancel(rig.client("host/1@a"), "WO-1", "ho1")
+        rig.cancel(rig.client("host/1@a"), "ho2/1@a:7", "ho1")
+        assert rig.got(ho1) == []
+
+    def test_a_request_asked_again_before_its_worker_is_back_is_not_stopped(self):
+        """The cancel was of the earlier asking."""
+        rig = Rig(reannounce_grace_ms=300)
+        ho2 = rig.client("ho2/1@a")
+        rig.cancel(ho2, "WO-1", "ho1")
+        rig.order(ho2, "WO-1")
+        ho1 = rig.hello("ho1/1@a", offers=["ho1"], in_progress=["WO-1"], slots=1)
+        assert Kind.CANCEL not in [got.header.kind for got in rig.got(ho1)]
+
+    def test_a_new_connection_is_asked_for_a_hello_and_a_bound_one_is_not(self):
+        """A peer that believes itself bound, from before a restart, learns at once that it is not."""
+        rig = Rig()
+        rig.step(Connected(b"new"))
+        assert [got.header.type for got in rig.got(b"new")] == [Rehello.TYPE]
+        bound = rig.client("ho2/1@a")
+        rig.step(Connected(bound))
+        assert rig.got(bound) == []
 
     def test_an_attached_request_takes_its_slot(self):
         """Credit counts work that was already there."""
