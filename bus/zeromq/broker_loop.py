@@ -12,7 +12,6 @@ import math
 import select
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import cast
 
 import zmq
 
@@ -24,6 +23,7 @@ from bus.errors import ConfigError
 from bus.port import Clock
 from bus.settings import BusSettings
 from bus.zeromq.context import ZeroMQ, private_ipc
+from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, receiver_of, sender_of
 from bus.zeromq.tap import TapPublisher
 from bus.zeromq.tokens import TokenDirectory, refuses_a_stranger
 
@@ -32,9 +32,6 @@ MayStop = Callable[[list[str]], bool]
 
 _PARTS = 3  # routing id, header, body
 _PROBE_PARTS = 2  # routing id, nothing: what PROBE_ROUTER sends on a new connection
-_EVENTS, _POLLIN = int(zmq.EVENTS), int(zmq.POLLIN)
-_NOBLOCK = int(zmq.NOBLOCK)
-_MORE = int(zmq.NOBLOCK | zmq.SNDMORE)
 _LOOPBACK = ("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:")
 
 
@@ -110,10 +107,13 @@ class BrokerLoop:
         except zmq.ZMQError as error:
             self._zeromq.close()
             raise ConfigError(f"cannot bind {endpoint} or {tap_endpoint}: {error}; is another one running?") from error
+        self._option, self._send = option_of(self._router), sender_of(self._router)
+        self._receive = receiver_of(self._router)
         # The sockets' own descriptors: zmq's poller asks every socket for its EVENTS twice per wake-up.
         self._poller = select.poll()
-        self._tap_descriptor = cast("int", self._tap.socket.get(zmq.FD))
-        for descriptor in (cast("int", self._router.get(zmq.FD)), self._tap_descriptor, *self._stops):
+        self._router_descriptor = option_of(self._router)(zmq.FD)
+        self._tap_descriptor = option_of(self._tap.socket)(zmq.FD)
+        for descriptor in (self._router_descriptor, self._tap_descriptor, *self._stops):
             self._poller.register(descriptor, select.POLLIN)
 
     def run(self) -> None:
@@ -128,7 +128,7 @@ class BrokerLoop:
         wait_ms = 0
         while True:
             ready = dict(self._poller.poll(wait_ms))
-            more = self._drain()
+            more = self._drain(has_spoken=self._router_descriptor in ready)
             if self._tap_descriptor in ready or tap.has_sent:
                 tap.hear()
             if self._taps:
@@ -161,14 +161,21 @@ class BrokerLoop:
         private_ipc(endpoint)
         return router
 
-    def _drain(self) -> bool:
-        """Handles what has arrived, at most `bus.batch_max` frames; whether there may be more."""
-        receive, step, monotonic = self._router.recv_multipart, self._core.step, self._clock.monotonic
-        events = cast("Callable[[int], int]", self._router.get)
+    def _drain(self, *, has_spoken: bool) -> bool:
+        """Handles what has arrived, at most `bus.batch_max` frames; whether there may be more.
+
+        A descriptor that has spoken mostly means a message; otherwise, and after each one, EVENTS is asked, which is
+        cheaper than an EAGAIN.
+        """
+        receive, step, monotonic, option = self._receive, self._core.step, self._clock.monotonic, self._option
         for _ in range(self._settings.batch_max):
-            if not events(_EVENTS) & _POLLIN:
+            if not has_spoken and not option(EVENTS) & POLLIN:
                 return False
-            parts = receive(_NOBLOCK)
+            has_spoken = False
+            try:
+                parts = receive()
+            except zmq.Again:
+                continue
             now = monotonic()
             if len(parts) == _PARTS:
                 self._do(step(FrameReceived(parts[0], parts[1], parts[2]), now), now)
@@ -180,16 +187,16 @@ class BrokerLoop:
 
     def _do(self, actions: list[Action], now: float) -> None:
         """Carries out actions in order; losses come after them, so that tapped frames stay in sequence."""
-        send, taps = self._router.send, self._taps
+        send, taps = self._send, self._taps
         lost: list[bytes] = []
         for action in actions:
             if not isinstance(action, Send):
                 taps.append(action)
                 continue
             try:
-                send(action.connection, _MORE)
-                send(action.header, _MORE)
-                send(action.body, _NOBLOCK)
+                send(action.connection, NOBLOCK_MORE)
+                send(action.header, NOBLOCK_MORE)
+                send(action.body, NOBLOCK)
             except zmq.ZMQError as error:
                 if error.errno == zmq.EAGAIN:
                     self._core.count("send_would_block")

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import cast
 
 import zmq
 
-# Plain numbers: pyzmq's enumerations cost as much as the calls that they are used in.
-_EVENTS, _POLLIN, _POLLOUT = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.POLLOUT)
-_DONTWAIT, _DONTWAIT_MORE = int(zmq.DONTWAIT), int(zmq.DONTWAIT | zmq.SNDMORE)
+from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, POLLOUT, option_of, receiver_of, sender_of
 
 
 class DrainedSocket:
@@ -34,8 +31,8 @@ class DrainedSocket:
         self._on_message = on_message
         self._on_writable = on_writable
         self._loop = asyncio.get_running_loop()
-        self._events = cast("Callable[[int], int]", socket.get)
-        self._descriptor = cast("int", socket.getsockopt(zmq.FD))
+        self._option, self._send, self._receive = option_of(socket), sender_of(socket), receiver_of(socket)
+        self._descriptor = self._option(zmq.FD)
         self._again: asyncio.Handle | None = None
         self._is_draining = False
         self._loop.add_reader(self._descriptor, self._woken)
@@ -43,15 +40,15 @@ class DrainedSocket:
 
     def send(self, frames: Sequence[bytes]) -> bool:
         """Whether the socket took the message; False at EAGAIN. Raises zmq.ZMQError for an unreachable ROUTER peer."""
-        send = self._socket.send
+        send = self._send
         try:
             for frame in frames[:-1]:  # the first part decides: ZeroMQ takes a message whole or not at all
-                send(frame, _DONTWAIT_MORE)
-            send(frames[-1], _DONTWAIT)
+                send(frame, NOBLOCK_MORE)
+            send(frames[-1], NOBLOCK)
         except zmq.Again:
             return False
         finally:
-            if self._again is None and not self._is_draining and self._events(_EVENTS) & _POLLIN:
+            if self._again is None and not self._is_draining and self._option(EVENTS) & POLLIN:
                 self._look_again()
         return True
 
@@ -79,21 +76,21 @@ class DrainedSocket:
         is cheaper than an EAGAIN.
         """
         socket, on_message, on_writable = self._socket, self._on_message, self._on_writable
-        events = _POLLIN
+        events = POLLIN
         for _ in range(self._batch_max):
-            if events & _POLLIN:
+            if events & POLLIN:
                 try:
-                    message = socket.recv_multipart(_DONTWAIT)
+                    message = self._receive()
                 except zmq.Again:
                     message = None
                 if message is not None:
                     on_message(message)
                 if socket.closed:
                     return
-            events = self._events(_EVENTS)
-            if events & _POLLOUT and on_writable is not None and on_writable():
-                events = self._events(_EVENTS)
-            if not events & _POLLIN:
+            events = self._option(EVENTS)
+            if events & POLLOUT and on_writable is not None and on_writable():
+                events = self._option(EVENTS)
+            if not events & POLLIN:
                 return
         self._look_again()
 
