@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgpack
 from pydantic import ValidationError
@@ -66,8 +66,7 @@ def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
             "too_large", f"a body of {len(data)} bytes; the limit is {max_bytes} (bus.body_max_bytes)"
         )
     try:
-        value = unpack(data)
-        return cast("M", cls.__pydantic_validator__.validate_python(value))  # what model_validate() does, directly
+        message: M = cls.__pydantic_validator__.validate_python(unpack(data))  # what model_validate() does, directly
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(str(part) for part in fault['loc']) or 'body'}: {fault['msg']}"
@@ -76,3 +75,4 @@ def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
         raise BusError("malformed", f"not a {cls.TYPE}: {faults}") from None
     except (ValueError, RecursionError) as error:
         raise BusError("malformed", f"not a {cls.TYPE}: {str(error)[:200]}") from None
+    return message

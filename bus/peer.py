@@ -36,6 +36,7 @@ from bus.settings import BusSettings
 from bus.window import Recorded
 
 _ASKS, _ANSWERS = (int(Kind.REQUEST), int(Kind.POST)), (int(Kind.REPLY), int(Kind.FAILURE))
+_PROBE = Probe.TYPE
 _log = structlog.get_logger("bus")
 
 
@@ -316,7 +317,7 @@ class Peer:
     # --- requests from others ---------------------------------------------------------------------------------------
 
     def _admit(self, head: Header, body: bytes, route: Route) -> None:
-        if head.type == Probe.TYPE:
+        if head.type == _PROBE:
             self._answer_probe(head, route)
             return
         if head.key:

@@ -25,6 +25,8 @@ DEADLINE_MAX_MS = 2**31
 PROBE_ROW = Row(control.Probe, "", control.Probed, EVERY_ROLE)
 """Anyone may ask any actor for its readiness; the shell answers."""
 
+_POST = int(Kind.POST)
+_PROBE = control.Probe.TYPE
 _OFFERABLE = {role for role in ROLES if role not in ("broker", "door", "operator", "launcher")}
 
 
@@ -47,7 +49,7 @@ def refusal_of(hello: Hello) -> Refused | None:
 
 def row_for(service: str, frame: Header) -> Row | None:
     """The catalog's row for this message to this service."""
-    if frame.type == control.Probe.TYPE:
+    if frame.type == _PROBE:
         return PROBE_ROW
     return row_of(service, frame.type)
 
@@ -58,7 +60,7 @@ def denial_of(row: Row | None, role: str, frame: Header) -> str:
         return "unknown_type"
     if role not in row.senders:
         return "sender_not_allowed"
-    if (row.reply is None) != (frame.kind == Kind.POST):
+    if (row.reply is None) != (frame.kind == _POST):
         return "wrong_kind"
     return ""
 

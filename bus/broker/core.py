@@ -49,6 +49,7 @@ class BrokerCore:
         self._operations = Operations(state, endings, self._placement, self._membership)
         self._liveness = Liveness(state, self._membership)
         self._endings = endings
+        self._services = tuple(state.services.values())
         self._collects_until = now + settings.reannounce_grace_ms / 1000
         self._grace_s = settings.service_grace_ms / 1000
 
@@ -117,7 +118,7 @@ class BrokerCore:
                 at = other
         if state.is_collecting:
             return min(at, self._collects_until)
-        for service in state.services.values():
+        for service in self._services:
             if service.waiting.count and service.absent_since is not None and not service.is_flushed:
                 at = min(at, service.absent_since + self._grace_s)
         return at

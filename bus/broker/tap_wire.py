@@ -18,6 +18,7 @@ from bus.messages.base import pack, unpack
 TAP_VERSION = 1
 LIVE = b"t"
 _RING = b"r"
+_BEAT = int(Kind.BEAT)
 _RING_PIECE = 64
 """Records per piece of a ring's answer: small enough that the broker's loop hardly notices."""
 
@@ -67,7 +68,7 @@ class Ring:
     def add(self, taps: Sequence[Tap]) -> None:
         """Keeps these; the oldest go."""
         for tap in taps:
-            if tap.header.kind != Kind.BEAT:
+            if tap.header.kind != _BEAT:
                 self._taps.append(tap)
                 self._bytes += len(tap.body)
         while self._taps and (len(self._taps) > self._frames_max or self._bytes > self._bytes_max):
