@@ -20,7 +20,7 @@ Mode = Literal["slot", "ordered", "immediate"]
 
 ROLES = ("broker", "ledger", "gateway", "ho1", "ho2", "ho3", "host", "door", "operator", "launcher")
 EVERY_ROLE = frozenset(ROLES)
-_CLIENTS = frozenset({"door", "operator"})
+CLIENT_ROLES = frozenset({"door", "operator"})
 _OPERATION = frozenset({"operator", "launcher"})
 
 
@@ -39,9 +39,9 @@ class Row(NamedTuple):
 
 _ROWS = (
     # host
-    Row(session.StartSession, "host", session.SessionReady, _CLIENTS),
-    Row(session.ProcessTurn, "host", session.TurnResult, _CLIENTS, sensitive=True),
-    Row(session.EndSession, "host", session.SessionClosed, _CLIENTS),
+    Row(session.StartSession, "host", session.SessionReady, CLIENT_ROLES),
+    Row(session.ProcessTurn, "host", session.TurnResult, CLIENT_ROLES, sensitive=True),
+    Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES),
     # ho2 (StartSession and EndSession are passed on by the host)
     Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host"}), sensitive=True),
     Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator"})),

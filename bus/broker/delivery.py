@@ -12,7 +12,7 @@ from bus.broker.events import Send
 from bus.broker.peers import Peer, Pending
 from bus.broker.placing import Placement
 from bus.broker.state import State
-from bus.catalog import ROWS, Row
+from bus.catalog import CLIENT_ROLES, ROWS, Row
 from bus.codec import pack_header
 from bus.envelope import HEADER_VERSION, Header, Kind
 
@@ -115,6 +115,11 @@ class Delivery:
             state.own_answers.append((stamped, body))
         elif not requester.is_lost:
             state.actions.append(Send(requester.connection, pack_header(stamped), body))
+        for other in pending.also:
+            if not other.is_lost:
+                state.actions.append(
+                    Send(other.connection, pack_header(stamped._replace(destination=other.instance)), body)
+                )
         verdict = "late" if requester.is_lost else "delivered"
         state.tap(verdict, stamped, worker.instance, worker=worker.instance, body=body)
         if frame.kind == Kind.STREAM:
@@ -134,8 +139,11 @@ class Delivery:
         if pending is None:
             self._cancel_announced(peer, frame, body)
             return
-        if pending.requester is not peer:
+        if pending.requester is not peer and peer not in pending.also:
             self._endings.deny(peer, frame, body, "not_requester", "only who asked may cancel")
+            return
+        if not pending.leave(peer):
+            state.tap("cancelled", pending.header_for_tap(), peer.instance, body=body)  # others still wait for it
             return
         worker = pending.worker
         if worker is None:
@@ -183,14 +191,15 @@ class Delivery:
             self._endings.fail(pending, "no_route", f"{pending.direct} is not there; see `hobus ps`")
 
     def _attach(self, known: Pending, peer: Peer, frame: Header, body: bytes, deadline: float) -> None:
-        """The same request again: the newest requester gets the one answer."""
+        """The same request again, re-sent or by a successor: everybody who asked and still lives gets the one answer."""
         state = self._state
-        if (known.header.type, known.header.destination) != (frame.type, frame.destination):
+        is_other = (known.header.type, known.header.destination) != (frame.type, frame.destination)
+        if is_other or not _may_join(known.requester, peer):
             self._endings.deny(peer, frame, body, "id_in_use", "another request with this id is pending")
             return
-        known.requester = peer
-        known.deadline = deadline
-        state.deadlines.push(deadline, known)
+        known.join(peer)
+        known.deadline = max(known.deadline, deadline)
+        state.deadlines.push(known.deadline, known)
         if known.is_cancelled and known.worker is not None:
             self._placement.ask_anew(known, known.worker)
             return
@@ -231,3 +240,8 @@ class Delivery:
         else:
             state.counts["late"] += 1
             state.tap("late", frame, worker.instance, worker=worker.instance, body=body)
+
+
+def _may_join(asked: Peer, peer: Peer) -> bool:
+    """Instances of an actor take over from each other; clients are different people with the same role."""
+    return peer.role not in CLIENT_ROLES or peer.instance.partition("@")[0] == asked.instance.partition("@")[0]

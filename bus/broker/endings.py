@@ -56,7 +56,8 @@ class Endings:
         self.unbind(pending)
         self.finish(pending)
         pending.service.failed[code] += 1
-        self._answer(pending.requester, pending.header, code, detail, _VERDICTS.get(code, "failed"))
+        for requester in (pending.requester, *pending.also):
+            self._answer(requester, pending.header, code, detail, _VERDICTS.get(code, "failed"))
 
     def expire(self, pending: Pending) -> None:
         """Its deadline passed: the requester is told, the worker is told to stop."""

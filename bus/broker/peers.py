@@ -59,7 +59,7 @@ class Pending:
     """One request without an answer, or one post without a taker."""
 
     __slots__ = (
-        "asked_anew", "body", "deadline", "direct", "header", "is_cancelled", "is_done", "is_post", "place",
+        "also", "asked_anew", "body", "deadline", "direct", "header", "is_cancelled", "is_done", "is_post", "place",
         "requester", "row", "service", "slotted", "waits_as", "worker",
     )  # fmt: skip
 
@@ -80,7 +80,8 @@ class Pending:
         self.row = row
         self.service = service
         self.direct = direct  # the instance that it names, "" for anybody of the service
-        self.requester = requester
+        self.requester = requester  # the newest one
+        self.also: list[Peer] = []  # earlier ones that still live: whoever asks gets the answer
         self.deadline = deadline
         self.slotted = row.mode != "immediate" and not is_post
         self.is_post = is_post
@@ -90,6 +91,21 @@ class Pending:
         self.worker: Peer | None = None
         self.place: tuple[str, bool, bool] | None = None  # where it waits
         self.waits_as = ""  # under which sender it waits
+
+    def join(self, peer: Peer) -> None:
+        """One more requester, or a known one again; none loses its answer because another one came."""
+        if peer is self.requester:
+            return
+        self.also = [other for other in (*self.also, self.requester) if other is not peer and not other.is_lost]
+        self.requester = peer
+
+    def leave(self, peer: Peer) -> bool:
+        """This requester wants no answer any more; whether nobody else does."""
+        left = [other for other in (*self.also, self.requester) if other is not peer and not other.is_lost]
+        if left:
+            self.requester = left.pop()
+            self.also = left
+        return not left and self.requester is peer
 
     def header_for_tap(self) -> Header:
         """The header with the catalog's word on whether its body is sensitive; the sender's counts for nothing."""

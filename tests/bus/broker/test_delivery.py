@@ -406,16 +406,62 @@ def test_an_answer_for_a_lost_requester_is_late_and_goes_nowhere(rig):
     assert rig.got(ho2) == []
 
 
-def test_a_resent_id_is_attached_and_the_newest_requester_is_answered(rig):
-    """Same id, type and destination by the same role: one delivery, one answer, with the newest deadline."""
+def test_a_resent_id_is_attached_and_everybody_who_asked_is_answered(rig):
+    """Same id, type and destination by the same role: one delivery, the latest deadline, an answer for each."""
     first, ho1 = pair(rig)
     second = rig.client("ho2/2@a")
     rig.order(first, "WO-1", deadline_ms=1000)
     rig.order(second, "WO-1", deadline_ms=9000)
     rig.advance(1.5)
+    assert rig.requests(ho1) == ["WO-1"]
     rig.reply(ho1, "WO-1")
-    assert rig.answers(first) == []
-    assert rig.answers(second) == [("WO-1", "")]
+    assert rig.answers(first) == rig.answers(second) == [("WO-1", "")]
+
+
+def test_an_owner_that_thaws_does_not_take_the_answer_from_its_successor(rig):
+    """The old requester re-sends the id that its successor waits for: the successor still gets the one answer."""
+    thawed, ho1 = pair(rig)
+    successor = rig.client("ho2/2@a")
+    rig.order(successor, "WO-1")
+    rig.order(thawed, "WO-1", deadline_ms=500)
+    rig.advance(1.0)
+    rig.order(successor, "WO-1")  # asked once more: still one answer for each
+    rig.reply(ho1, "WO-1")
+    assert rig.answers(successor) == rig.answers(thawed) == [("WO-1", "")]
+
+
+def test_everybody_who_asked_is_told_of_a_failure(rig):
+    """A request that the broker ends has the same end for each of its requesters."""
+    first, ho1 = pair(rig)
+    second = rig.client("ho2/2@a")
+    rig.order(first, "WO-1", deadline_ms=1000)
+    rig.order(second, "WO-1", deadline_ms=1000)
+    rig.advance(1.5)
+    assert rig.answers(first) == rig.answers(second) == [("WO-1", "expired")]
+
+
+def test_a_cancel_by_one_of_several_requesters_leaves_the_request_to_the_others(rig):
+    """A fenced owner gives up what its successor still waits for; only the last one's cancel stops the worker."""
+    first, ho1 = pair(rig)
+    second = rig.client("ho2/2@a")
+    rig.order(first, "WO-1")
+    rig.order(second, "WO-1")
+    rig.got(ho1)
+    rig.cancel(second, "WO-1")
+    assert [got.header.kind for got in rig.got(ho1)] == []
+    rig.cancel(first, "WO-1")
+    assert [got.header.kind for got in rig.got(ho1)] == [Kind.CANCEL]
+
+
+def test_a_client_cannot_join_another_clients_request(rig):
+    """Clients are different people in one role: an id that is pending for one is denied to the other."""
+    host = rig.worker("host/1@a")
+    mine, theirs = rig.client("door/1@a"), rig.client("door/2@a")
+    rig.ask(mine, "turn-1", "host", "host.process_turn")
+    rig.ask(theirs, "turn-1", "host", "host.process_turn")
+    assert rig.answers(theirs) == [("turn-1", "denied")]
+    rig.reply(host, "turn-1", b"", "session.turn_result")
+    assert rig.answers(mine) == [("turn-1", "")]
 
 
 def test_an_id_in_use_for_something_else_is_denied(rig):
