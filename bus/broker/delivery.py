@@ -104,8 +104,20 @@ class Delivery:
             self._endings.fail(pending, "internal", f"{worker.instance} answered with {fault}")
             self._placement.pump(worker)
             return
-        requester = pending.requester
-        asked = pending.header
+        self._pass_on(pending, worker, frame, body)
+        if frame.kind == Kind.STREAM:
+            return
+        if frame.kind == Kind.FAILURE:
+            pending.service.failed["by_worker"] += 1
+        worker.idle_since = state.now
+        self._endings.unbind(pending)
+        self._endings.finish(pending)
+        if pending.service.waiting.count:
+            self._placement.pump(worker)
+
+    def _pass_on(self, pending: Pending, worker: Peer, frame: Header, body: bytes) -> None:
+        """To everybody who asked and still lives, stamped."""
+        state, requester, asked = self._state, pending.requester, pending.header
         stamped = Header(
             HEADER_VERSION, frame.kind, frame.message_id, frame.correlation_id, frame.causation_id, frame.type,
             frame.type_version, requester.instance, asked.key, 0, asked.attempt, pending.row.sensitive,
@@ -122,15 +134,6 @@ class Delivery:
                 )
         verdict = "late" if requester.is_lost else "delivered"
         state.tap(verdict, stamped, worker.instance, worker=worker.instance, body=body)
-        if frame.kind == Kind.STREAM:
-            return
-        if frame.kind == Kind.FAILURE:
-            pending.service.failed["by_worker"] += 1
-        worker.idle_since = state.now
-        self._endings.unbind(pending)
-        self._endings.finish(pending)
-        if pending.service.waiting.count:
-            self._placement.pump(worker)
 
     def cancel(self, peer: Peer, frame: Header, body: bytes) -> None:
         """A waiting request ends as cancelled; one in a handler is cancelled there, and its answer is the handler's."""
@@ -191,7 +194,7 @@ class Delivery:
             self._endings.fail(pending, "no_route", f"{pending.direct} is not there; see `hobus ps`")
 
     def _attach(self, known: Pending, peer: Peer, frame: Header, body: bytes, deadline: float) -> None:
-        """The same request again, re-sent or by a successor: everybody who asked and still lives gets the one answer."""
+        """The same request again, re-sent or by a successor: all who asked and still live get the one answer."""
         state = self._state
         is_other = (known.header.type, known.header.destination) != (frame.type, frame.destination)
         if is_other or not _may_join(known.requester, peer):

@@ -432,7 +432,7 @@ def test_an_owner_that_thaws_does_not_take_the_answer_from_its_successor(rig):
 
 def test_everybody_who_asked_is_told_of_a_failure(rig):
     """A request that the broker ends has the same end for each of its requesters."""
-    first, ho1 = pair(rig)
+    first, _ = pair(rig)
     second = rig.client("ho2/2@a")
     rig.order(first, "WO-1", deadline_ms=1000)
     rig.order(second, "WO-1", deadline_ms=1000)
