@@ -60,6 +60,7 @@ class Running:
     is_started: bool = False  # its task has had its first step
     stopped: Literal["", "cancelled", "expired"] = ""
     again: tuple[Header, bytes, Route] | None = None  # asked again while it was being stopped
+    counted_for: str = ""  # the sender that it was admitted for: a later requester changes the header
 
 
 @dataclass(slots=True)
@@ -86,6 +87,7 @@ class Inbox:
     deadlines: Deadlines[RequestKey] = field(default_factory=Deadlines[RequestKey])
     window: DuplicateWindow = field(init=False)
     _running: dict[RequestKey, Running] = field(default_factory=dict[RequestKey, Running])
+    _of_sender: dict[str, int] = field(default_factory=dict[str, int])  # how many of them each sender has at work
     _behind: dict[str, deque[Running]] = field(default_factory=dict[str, "deque[Running]"])
     _idle: asyncio.Event | None = None  # there while somebody waits for the last one to end
 
@@ -105,8 +107,8 @@ class Inbox:
             if self._is_duplicate(key, header, body, route):
                 return
             deadline = self._deadline(header)
-            if row.mode == "immediate" and len(self._running) >= self.settings.mailbox_max:
-                raise BusError("busy", f"{self.role} has {len(self._running)} requests at work (bus.mailbox_max)")
+            if row.mode == "immediate":
+                self._demand_room(header.sender)
             message = decode(cls, body, self.settings.body_max_bytes)
         except RuntimeFault as fault:
             self.counters.refused += 1
@@ -126,6 +128,14 @@ class Inbox:
                 "denied", f"{header.sender} may not send {header.type} to {self.role} ({route.lane or 'broker'})"
             )
         return row, handler
+
+    def _demand_room(self, sender: str) -> None:
+        """Room for all, and for each: a sender that fills its own part keeps nobody else out."""
+        of_sender = self._of_sender.get(sender, 0)
+        if of_sender >= self.settings.sender_mailbox_max:
+            raise BusError("busy", f"{self.role} has {of_sender} requests of {sender} (bus.sender_mailbox_max)")
+        if len(self._running) >= self.settings.mailbox_max:
+            raise BusError("busy", f"{self.role} has {len(self._running)} requests at work (bus.mailbox_max)")
 
     def _is_duplicate(self, key: RequestKey, header: Header, body: bytes, route: Route) -> bool:
         """Whether this id was answered (answer it again) or is at work (its newest requester gets the answer)."""
@@ -167,6 +177,8 @@ class Inbox:
 
     def _admit(self, running: Running) -> None:
         self._running[running.key] = running
+        running.counted_for = running.header.sender
+        self._of_sender[running.counted_for] = self._of_sender.get(running.counted_for, 0) + 1
         if running.deadline is not None:
             self.deadlines.set(running.key, running.deadline)
             self.on_deadline_set(running.deadline)
@@ -234,13 +246,21 @@ class Inbox:
 
     def _finish(self, running: Running) -> None:
         """No longer at work; the next one of its routing key begins."""
-        self._running.pop(running.key, None)
+        if self._running.pop(running.key, None) is not None:
+            self._give_room(running.counted_for)
         self.deadlines.forget(running.key)
         if running.row.mode == "ordered":
             self._next_of(running)
         if self._idle is not None and not self._running:
             self._idle.set()
             self._idle = None
+
+    def _give_room(self, sender: str) -> None:
+        left = self._of_sender[sender] - 1
+        if left:
+            self._of_sender[sender] = left
+        else:
+            del self._of_sender[sender]
 
     def _next_of(self, running: Running) -> None:
         queue = self._behind.get(running.header.key)

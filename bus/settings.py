@@ -20,6 +20,7 @@ class BusSettings(BaseModel):
     reannounce_grace_ms: NonNegative = Field(description="how long a restarted broker collects hellos")
     queue_max: Positive = Field(description="queued requests per service")
     mailbox_max: Positive = Field(description="immediate requests at once per instance")
+    sender_mailbox_max: Positive = Field(description="of these, requests of one sender; keeps room for the others")
     attempts_max: Positive = Field(description="deliveries of one redeliverable request")
     beat_interval_ms: Positive = Field(description="how often a peer tells that it lives")
     peer_timeout_ms: Positive = Field(description="silence after which a peer is lost")

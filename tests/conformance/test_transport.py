@@ -13,10 +13,11 @@ from bus.messages.control import Probe, Probed, ServiceGivenUp
 from bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget
 from bus.messages.ledger import Body, GetBody
 from bus.messages.session import ReadSession, SessionView
+from bus.peer import Peer
 from tests.conformance.clusters import Cluster, RealCluster, SimCluster, bus_settings
 from tests.conformance.desk import Desk, Shelf, prompt
 
-SETTINGS = bus_settings(service_grace_ms=400, body_max_bytes=200_000)
+SETTINGS = bus_settings(service_grace_ms=400, body_max_bytes=200_000, mailbox_max=128, sender_mailbox_max=64)
 
 
 @pytest.fixture(params=["simulated", pytest.param("zeromq", marks=pytest.mark.process)])
@@ -485,24 +486,50 @@ def test_an_orderly_stop_finishes_what_runs_and_hands_over_the_rest(cluster: Clu
     cluster.run(scenario())
 
 
-def test_the_mailbox_bound_is_busy_at_once(cluster: Cluster) -> None:
-    """On a lane the service itself says so; nobody waits."""
+def test_a_sender_that_fills_its_part_of_a_mailbox_keeps_nobody_else_out(cluster: Cluster) -> None:
+    """On a lane the service itself says busy, at once, to the one that has too much there; the next sender is served."""
 
     async def scenario() -> None:
         shelf = Shelf()
         await cluster.start(shelf, role="ledger")
-        worker = await cluster.start(None, role="ho1")
-        held = [
-            asyncio.ensure_future(worker.request("ledger", GetBody(ref=f"hold {n}"), expect=Body, timeout_s=10))
-            for n in range(SETTINGS.mailbox_max)
-        ]
-        await until(lambda: len(shelf.asked) == SETTINGS.mailbox_max)
-        assert await code_of(worker.request("ledger", GetBody(ref="one more"), expect=Body, timeout_s=10)) == "busy"
+        greedy, modest = [await cluster.start(None, role="ho1") for _ in range(2)]
+        held = await hold(shelf, greedy, SETTINGS.sender_mailbox_max)
+        assert await code_of(greedy.request("ledger", GetBody(ref="more"), expect=Body, timeout_s=10)) == "busy"
+        assert (await modest.request("ledger", GetBody(ref="mine"), expect=Body, timeout_s=10)).ref == "mine"
+        shelf.go.set()
+        for one in held:
+            await one
+        assert (await greedy.request("ledger", GetBody(ref="again"), expect=Body, timeout_s=10)).ref == "again"
+
+    cluster.run(scenario())
+
+
+def test_the_mailbox_bound_is_busy_at_once(cluster: Cluster) -> None:
+    """On a lane the service itself says so; nobody waits, whoever filled it."""
+
+    async def scenario() -> None:
+        shelf = Shelf()
+        await cluster.start(shelf, role="ledger")
+        workers = [await cluster.start(None, role="ho1") for _ in range(3)]
+        held = [one for worker in workers[:2] for one in await hold(shelf, worker, SETTINGS.sender_mailbox_max)]
+        assert len(held) == SETTINGS.mailbox_max
+        assert await code_of(workers[2].request("ledger", GetBody(ref="more"), expect=Body, timeout_s=10)) == "busy"
         shelf.go.set()
         for one in held:
             await one
 
     cluster.run(scenario())
+
+
+async def hold(shelf: Shelf, worker: Peer, count: int) -> list[asyncio.Future[Body]]:
+    """So many requests of this worker that wait in the service's hands."""
+    before = len(shelf.asked)
+    held = [
+        asyncio.ensure_future(worker.request("ledger", GetBody(ref=f"hold {n}"), expect=Body, timeout_s=10))
+        for n in range(count)
+    ]
+    await until(lambda: len(shelf.asked) == before + count)
+    return held
 
 
 def test_a_thousand_concurrent_requests_each_get_their_own_answer(cluster: Cluster) -> None:
@@ -525,10 +552,10 @@ def test_immediate_requests_are_bounded_at_the_broker(cluster: Cluster) -> None:
     async def scenario() -> None:
         desk = Desk()
         await cluster.start(desk, role="gateway", slots=1)
-        worker = await cluster.start(None, role="ho1")
+        workers = [await cluster.start(None, role="ho1") for _ in range(3)]
         asked = [
-            asyncio.ensure_future(worker.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=20))
-            for _ in range(SETTINGS.mailbox_max + 10)
+            asyncio.ensure_future(workers[n % 3].request("gateway", ReadBreakers(), expect=Breakers, timeout_s=20))
+            for n in range(SETTINGS.mailbox_max + 10)
         ]
         await until(lambda: len(desk.calls) == SETTINGS.mailbox_max)
         desk.go.set()
