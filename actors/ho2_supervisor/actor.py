@@ -12,7 +12,7 @@ from actors.ho2_supervisor import answers, turn, views
 from actors.ho2_supervisor.admission import Attach, Begin, Known, Refused, admit
 from actors.ho2_supervisor.drive import Drive, Drives, TurnInput
 from actors.ho2_supervisor.own_entries import OwnEntries
-from actors.ho2_supervisor.owner import AppendRefused, JournalLost, OwnedSession
+from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession, is_gone
 from actors.ho2_supervisor.session.journal import input_digest, turn_key
 from actors.ho2_supervisor.sessions import Sessions
 from actors.ho2_supervisor.verdicts import verdict_result
@@ -26,6 +26,7 @@ from bus.messages.session import (
     LifecycleChanged,
     ReadSession,
     RunCancelled,
+    RunStarted,
     SessionClosed,
     SessionConfig,
     SessionEnded,
@@ -156,9 +157,17 @@ class Supervisor(Actor):
             if session.record.state.status == "open":
                 cancelled = self._cancel_run(session, drive)
                 self._append_end(session, message.reason, call.trace)
-            is_durable = await self._is_durable(session)
-            if drive is not None and cancelled is not None and not drive.answer.done():
-                self._settle_cancelled(drive, cancelled, is_durable=is_durable)
+            ended: TurnResult | RuntimeFault = self._keeps_moving(session.session_id)
+            try:
+                is_durable = await self._is_durable(session)
+                if is_durable and cancelled is not None:
+                    ended = cancelled
+            except RuntimeFault as fault:
+                ended = fault
+                raise
+            finally:
+                if drive is not None and cancelled is not None:
+                    _settle(drive, ended)
             if is_durable:
                 return SessionClosed(session_id=session.session_id, turn_count=session.record.turn_count)
         raise self._keeps_moving(message.session_id)
@@ -181,13 +190,16 @@ class Supervisor(Actor):
         raise self._keeps_moving(session_id)
 
     async def _is_durable(self, session: OwnedSession) -> bool:
-        """Whether what was appended stands; False: the stream moved on, the session is to be read again."""
+        """Whether what was appended stands; False: the stream moved on, the session is to be read again.
+
+        Raises EntryRefused, which reading again would not mend, or JournalLost.
+        """
         try:
             await session.barrier()
         except AppendRefused:
             self._sessions.drop(session)
             return False
-        except JournalLost:
+        except (EntryRefused, JournalLost):
             self._sessions.drop(session)
             raise
         return True
@@ -200,7 +212,7 @@ class Supervisor(Actor):
         try:
             known.digest = input_digest(input_id, await session.text(known.input_ref))
         except RuntimeFault as fault:
-            if fault.code not in ("erased", "not_found"):
+            if not is_gone(fault):
                 raise
 
     def _append_start(self, session: OwnedSession, agent_id: str, wanted: SessionConfig, trace: str) -> None:
@@ -219,30 +231,28 @@ class Supervisor(Actor):
         )
 
     def _cancel_run(self, session: OwnedSession, drive: Drive | None) -> TurnResult | None:
-        """The active run stops and is recorded as cancelled: the one answer to its input. None if no run is active."""
+        """The active run is recorded as cancelled, the one answer to its input, and stops. None if no run is active.
+
+        Whoever calls settles the drive's answer. A run that was only just requested passes through Running.
+        """
         run_id, input_id = session.record.state.active_run_id, session.record.state.active_input_id
         if run_id is None or input_id is None:
             return None
-        if drive is not None:
-            self._drives.stop(drive)
         result = verdict_result(
             "cancelled", session_id=session.session_id, run_id=run_id, input_id=input_id, cost=Cost(),
             elapsed_ms=0, tool_calls=[], exchange_entry_ids=[],
         )  # fmt: skip
+        if session.record.state.lifecycle == "Idle":
+            session.append(RunStarted(at=session.now()))
         session.append(LifecycleChanged(lifecycle="Cancelling", at=session.now()))
         session.append(
             RunCancelled(input_id=input_id, reason="session_ended", at=session.now()),
             bodies=[pack(result.model_dump())],
             once=turn_key(session.session_id, input_id),
         )
+        if drive is not None:
+            self._drives.stop(drive)
         return result
-
-    def _settle_cancelled(self, drive: Drive, cancelled: TurnResult, *, is_durable: bool) -> None:
-        """Whoever waits for the stopped run is told; if the cancellation did not commit, to ask again."""
-        if is_durable:
-            drive.answer.set_result(cancelled)
-        else:
-            drive.answer.set_exception(self._keeps_moving(drive.session.session_id))
 
     def _append_end(self, session: OwnedSession, reason: str, trace: str) -> None:
         record = session.record
@@ -255,3 +265,13 @@ class Supervisor(Actor):
 
     def _keeps_moving(self, session_id: str) -> SessionFault:
         return SessionFault("moved", f"session {session_id}: its head keeps moving", retryable=True)
+
+
+def _settle(drive: Drive, ended: TurnResult | RuntimeFault) -> None:
+    """Whoever waits for the stopped run is told how it ended; if its cancellation did not commit, to ask again."""
+    if drive.answer.done():
+        return
+    if isinstance(ended, RuntimeFault):
+        drive.answer.set_exception(ended)
+    else:
+        drive.answer.set_result(ended)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actors.ho2_supervisor.owner import OwnedSession
 from actors.ho2_supervisor.session.record import KnownInput, result_of
-from actors.ho2_supervisor.verdicts import is_verdict, verdict_result
+from actors.ho2_supervisor.verdicts import failure_code, is_verdict, verdict_result
 from bus.errors import LedgerError, WorkOrderFault
 from bus.messages.session import TurnResult
 from bus.messages.work_order import Cost
@@ -23,7 +23,7 @@ async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
         )
     if known.became == "failed" and not is_verdict(known.code):
         raise WorkOrderFault(
-            known.code, f"run {known.run_id} of input {known.input_id} has failed; it is not run again"
+            failure_code(known.code), f"run {known.run_id} of input {known.input_id} has failed; it is not run again"
         )
     if not known.result_ref:
         return verdict_result(

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from actors.ho2_supervisor import answers, turn, turn_record
 from actors.ho2_supervisor.own_entries import OwnEntries
-from actors.ho2_supervisor.owner import AppendRefused, JournalLost, OwnedSession
+from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession
 from actors.ho2_supervisor.run import Run
 from actors.ho2_supervisor.session.journal import input_digest
 from actors.ho2_supervisor.sessions import Sessions
 from actors.ho2_supervisor.turn import Progress
-from actors.ho2_supervisor.verdicts import is_verdict
+from actors.ho2_supervisor.verdicts import failure_code, is_verdict
 from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
 from bus.messages.ids import body_ref, iso, parse_iso
 from bus.messages.session import RunAttached, RunFailed, RunRequested, SessionConfig, TurnResult
@@ -153,17 +154,31 @@ class Drives:
             drive.answer.set_exception(error)
 
     async def _answered(self, drive: Drive) -> TurnResult:
-        """The run's one answer. After a refused append the journal decides: answered by the host, or driven again."""
+        """The run's one answer. After a refused append the journal decides: answered by the host, or driven again.
+
+        What the record will never take is not tried twice: the run fails without it.
+        """
         session, input_id = drive.session, drive.input.input_id
+        refused: EntryRefused | None = None
         for _ in range(self._config.ho2.takeover_attempts_max):
             try:
-                return await self._attempt(drive)
+                if refused is None:
+                    return await self._attempt(drive)
+                await self._give_up(drive, refused)
             except AppendRefused:
+                await self._registry.reread(session)
+            except EntryRefused as fault:
+                if refused is not None:
+                    self._registry.drop(session)
+                    raise
+                refused = fault
                 await self._registry.reread(session)
             except JournalLost:
                 self._registry.drop(session)
                 raise
             known = session.record.inputs.get(input_id)
+            if known is None and refused is not None:
+                raise refused  # the request itself: there is no run that could fail
             if known is None:
                 self._request(session, drive.input, drive.trace)
             elif known.became != "running":
@@ -191,7 +206,7 @@ class Drives:
                     return await turn.take_turn(run, progress)
         except TimeoutError:
             pass
-        except JournalLost:
+        except (EntryRefused, JournalLost):
             raise
         except RuntimeFault as caught:
             fault = caught
@@ -206,14 +221,25 @@ class Drives:
             return await answers.recorded(session, session.record.inputs[drive.input.input_id])
         if run is not None and is_verdict(fault.code):
             return await turn_record.record_verdict(run, fault.code, progress.tool_calls)
+        failed = WorkOrderFault(failure_code(fault.code), fault.detail) if fault.code == "not_found" else fault
+        self._append_failed(drive, failed)
+        session.flush()
+        raise failed
+
+    async def _give_up(self, drive: Drive, refused: EntryRefused) -> NoReturn:
+        """RunFailed, durable, in place of what the record refused; then the requesters are told."""
+        self._append_failed(drive, refused)
+        await drive.session.barrier()
+        raise WorkOrderFault(refused.code, refused.detail)
+
+    def _append_failed(self, drive: Drive, fault: RuntimeFault) -> None:
+        session = drive.session
         detail_ref = body_ref(session.new_id("RunFailed"), 1)
         session.append(
             RunFailed(input_id=drive.input.input_id, code=fault.code, detail_ref=detail_ref, at=session.now()),
             bodies=[fault.detail.encode()],
             trace=drive.trace,
         )
-        session.flush()
-        raise fault
 
     def _request(self, session: OwnedSession, wanted: TurnInput, trace: str) -> None:
         """RunRequested: the input stands in the journal, its text as a body."""

@@ -2,7 +2,8 @@
 
 Appending is synchronous (reduce, fold, queue); entries that lie next to each other leave in one write. `flush` sends
 what is queued without waiting, `barrier` returns when all of it is durable. A refused append means that the stream
-moved on without us; the next barrier says so, whoever appended.
+moved on without us, or that the record will never take this entry; the next barrier says which, whoever appended.
+Entries of other streams follow the appends that they rest on: they leave once those stand, else never.
 Source: spec pages "Session contracts" and "The ledger" (write rules).
 """
 
@@ -34,6 +35,16 @@ class AppendRefused(Exception):
         self.ack = ack
 
 
+class EntryRefused(RuntimeFault):
+    """The record never takes this entry, however often it is sent. The stream stands where it stood before it.
+
+    No verdict on the input: the run has failed, under a code by which the host degrades.
+    """
+
+    def __init__(self, session_id: str, entry_id: str, why: str) -> None:
+        super().__init__("execution_error", f"session {session_id}: the record does not take {entry_id}: {why}")
+
+
 class EventRejected(RuntimeFault):
     """The reducer does not take an event that this program wanted to append: a fault of the program."""
 
@@ -41,8 +52,36 @@ class EventRejected(RuntimeFault):
         super().__init__("internal", f"session {session_id}: {kind} was rejected: {reason}")
 
 
+class BodyMissing(LedgerError):
+    """A ref leads to no body: what it names never committed. Not `not_found`, by which a host knows no session."""
+
+    def __init__(self, ref: str) -> None:
+        super().__init__("execution_error", f"the record has no body {ref}")
+
+
+def is_gone(fault: RuntimeFault) -> bool:
+    """Whether a body was erased, or never was."""
+    return isinstance(fault, BodyMissing) or fault.code == "erased"
+
+
 class JournalLost(LedgerError):
     """The record does not answer: what was appended last is unknown, so the state in memory is given up."""
+
+
+_NEVER_TAKEN = frozenset({"too_large", "denied", "malformed", "rejected"})
+"""Faults of a whole write that sending it again does not mend, while the record as such is at hand."""
+
+
+def refusal_of(ack: Ack, entry: WriteEntry) -> AppendRefused | EntryRefused:
+    """What it means to the owner that its append was not taken.
+
+    Two owners derive the same ids: a conflict under another head or tenure is the other one's entry, no fault of ours.
+    """
+    tenure_before = (entry.tenure or 0) - (entry.event_type == "TookOver")
+    is_anothers = ack.code == "conflict" and (ack.head, ack.tenure) != (entry.prev, tenure_before)
+    if is_anothers or ack.outcome == "lost" or ack.code in ("head_mismatch", "tenure_mismatch"):
+        return AppendRefused(ack)
+    return EntryRefused(entry.provenance.session_id, entry.submission_id, f"refused as {ack.code}")
 
 
 class OwnedSession:
@@ -57,6 +96,7 @@ class OwnedSession:
         self._client = client
         self._limits = limits
         self._unsent: list[WriteEntry] = []
+        self._following: list[WriteEntry] = []
         self._lost: Exception | None = None
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -77,7 +117,7 @@ class OwnedSession:
                 record.take(taken)
             if not entries.more:
                 break
-        self.record, self._unsent, self._lost = record, [], None
+        self.record, self._unsent, self._following, self._lost = record, [], [], None
 
     async def fill_history(self) -> None:
         """The texts that the history still lacks, read from where they stand; an erased one stays away."""
@@ -86,18 +126,23 @@ class OwnedSession:
             try:
                 texts[ref] = await self.text(ref)
             except RuntimeFault as fault:
-                if fault.code not in ("erased", "not_found"):
+                if not is_gone(fault):
                     raise
         if texts:
             self.record.fill_texts(texts)
 
     async def text(self, ref: str) -> str:
-        """The text behind a ref. Raises LedgerError(erased) or BusError(not_found)."""
+        """The text behind a ref. Raises LedgerError(erased) or BodyMissing."""
         return (await self.body(ref)).decode(errors="replace")
 
     async def body(self, ref: str) -> bytes:
-        """The bytes behind a ref. Raises LedgerError(erased) or BusError(not_found)."""
-        return await self._client.body(ref)
+        """The bytes behind a ref. Raises LedgerError(erased) or BodyMissing."""
+        try:
+            return await self._client.body(ref)
+        except RuntimeFault as fault:
+            if fault.code != "not_found":
+                raise
+            raise BodyMissing(ref) from fault
 
     async def texts(self, refs: Sequence[str]) -> dict[str, str]:
         """The texts behind these refs, one by one."""
@@ -146,20 +191,21 @@ class OwnedSession:
         self.append(TookOver(tenure=self.tenure, instance=self._bus.instance, at=self.now()))
 
     def also(self, entry: WriteEntry) -> None:
-        """Queue an entry of another stream, to leave in the same write."""
-        self._unsent.append(entry)
+        """Queue an entry of another stream: it leaves once everything appended so far stands, and is no barrier."""
+        self._following.append(entry)
 
     def flush(self) -> None:
         """What is queued is on its way; a refusal shows at the next barrier."""
         if not self._unsent or self._lost is not None:
             return
         entries, self._unsent = self._unsent, []
+        following, self._following = self._following, []
         try:
             submitted = self._client.submit(entries, trace=entries[0].trace)
         except LedgerError as fault:
             self._lost = self._journal_lost(fault)
         else:
-            submitted.add_done_callback(partial(self._acknowledged, entries))
+            submitted.add_done_callback(partial(self._acknowledged, entries, following))
 
     async def barrier(self) -> None:
         """Everything appended is durable. Raises AppendRefused, or JournalLost when the ledger stays away."""
@@ -177,18 +223,35 @@ class OwnedSession:
         """Whether an append was refused or has no known outcome: the state in memory is not to be trusted."""
         return self._lost is not None
 
-    def _acknowledged(self, entries: Sequence[WriteEntry], future: asyncio.Future[list[Ack]]) -> None:
-        fault = None if future.cancelled() else future.exception()
-        if isinstance(fault, RuntimeFault):
-            self._lost = self._lost or self._journal_lost(fault)
-        elif not future.cancelled():
-            self._note(future.result(), entries)
+    def _acknowledged(
+        self, entries: Sequence[WriteEntry], following: list[WriteEntry], future: asyncio.Future[list[Ack]]
+    ) -> None:
+        """Keep the first refusal; without one, what rests on these entries may leave."""
+        if future.cancelled():
+            return
+        fault = future.exception()
+        if fault is None:
+            refused = [(ack, e) for ack, e in zip(future.result(), entries, strict=True) if not ack.is_first]
+            if refused:
+                self._lost = self._lost or refusal_of(*refused[0])
+            else:
+                self._follow(following)
+        elif isinstance(fault, RuntimeFault):
+            is_entry_fault = fault.code in _NEVER_TAKEN and not fault.retryable
+            self._lost = self._lost or (
+                EntryRefused(self.session_id, entries[0].submission_id, f"{fault.code}: {fault.detail}")
+                if is_entry_fault
+                else self._journal_lost(fault)
+            )
 
-    def _note(self, acks: Sequence[Ack], entries: Sequence[WriteEntry]) -> None:
-        """Keep the first refusal on our own stream; entries of other streams are conditional on nothing of ours."""
-        for ack, entry in zip(acks, entries, strict=True):
-            if entry.prev is not None and not ack.is_first and self._lost is None:
-                self._lost = AppendRefused(ack)
+    def _follow(self, following: list[WriteEntry]) -> None:
+        """In one write; while too much is unacknowledged, with the next one."""
+        if not following:
+            return
+        try:
+            self._client.submit(following, trace=following[0].trace)
+        except LedgerError:
+            self._following[:0] = following
 
     def _journal_lost(self, fault: RuntimeFault) -> JournalLost:
         """Also after a write that the ledger cannot take at all: what follows in memory has no ground any more."""

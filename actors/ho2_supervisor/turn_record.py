@@ -23,7 +23,7 @@ from bus.messages.work_order import OutputResult
 async def record_answer(
     run: Run, answer: OutputResult, judgement: Judgement, labels: Classification, tool_calls: Sequence[ToolCallSummary]
 ) -> TurnResult:
-    """The turn's result; RunCompleted and what explains it left in one write and are durable."""
+    """The turn's result; RunCompleted is durable, and what explains it follows in one write of its own."""
     receipts = list(run.receipts.values())
     result = TurnResult(
         response=answer.text.text,

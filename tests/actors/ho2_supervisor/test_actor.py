@@ -270,6 +270,53 @@ def test_end_of_a_session_cancels_its_run() -> None:
         assert len(rig.run(rig.journal())) == len(journal)
 
 
+@pytest.mark.parametrize("is_held", [True, False])
+def test_end_of_a_session_cancels_a_run_that_was_only_just_requested(is_held: bool) -> None:
+    """Between RunRequested and RunStarted a run is ended by the same path: the session closes, the input is answered."""
+    with Rig() as rig:
+        rig.run(rig.start_session())
+        if not is_held:
+            rig.world.kill(rig.instances[0])
+            rig.supervise()
+
+        async def run() -> TurnResult:
+            async with asyncio.TaskGroup() as group:
+                turn = group.create_task(rig.turn("i1", "hello", timeout_s=10.0))
+                group.create_task(rig.end_session())
+            return turn.result()
+
+        assert rig.run(run()).code == "cancelled"
+        journal = rig.run(rig.journal())
+        ended = ["RunRequested", "RunStarted", "LifecycleChanged", "RunCancelled", "SESSION_END"]
+        assert names(journal)[-5:] == ended
+        view = rig.run(rig.view())
+        assert (view.status, view.lifecycle, view.active_input_id) == ("closed", "Idle", None)
+        assert rig.run(rig.turn("i1", "hello")).code == "cancelled"
+        assert rig.pool.received == []
+
+
+def test_end_that_the_record_does_not_answer_lets_nobody_wait() -> None:
+    """The ledger is away when a session is ended: whoever waits for its run is told so at once, not at its deadline."""
+    with Rig(("ledger.outage_wait_ms", 1000), ("ledger.request_timeout_ms", 500)) as rig:
+        rig.pool.delay_s = slow(5.0)
+        rig.run(rig.start_session())
+
+        async def run() -> tuple[str, str, float]:
+            turn = asyncio.ensure_future(rig.turn("i1", "hello", timeout_s=60.0))
+            await rig.host.sleep(0.5)
+            rig.stop_ledger()
+            with pytest.raises(LedgerError) as of_end:
+                await rig.end_session()
+            with pytest.raises(LedgerError) as of_turn:
+                await turn
+            return of_end.value.code, of_turn.value.code, rig.host.clock.monotonic()
+
+        before = rig.host.clock.monotonic()
+        *codes, after = rig.run(run())
+        assert codes == ["unavailable", "unavailable"]
+        assert after - before < 3.0
+
+
 def test_view_shows_the_session_and_reading_takes_nothing_over() -> None:
     """An instance that does not hold the session reads its journal and fences nobody."""
     with Rig() as rig:
