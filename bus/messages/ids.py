@@ -124,9 +124,10 @@ def split_body_ref(ref: str) -> tuple[str, int]:
 
 def iso(now_s: float) -> str:
     """A wall-clock time (seconds since 1970, UTC) as `Timestamp`."""
-    return datetime.fromtimestamp(round(now_s * 1_000_000) / 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    at = datetime.fromtimestamp(round(now_s * 1_000_000) / 1_000_000, UTC)
+    return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def parse_iso(text: str) -> float:
     """Seconds since 1970 of a `Timestamp`."""
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC).timestamp()
+    return datetime.fromisoformat(text).timestamp()
