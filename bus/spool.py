@@ -19,7 +19,7 @@ from typing import Protocol
 import structlog
 from pydantic import ValidationError
 
-from bus.errors import LedgerError
+from bus.errors import LedgerError, MessageTooLarge
 from bus.messages.base import pack, unpack
 from bus.messages.ledger import Ack, WriteEntry
 from bus.port import Disk, FileHandle
@@ -164,16 +164,20 @@ class Spool:
 class RecordKeeper:
     """Hands unconditional records to the ledger and puts them on disk when it stays silent.
 
-    Records leave in the order of the calls; none is dropped while this process or its disk lives.
+    Records leave in the order of the calls; none is dropped while this process or its disk lives. What the ledger
+    could not take (its disk is full) is handed over again every `retry_s` until it does.
     """
 
-    def __init__(self, ledger: Writes, spool: Spool, *, spool_after_s: float) -> None:
+    def __init__(self, ledger: Writes, spool: Spool, *, spool_after_s: float, retry_s: float) -> None:
         self._ledger = ledger
         self._spool = spool
         self._spool_after_s = spool_after_s
+        self._retry_s = retry_s
         self._silent: dict[str, WriteEntry] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._resubmitting: set[str] = set()  # membership only
+        self._kept: dict[str, list[asyncio.Future[list[Ack]]]] = {}
+        self._silence: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._submitted: set[str] = set()  # what the ledger client has; membership only
 
     @property
     def spooled(self) -> int:
@@ -181,55 +185,112 @@ class RecordKeeper:
         return len(self._spool.waiting)
 
     def submit(self, entry: WriteEntry, *, keep: bool) -> asyncio.Future[list[Ack]]:
-        """Pipelines one entry; with `keep` it is spooled when no ack has come within `spool_after_s`."""
+        """Pipelines one entry; with `keep` it is spooled when no ack has come within `spool_after_s`.
+
+        The future of a kept entry holds the ledger's ack, however often it had to be handed over until then; it fails
+        only with MessageTooLarge. That of any other entry fails as the write did.
+        """
+        if not keep:
+            return self._hand_over(entry)
+        decided: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
+        decided.add_done_callback(_seen)
+        self._kept.setdefault(entry.submission_id, []).append(decided)
+        self._silent[entry.submission_id] = entry
+        self._await_silence()
+        self._hand_over(entry)
+        return decided
+
+    def spool_now(self, entry: WriteEntry) -> None:
+        """Puts an entry that was submitted on disk at once. Raises OSError."""
+        self._spool.append([entry])
+        self._silent.pop(entry.submission_id, None)
+        self._await_retry()
+
+    def submit_and_spool(self, entry: WriteEntry) -> asyncio.Future[list[Ack]]:
+        """Keeps an entry on disk at once; where the disk fails, that is logged and it is kept in memory."""
+        decided = self.submit(entry, keep=True)
+        try:
+            self.spool_now(entry)
+        except OSError as error:
+            _log.error("spool_failed", error=type(error).__name__, submission_id=entry.submission_id)
+        return decided
+
+    def _hand_over(self, entry: WriteEntry) -> asyncio.Future[list[Ack]]:
         try:
             future = self._ledger.submit([entry])
         except LedgerError as fault:
             future = asyncio.get_running_loop().create_future()
             future.set_exception(fault)
-        if keep:
-            self._silent[entry.submission_id] = entry
-            self._arm()
+        self._submitted.add(entry.submission_id)
         future.add_done_callback(lambda done: self._done(entry, done))
         return future
 
-    def spool_now(self, entry: WriteEntry) -> None:
-        """Puts an entry that was submitted on disk at once. Raises OSError."""
-        self._silent.pop(entry.submission_id, None)
-        self._spool.append([entry])
-
-    def _arm(self) -> None:
-        if self._timer is None and self._silent:
-            self._timer = asyncio.get_running_loop().call_later(self._spool_after_s, self._spool_silent)
+    def _await_silence(self) -> None:
+        if self._silence is None and self._silent:
+            self._silence = asyncio.get_running_loop().call_later(self._spool_after_s, self._spool_silent)
 
     def _spool_silent(self) -> None:
-        self._timer = None
+        self._silence = None
         try:
             self._spool.append(list(self._silent.values()))
         except OSError as error:
-            # They stay in memory with the ledger client; the next silence tries the disk again.
+            # They stay in memory; the next silence tries the disk again.
             _log.error("spool_failed", error=type(error).__name__, entries=len(self._silent))
-            self._arm()
+            self._await_silence()
             return
         self._silent.clear()
 
     def _done(self, entry: WriteEntry, future: asyncio.Future[list[Ack]]) -> None:
-        self._resubmitting.discard(entry.submission_id)
-        if future.cancelled() or future.exception() is not None:
+        self._submitted.discard(entry.submission_id)
+        if future.cancelled():
             return
-        self._silent.pop(entry.submission_id, None)
-        if not self._silent and self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        fault = future.exception()
+        if fault is not None and not isinstance(fault, MessageTooLarge):
+            self._await_retry()
+            return
+        self._settle(entry.submission_id, future)
+        if fault is not None:
+            return
         ack = future.result()[0]
         if ack.outcome == "refused":
             _log.warning("record_refused", submission_id=entry.submission_id, code=ack.code)
-        self._spool.forget(entry.submission_id)
-        self._resubmit()
+        self._hand_over_left()  # the ledger answers
 
-    def _resubmit(self) -> None:
-        """The ledger answers again: what the client no longer holds goes in from the disk."""
-        for entry in self._spool.waiting:
-            if entry.submission_id not in self._resubmitting:
-                self._resubmitting.add(entry.submission_id)
-                self.submit(entry, keep=False)
+    def _settle(self, submission_id: str, future: asyncio.Future[list[Ack]]) -> None:
+        """Decided for good: neither memory nor disk keeps it any longer."""
+        self._silent.pop(submission_id, None)
+        if not self._silent and self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        self._spool.forget(submission_id)
+        fault = future.exception()
+        for decided in self._kept.pop(submission_id, ()):
+            if decided.done():
+                continue
+            if fault is not None:
+                decided.set_exception(fault)
+            else:
+                decided.set_result(future.result())
+
+    def _await_retry(self) -> None:
+        if self._retry is None and self._left():
+            self._retry = asyncio.get_running_loop().call_later(self._retry_s, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        self._hand_over_left()
+
+    def _hand_over_left(self) -> None:
+        for entry in self._left():
+            self._hand_over(entry)
+
+    def _left(self) -> list[WriteEntry]:
+        """What waits here and the client no longer holds, in order."""
+        waiting = {entry.submission_id: entry for entry in self._spool.waiting} | self._silent
+        return [entry for name, entry in waiting.items() if name not in self._submitted]
+
+
+def _seen(future: asyncio.Future[list[Ack]]) -> None:
+    """The fault of a kept record may be of interest to nobody; asyncio need not complain."""
+    if not future.cancelled():
+        future.exception()

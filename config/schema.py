@@ -40,6 +40,9 @@ class LedgerConfig(Section):
     outage_wait_ms: Positive = Field(description="how long a barrier waits for a restart of the ledger")
     client_outstanding_max: Positive = Field(description="unacknowledged writes that a client keeps")
     request_timeout_ms: Positive = Field(description="a read or write unanswered this long is sent again")
+    spool_retry_ms: Positive = Field(
+        description="pause before records that the ledger could not take (its disk is full) are handed over again"
+    )
 
 
 class ModelConfig(Section):

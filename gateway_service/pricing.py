@@ -14,6 +14,7 @@ from bus.messages.gateway import Prompt, PromptResponse
 from config.schema import ModelConfig
 
 _PER_MILLION = 1_000_000
+_TOKENS_MAX = 2**63 - 1  # the largest number that every reader of MessagePack takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,25 @@ def settle_response(response: PromptResponse, model: ModelConfig | None) -> Sett
     )
 
 
+def settle_unusable(answer: PromptResponse, reserved_tokens: int, model: ModelConfig | None) -> Settlement:
+    """What an answer used that cannot be recorded: its reported usage, or all that was reserved where that is none."""
+    try:
+        usage = PromptResponse(
+            outcome="ERROR",
+            input_tokens=answer.input_tokens,
+            output_tokens=answer.output_tokens,
+            cached_tokens=answer.cached_tokens,
+        )
+        return _recordable(settle_response(usage, model), reserved_tokens)
+    except (ArithmeticError, AttributeError, ValueError):
+        return unknown(reserved_tokens)
+
+
+def unknown(reserved_tokens: int) -> Settlement:
+    """Nobody can say what was used."""
+    return Settlement(tokens=reserved_tokens, cost_usd=None, is_unknown=True, was_sent=True)
+
+
 def settle_fault(fault: GatewayError, reserved_tokens: int, model: ModelConfig | None) -> Settlement:
     """What a failed call used.
 
@@ -86,5 +106,10 @@ def settle_fault(fault: GatewayError, reserved_tokens: int, model: ModelConfig |
             input_tokens=int(fault.facts.get("input_tokens", 0)),
             output_tokens=int(fault.facts.get("output_tokens", 0)),
         )
-        return settle_response(usage, model)
-    return Settlement(tokens=reserved_tokens, cost_usd=None, is_unknown=True, was_sent=True)
+        return _recordable(settle_response(usage, model), reserved_tokens)
+    return unknown(reserved_tokens)
+
+
+def _recordable(settlement: Settlement, reserved_tokens: int) -> Settlement:
+    """A figure that no record holds says nothing."""
+    return settlement if settlement.tokens <= _TOKENS_MAX else unknown(reserved_tokens)

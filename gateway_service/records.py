@@ -14,9 +14,9 @@ from typing import Any, Literal
 from bus.errors import GatewayError
 from bus.messages.base import pack, unpack
 from bus.messages.gateway import Prompt, PromptMessage, PromptResponse
-from bus.messages.ids import body_ref
+from bus.messages.ids import body_ref, call_id
 from bus.messages.ledger import Entry, Provenance, WriteEntry
-from bus.messages.work_order import Segment
+from bus.messages.work_order import Segment, ToolCall
 from config.schema import Route
 from gateway_service.budget import Crossed, Mode, Reservation
 from gateway_service.pricing import Settlement
@@ -128,6 +128,16 @@ def sent(attempt: Attempt, *, at_us: int) -> WriteEntry:
         bodies=[pack(payload), pack(request)],
         once=once_sent(attempt.name),
     )
+
+
+def numbered(calls: list[ToolCall]) -> list[ToolCall]:
+    """Tool calls under their positions in the answer, whatever ids a provider gave; its own stand beside them."""
+    return [
+        call
+        if call.call_id == (position_id := call_id(position))
+        else call.model_copy(update={"call_id": position_id, "provider_call_id": call.provider_call_id or call.call_id})
+        for position, call in enumerate(calls, 1)
+    ]
 
 
 def received(attempt: Attempt, response: PromptResponse, settlement: Settlement, *, at_us: int) -> WriteEntry:

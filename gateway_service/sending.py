@@ -21,7 +21,7 @@ from bus.spool import RecordKeeper
 from config.schema import AdminConfig
 from gateway_service import pricing, recorded, records, routing
 from gateway_service.account import Account, Held
-from gateway_service.calls import key_conflict
+from gateway_service.calls import Attempts, key_conflict
 from gateway_service.pricing import NEVER_SENT, Settlement
 from gateway_service.records import Ask, once_got, once_sent, record_id
 
@@ -29,7 +29,7 @@ _log = structlog.get_logger("gateway")
 
 
 class EarlierAttempt(GatewayError):
-    """Another instance made this attempt and it brought no answer: the next number is this instance's to try."""
+    """This attempt was made before and brought no answer: the next number is the one to try."""
 
 
 class Sender:
@@ -53,6 +53,7 @@ class Sender:
         self._providers = providers
         self._config = config
         self._on_lost = on_lost
+        self._made = Attempts(config.gateway.recent_calls_max)
         self.sent_count = 0
         self.failed_count = 0
 
@@ -109,6 +110,7 @@ class Sender:
 
     def _close_unsent(self, held: Held, future: asyncio.Future[list[Ack]], fault: GatewayError) -> None:
         """Should this PROMPT_SENT still commit, it gets its end: nothing was sent and nothing used."""
+        self._made.add(held.attempt.name)
 
         def close(done: asyncio.Future[list[Ack]]) -> None:
             if done.cancelled() or done.exception() is not None:
@@ -132,7 +134,9 @@ class Sender:
         if recorded.digest_in(sent) not in (None, attempt.ask.digest):
             raise key_conflict(attempt.ask.prompt.idempotency_key)
         if end is None and sent.origin == self._bus.instance:
-            return None  # the ack of this very write was lost on its way
+            if attempt.name not in self._made:
+                return None  # the ack of this very write was lost on its way
+            raise EarlierAttempt("UNKNOWN_OUTCOME", f"the end of {sent.submission_id} is not in the record yet")
         if end is None:
             end = await self._close_earlier(held, sent)
         if end.event_type == "PROMPT_RECEIVED":
@@ -174,6 +178,7 @@ class Sender:
         if left <= 0:
             raise self._failed(held, _too_late(ask), NEVER_SENT)
         self.sent_count += 1
+        self._made.add(held.attempt.name)
         started = self._bus.clock.monotonic()
         try:
             async with asyncio.timeout(left):
@@ -189,17 +194,36 @@ class Sender:
         except Exception as error:  # whatever a provider does, its PROMPT_SENT must get an end
             detail = f"provider {ask.route.provider_id} raised {type(error).__name__}"
             raise self._failed(held, GatewayError("PROVIDER_ERROR", detail)) from error
-        if response.outcome != "SUCCESS":
-            detail = f"provider {ask.route.provider_id} answered {response.outcome}"
-            raise self._failed(held, GatewayError(response.error_code or "PROVIDER_ERROR", detail))
         return self._received(held, response, round((self._bus.clock.monotonic() - started) * 1000))
 
     def _received(self, held: Held, answer: PromptResponse, latency_ms: int) -> PromptResponse:
+        """The answer as it stands in the record. Raises GatewayError for one that is a failure, or fits no record."""
+        provider_id = held.attempt.ask.route.provider_id
+        try:
+            if answer.outcome != "SUCCESS":
+                fault = GatewayError(answer.error_code or "PROVIDER_ERROR", f"{provider_id} answered {answer.outcome}")
+                raise self._failed(held, fault)
+            response, settlement = self._settled(held, answer, latency_ms)
+            entry = records.received(held.attempt, response, settlement, at_us=self._at_us())
+        except GatewayError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a figure, text or type that no record holds: it came, and it cost
+            detail = f"provider {provider_id} gave an answer that cannot be recorded: {type(error).__name__}"
+            model = routing.model_of(held.attempt.ask.route, self._config.gateway)
+            used = pricing.settle_unusable(answer, held.attempt.reservation.tokens, model)
+            raise self._failed(held, GatewayError("PROVIDER_ERROR", detail), used) from None
+        held.settlement = settlement
+        self._end(entry, held)
+        return response
+
+    def _settled(self, held: Held, answer: PromptResponse, latency_ms: int) -> tuple[PromptResponse, Settlement]:
+        """The answer with what the gateway knows of it, checked as if it came over the wire. Raises ValueError."""
         attempt, route = held.attempt, held.attempt.ask.route
         settlement = pricing.settle_response(answer, routing.model_of(route, self._config.gateway))
         received_id = record_id("PROMPT_RECEIVED", attempt.name)
         response = answer.model_copy(
             update={
+                "tool_calls": records.numbered(answer.tool_calls),
                 "content_ref": f"{received_id}/1",
                 "provider_id": route.provider_id,
                 "model_id": answer.model_id or route.model_id,
@@ -212,20 +236,28 @@ class Sender:
                 "attempts": attempt.number,
             }
         )
-        held.settlement = settlement
-        self._end(records.received(attempt, response, settlement, at_us=self._at_us()), held)
-        return response
+        return PromptResponse.model_validate(response.model_dump(warnings=False)), settlement
 
     def _failed(self, held: Held, fault: GatewayError, settlement: Settlement | None = None) -> GatewayError:
         """Records the end of this attempt and returns the fault, for raising."""
-        model = routing.model_of(held.attempt.ask.route, self._config.gateway)
-        held.settlement = settlement or pricing.settle_fault(fault, held.attempt.reservation.tokens, model)
+        reserved = held.attempt.reservation.tokens
         self.failed_count += 1
-        self._end(records.failed(held.attempt, fault, held.settlement, at_us=self._at_us()), held)
+        try:
+            model = routing.model_of(held.attempt.ask.route, self._config.gateway)
+            held.settlement = settlement or pricing.settle_fault(fault, reserved, model)
+            entry = records.failed(held.attempt, fault, held.settlement, at_us=self._at_us())
+        except Exception as error:  # noqa: BLE001 - a provider's fault may be as unfit for a record as its answer
+            fault = GatewayError("PROVIDER_ERROR", f"a fault that cannot be recorded: {type(error).__name__}")
+            held.settlement = held.settlement or pricing.unknown(reserved)
+            entry = records.failed(held.attempt, fault, held.settlement, at_us=self._at_us())
+        self._end(entry, held)
         return fault
 
     def _end(self, entry: WriteEntry, held: Held) -> None:
-        """Pipelined: what the record already holds under this attempt wins, and this process then forgets its own."""
+        """Pipelined: what the record already holds under this attempt wins, and this process then forgets its own.
+
+        The keeper decides: an end that a full disk keeps out is handed over again and decides nothing until it is in.
+        """
 
         def decided(done: asyncio.Future[list[Ack]]) -> None:
             if done.cancelled() or (done.exception() is None and done.result()[0].is_first):
@@ -237,12 +269,8 @@ class Sender:
                 fault = GatewayError("PROVIDER_ERROR", "the answer is larger than the record takes")
                 self._end(records.failed(held.attempt, fault, held.settlement or NEVER_SENT, at_us=self._at_us()), held)
 
-        self._keeper.submit(entry, keep=True).add_done_callback(decided)
-        if held.is_spooled:
-            try:
-                self._keeper.spool_now(entry)
-            except OSError as error:
-                _log.error("spool_failed", error=type(error).__name__, submission_id=entry.submission_id)
+        future = self._keeper.submit_and_spool(entry) if held.is_spooled else self._keeper.submit(entry, keep=True)
+        future.add_done_callback(decided)
 
     def _left(self, deadline: float) -> float:
         return deadline - self._bus.clock.monotonic()

@@ -87,7 +87,12 @@ class GatewayService(Actor):
             outstanding_max=config.ledger.client_outstanding_max,
         )
         self._spool.open()
-        self._keeper = RecordKeeper(self._ledger, self._spool, spool_after_s=config.gateway.spool_after_ms / 1000)
+        self._keeper = RecordKeeper(
+            self._ledger,
+            self._spool,
+            spool_after_s=config.gateway.spool_after_ms / 1000,
+            retry_s=config.ledger.spool_retry_ms / 1000,
+        )
         self._recovery = Recovery(bus, self._ledger, self._spool, page=config.gateway.rebuild_page)
 
     async def ready(self) -> str:

@@ -57,7 +57,12 @@ class SessionHost(Actor):
             outstanding_max=ledger.client_outstanding_max,
         )
         left_over = self._spool.open()
-        self._keeper = RecordKeeper(self._ledger, self._spool, spool_after_s=self._config.append_reserve_ms / 1000)
+        self._keeper = RecordKeeper(
+            self._ledger,
+            self._spool,
+            spool_after_s=self._config.append_reserve_ms / 1000,
+            retry_s=ledger.spool_retry_ms / 1000,
+        )
         self._degradation = Degradation(bus, self._ledger, self._keeper, self._snapshot)
         for entry in left_over:
             self._keeper.submit(entry, keep=False)

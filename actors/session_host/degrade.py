@@ -15,7 +15,7 @@ from actors.session_host.turns import Turn
 from bus.errors import RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.gateway import PromptResponse
-from bus.messages.ledger import Ack
+from bus.messages.ledger import Ack, Entry
 from bus.messages.session import TurnResult
 from bus.port import Bus
 from bus.spool import RecordKeeper
@@ -64,33 +64,40 @@ class Degradation:
         try:
             async with asyncio.timeout(self._left(turn, self._config.reply_reserve_ms)):
                 ack = (await asyncio.shield(future))[0]
-                if not ack.is_first:
-                    return await self._winner(turn, ack)
         except (TimeoutError, RuntimeFault):
-            self._keep_delivered(turn, response)
+            # The ledger cannot decide in time: the reply goes out, and the record will say that it did.
+            kept = records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=True)
+            self._keeper.submit_and_spool(kept)
+        else:
+            if not ack.is_first:
+                return await self._winner(turn, ack)
         return turns.degraded(turn, response, elapsed_ms=self._elapsed_ms(turn))
 
     async def _winner(self, turn: Turn, ack: Ack) -> TurnResult:
         """What answered this input before: the run's own result, a verdict, or an earlier degraded reply."""
-        elapsed_ms = self._elapsed_ms(turn)
-        (entry,) = await self._ledger.lookup(once=[records.turn_key(turn)], with_bodies=True)
         try:
-            if entry is None:
-                raise ValueError(f"{ack.outcome} {ack.code}")
-            return turns.result_in(turn, entry, elapsed_ms=elapsed_ms)
+            async with asyncio.timeout(self._left(turn, self._config.reply_reserve_ms)):
+                asked, entry = await self._recorded(turn)
+            return turns.result_in(turn, asked, entry, elapsed_ms=self._elapsed_ms(turn))
+        except TimeoutError:
+            sentence = (
+                "This turn is answered, and the answer cannot be read now. Please ask again under the same input id."
+            )
         except ValueError as error:
             _log.warning("winning_answer_unreadable", submission_id=ack.submission_id, error=str(error))
             sentence = "This turn was answered before, and that answer cannot be read any more."
-            return turns.error(turn, "unavailable", sentence, elapsed_ms=elapsed_ms)
+        return turns.error(turn, "unavailable", sentence, elapsed_ms=self._elapsed_ms(turn))
 
-    def _keep_delivered(self, turn: Turn, response: PromptResponse) -> None:
-        """The ledger cannot decide in time: the reply goes out, and the record will say that it did."""
-        entry = records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=True)
-        self._keeper.submit(entry, keep=True)
-        try:
-            self._keeper.spool_now(entry)
-        except OSError as error:
-            _log.error("spool_failed", submission_id=entry.submission_id, error=type(error).__name__)
+    async def _recorded(self, turn: Turn) -> list[Entry | None]:
+        """The input as HO2 recorded it, and what answers it; asked until the ledger says."""
+        while True:
+            try:
+                return await self._ledger.lookup(
+                    [records.requested_id(turn)], [records.turn_key(turn)], with_bodies=True
+                )
+            except RuntimeFault as fault:
+                _log.warning("winner_unknown", input_id=turn.input_id, code=fault.code)
+            await self._bus.sleep(self._config.retry_interval_ms / 1000)
 
     def _left(self, turn: Turn, reserve_ms: int) -> float:
         return max(0.0, turn.deadline - reserve_ms / 1000 - self._bus.clock.monotonic())

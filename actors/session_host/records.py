@@ -17,6 +17,11 @@ def turn_key(turn: Turn) -> str:
     return f"turn:{turn.session_id}/{turn.input_id}"
 
 
+def requested_id(turn: Turn) -> str:
+    """The submission id of RunRequested, by which HO2 admits an input."""
+    return f"RunRequested:{turn.session_id}/{turn.input_id}"
+
+
 def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
     """DEGRADATION: why the supervisor did not answer. Its payload says the same however often it is tried."""
     payload = {"session_id": turn.session_id, "agent_id": turn.agent_id, "input_id": turn.input_id}

@@ -91,11 +91,13 @@ def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int) -> TurnResul
 
 def unanswered(turn: Turn, code: str, *, elapsed_ms: int) -> TurnResult:
     """Neither the supervisor nor the gateway answered."""
-    sentence = (
+    return error(
+        turn,
+        code or "unavailable",
         "The service is not available right now: neither the supervisor nor the model gateway could answer "
-        f"({code or 'no code'}). Please ask again under the same input id."
+        f"({code or 'no code'}). Please ask again under the same input id.",
+        elapsed_ms=elapsed_ms,
     )
-    return error(turn, code or "unavailable", sentence, elapsed_ms=elapsed_ms)
 
 
 def degraded(turn: Turn, response: PromptResponse, *, elapsed_ms: int) -> TurnResult:
@@ -108,26 +110,34 @@ def degraded(turn: Turn, response: PromptResponse, *, elapsed_ms: int) -> TurnRe
         elapsed_ms=response.latency_ms,
         cost_usd=response.cost_usd,
     )
-    records = [response.received_record_id] if response.received_record_id else []
     return TurnResult(
         response=response.content,
         outcome="degraded",
         session_id=turn.session_id,
         run_id=None,
         input_id=turn.input_id,
-        exchange_entry_ids=records,
+        exchange_entry_ids=[response.received_record_id] if response.received_record_id else [],
         cost=used,
         elapsed_ms=elapsed_ms,
         code=DEGRADED,
     )
 
 
-def result_in(turn: Turn, entry: Entry, *, elapsed_ms: int) -> TurnResult:
+def result_in(turn: Turn, asked: Entry | None, entry: Entry | None, *, elapsed_ms: int) -> TurnResult:
     """The answer that the stream decided for: of RunCompleted, of a verdict, or of an earlier degradation.
 
-    Raises ValueError where what it needs was erased.
+    `asked` is the input's RunRequested, if there is one; an answer to another text is none to this turn, and a text
+    that was erased matches any. Raises ValueError where what the answer needs was erased.
     """
     event = SessionEvent.model_validate(unpack(_body(entry, 0))).event
+    source = entry if isinstance(event, TurnDegraded) else asked
+    if source is not None and source.bodies[1:2] not in ([], [None], [turn.text.encode()]):
+        return error(
+            turn,
+            "input_conflict",
+            "This input id came before with another text; a new text needs a new input id.",
+            elapsed_ms=elapsed_ms,
+        )
     match event:
         case RunCompleted(result_ref=ref) | RunFailed(detail_ref=str(ref)):
             return TurnResult.model_validate(unpack(_body(entry, split_body_ref(ref)[1])))
@@ -139,11 +149,11 @@ def result_in(turn: Turn, entry: Entry, *, elapsed_ms: int) -> TurnResult:
             reply = _body(entry, split_body_ref(ref)[1]).decode()
             return degraded(turn, PromptResponse(outcome="SUCCESS", content=reply), elapsed_ms=elapsed_ms)
         case _:
-            raise ValueError(f"{entry.submission_id} answers no input")
+            raise ValueError(f"{event.kind} answers no input")
 
 
-def _body(entry: Entry, number: int) -> bytes:
-    body = entry.bodies[number] if number < len(entry.bodies) else None
+def _body(entry: Entry | None, number: int) -> bytes:
+    body = entry.bodies[number] if entry is not None and number < len(entry.bodies) else None
     if body is None:
-        raise ValueError(f"body {number} of {entry.submission_id} is erased")
+        raise ValueError(f"body {number} of the winner's entry was erased, or no entry won")
     return body

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bus.errors import LedgerError
+from bus.errors import LedgerError, MessageTooLarge
 from bus.messages.ledger import Ack, WriteEntry
 from bus.sim.disk import SimDisk, SimMedium
 from bus.spool import RecordKeeper, Spool, frame, parse
@@ -142,6 +142,11 @@ class Ledger:
         self.futures.append(asyncio.get_running_loop().create_future())
         return self.futures[-1]
 
+    def refuse(self, fault: Exception) -> None:
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(fault)
+
     def acknowledge(self) -> None:
         for future in self.futures:
             if not future.done():
@@ -150,7 +155,7 @@ class Ledger:
 
 def keeper(ledger: Ledger, disk: SimDisk) -> RecordKeeper:
     """A keeper that spools at the next turn of the loop."""
-    return RecordKeeper(ledger, Spool(disk, PATH), spool_after_s=0.0)
+    return RecordKeeper(ledger, Spool(disk, PATH), spool_after_s=0.0, retry_s=1000.0)
 
 
 async def turns(count: int = 5) -> None:
@@ -175,7 +180,7 @@ async def test_a_silent_ledger_makes_kept_records_spool_and_its_answer_removes_t
 async def test_an_answer_in_time_spools_nothing():
     """No file is made while the ledger answers."""
     ledger, disk = Ledger(), SimDisk(SimMedium(1 << 20))
-    kept = RecordKeeper(ledger, Spool(disk, PATH), spool_after_s=1000.0)
+    kept = RecordKeeper(ledger, Spool(disk, PATH), spool_after_s=1000.0, retry_s=1000.0)
     kept.submit(entry(1), keep=True)
     ledger.acknowledge()
     await turns()
@@ -207,6 +212,58 @@ async def test_a_disk_that_fails_does_not_stop_the_process():
     medium.capacity_bytes = 0
     kept.submit(entry(1), keep=True)
     await turns()
+    assert kept.spooled == 0
+    medium.capacity_bytes = 1 << 20
+    await turns()
+    assert kept.spooled == 1
+
+
+async def test_what_a_full_ledger_refused_is_handed_over_again_without_another_ack():
+    """A kept record that the ledger could not take goes in by itself, and its future then holds the ack."""
+    ledger, disk = Ledger(), SimDisk(SimMedium(1 << 20))
+    kept = RecordKeeper(ledger, Spool(disk, PATH), spool_after_s=0.0, retry_s=0.0)
+    decided = kept.submit(entry(1), keep=True)
+    for tries in range(2, 4):
+        ledger.refuse(LedgerError("disk_full", "no space"))
+        await turns()
+        assert (len(ledger.written), kept.spooled, decided.done()) == (tries, 1, False)
+    ledger.acknowledge()
+    await turns()
+    assert decided.result()[0].is_first and kept.spooled == 0 and not disk.exists(PATH)
+    await turns()
+    assert ledger.written == ["E:1"] * 3
+
+
+async def test_a_record_that_waits_with_the_client_is_not_handed_over_twice():
+    """The ledger is silent: the client delivers what it holds, and the timer adds nothing."""
+    ledger = Ledger()
+    kept = RecordKeeper(ledger, Spool(SimDisk(SimMedium(1 << 20)), PATH), spool_after_s=0.0, retry_s=0.0)
+    kept.submit(entry(1), keep=True)
+    kept.submit(entry(2), keep=True)
+    await turns()
+    kept.spool_now(entry(2))
+    await turns()
+    assert ledger.written == ["E:1", "E:2"] and kept.spooled == 2
+
+
+async def test_a_record_over_the_limit_is_given_up_and_its_writer_told():
+    """No later try can succeed: neither memory nor disk keeps it, and the future fails."""
+    ledger, disk = Ledger(), SimDisk(SimMedium(1 << 20))
+    kept = RecordKeeper(ledger, Spool(disk, PATH), spool_after_s=0.0, retry_s=0.0)
+    decided = kept.submit(entry(1), keep=True)
+    await turns()
+    ledger.refuse(MessageTooLarge("too_large", "9 of 8 bytes"))
+    await turns()
+    assert isinstance(decided.exception(), MessageTooLarge)
+    assert ledger.written == ["E:1"] and kept.spooled == 0 and not disk.exists(PATH)
+
+
+async def test_a_record_for_a_disk_that_fails_is_kept_in_memory():
+    """`submit_and_spool` never raises for the disk; the record goes there when it can."""
+    ledger, medium = Ledger(), SimMedium(1 << 20)
+    kept = keeper(ledger, SimDisk(medium))
+    medium.capacity_bytes = 0
+    kept.submit_and_spool(entry(1))
     assert kept.spooled == 0
     medium.capacity_bytes = 1 << 20
     await turns()

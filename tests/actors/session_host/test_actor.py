@@ -19,12 +19,14 @@ from bus.messages.session import (
     ProcessTurn,
     RunCompleted,
     RunFailed,
+    RunRequested,
     SessionClosed,
     SessionEvent,
     SessionEventKind,
     SessionReady,
     StartSession,
     TookOver,
+    TurnDegraded,
     TurnReply,
     TurnRequest,
     TurnResult,
@@ -399,6 +401,105 @@ def test_a_verdict_that_came_first_is_delivered_instead(make, with_detail):
     provider.act = act
     result = cluster.run(cluster.turn())
     assert (result.outcome, result.code) == ("error", "budget_exhausted")
+
+
+def requested(text: str, prev: str) -> WriteEntry:
+    """RunRequested as HO2 writes it, the text as its body."""
+    name = f"RunRequested:{SESSION}/in-1"
+    event = RunRequested(
+        input_ref=f"{name}/1", input_id="in-1", input_digest="d", deadline_at=iso(9.0), config_digest="", at=iso(1.0)
+    )
+    return journal(event, prev, name, body=text.encode())
+
+
+def completed_run(text: str) -> tuple[TurnResult, list[WriteEntry]]:
+    """A run that answered this text under input in-1, as the stream has it."""
+    done = TurnResult(response="the real answer", outcome="success", session_id=SESSION, run_id=None, input_id="in-1")
+    asked = requested(text, TAKEN.submission_id)
+    name = f"RunCompleted:{SESSION}-1"
+    event = RunCompleted(input_id="in-1", result_ref=f"{name}/1", reply_ref="x/1", at=iso(2.0))
+    return done, [TAKEN, asked, journal(event, asked.submission_id, name, body=pack(done.model_dump()), once=True)]
+
+
+@pytest.mark.parametrize("text", ["hello", "something else"])
+def test_the_winners_answer_is_given_to_its_own_text_alone(make, text):
+    """Another text under an answered input id is a conflict, also where only the degradation finds out."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    done, entries = completed_run("hello")
+
+    async def scenario():
+        await cluster.write(*entries)
+        return await cluster.turn(text)
+
+    result = cluster.run(scenario())
+    if text == "hello":
+        assert result == done
+    else:
+        assert (result.outcome, result.code) == ("error", "input_conflict")
+        assert "the real answer" not in result.response
+
+
+def test_another_text_under_a_degraded_input_is_a_conflict(make):
+    """The earlier TurnDegraded brought its own text: it is compared with that."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+
+    async def scenario():
+        event = TurnDegraded(input_id="in-1", input_ref="T:x/1", reply_ref="T:x/2", delivered=False, at=iso(1.0))
+        earlier = journal(event, "", "T:x", body=b"something else", once=True)
+        await cluster.write(earlier.model_copy(update={"prev": None, "tenure": None}))
+        return await cluster.turn()
+
+    assert cluster.run(scenario()).code == "input_conflict"
+
+
+def failing_lookups(cluster: Hosted, count: int) -> list[int]:
+    """The host's next look-ups fail, as while the ledger restarts; the list grows by one for each."""
+    asked: list[int] = []
+    lookup = cluster.actor._ledger.lookup
+
+    async def fails(*args: Any, **keywords: Any) -> Any:
+        asked.append(len(asked))
+        if len(asked) <= count:
+            raise BusError("peer_lost", "the ledger is gone")
+        return await lookup(*args, **keywords)
+
+    cluster.actor._ledger.lookup = fails
+    return asked
+
+
+def test_the_winner_is_looked_up_until_the_ledger_says(make):
+    """The look-up meets a restart of the ledger: it is asked again, and the run's answer is delivered."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    done, entries = completed_run("hello")
+    asked = failing_lookups(cluster, 2)
+
+    async def scenario():
+        await cluster.write(*entries)
+        return await cluster.turn()
+
+    assert cluster.run(scenario()) == done and len(asked) == 3
+
+
+def test_a_winner_that_cannot_be_read_in_time_is_an_honest_error_and_never_a_second_answer(make):
+    """Once an ack said that another answer stands, nothing is delivered or recorded beside it."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    _done, entries = completed_run("hello")
+    failing_lookups(cluster, 1_000_000)
+
+    async def scenario():
+        await cluster.write(*entries)
+        started = asyncio.get_running_loop().time()
+        result = await cluster.turn(timeout_s=6)
+        return result, asyncio.get_running_loop().time() - started, await cluster.stream()
+
+    result, elapsed_s, stream = cluster.run(scenario())
+    assert (result.outcome, result.code) == ("error", "unavailable") and elapsed_s < 6
+    assert "again under the same input id" in result.response
+    assert "TurnDegraded" not in [entry.event_type for entry in stream]
 
 
 def test_the_hosts_append_needs_neither_head_nor_tenure(make):
