@@ -40,6 +40,9 @@ class LedgerConfig(Section):
     outage_wait_ms: Positive = Field(description="how long a barrier waits for a restart of the ledger")
     client_outstanding_max: Positive = Field(description="unacknowledged writes that a client keeps")
     request_timeout_ms: Positive = Field(description="a read or write unanswered this long is sent again")
+    tails_per_sender_max: Positive = Field(description="long polls of one sender that wait at once")
+    denied_interval_ms: Positive = Field(description="how often what was denied is recorded, in batches")
+    denied_max: Positive = Field(description="different denials kept for one such interval; the rest is a number")
     spool_retry_ms: Positive = Field(
         description="pause before records that the ledger could not take (its disk is full) are handed over again"
     )

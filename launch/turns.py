@@ -37,11 +37,21 @@ def check_text(text: str, limits: HostConfig) -> None:
         raise CommandError("the message is not valid UTF-8", exit_code=exit_codes.USAGE) from None
 
 
-async def session_of(bus: Bus, given: str, *, timeout_s: float) -> str:
-    """The full id of a session named by its id or by an unambiguous prefix (`SES-1a2b3c4d`). Raises CommandError."""
+def full_session_id(given: str) -> str | None:
+    """The id, where the whole of it was given; None for a prefix, which only the record can complete."""
     text = given.removeprefix("SES-").lower()
-    if _UUID.fullmatch(text):
-        return text
+    return text if _UUID.fullmatch(text) else None
+
+
+async def session_of(bus: Bus, given: str, *, timeout_s: float) -> str:
+    """The full id of a session named by its id or by an unambiguous prefix (`SES-1a2b3c4d`). Raises CommandError.
+
+    The bus is an operator's: it reads the record.
+    """
+    full = full_session_id(given)
+    if full is not None:
+        return full
+    text = given.removeprefix("SES-").lower()
     if not _PREFIX.fullmatch(text):
         raise CommandError(
             f"--session {given}: expected a session id or at least four hexadecimal digits of one",

@@ -1,7 +1,8 @@
 """The ledger's actor: messages arrive here, nowhere else. Source: spec page "The ledger", Operations on the bus.
 
-Two long-lived tasks belong to it: one commits whatever is queued, one keeps the index close behind. When either ends
-with an error the ledger is fenced: all requests are answered `fenced`, `failed` gets the reason, the process must exit.
+Every request is held against `scope.py` first. Three long-lived tasks belong to it: one commits whatever is queued, one
+keeps the index close behind, one records what was denied. When one ends with an error the ledger is fenced: all
+requests are answered `fenced`, `failed` gets the reason, the process must exit.
 """
 
 from __future__ import annotations
@@ -9,17 +10,21 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Coroutine
+from contextlib import suppress
 
 from bus.dispatch import Actor, Call
-from bus.errors import LedgerError
+from bus.errors import BusError, LedgerError, RuntimeFault
 from bus.messages import ledger as m
 from bus.messages.ids import split_body_ref
 from bus.port import Bus, Disk
 from config.schema import LedgerConfig
+from ledger_service.admission import StreamHead, refusal
+from ledger_service.denials import Denials
 from ledger_service.index import Committed
 from ledger_service.intake import World
 from ledger_service.opening import OpenLedger, discard_index, open_ledger
 from ledger_service.salt import salts
+from ledger_service.scope import READS, may_read, may_read_entry, may_write
 
 
 class LedgerService(Actor):
@@ -37,6 +42,10 @@ class LedgerService(Actor):
         self._queued = asyncio.Event()
         self._dirty = asyncio.Event()
         self._followers: list[asyncio.Future[None]] = []
+        self._waiting: dict[str, int] = {}  # long polls of each sender
+        self._denials: Denials
+        self._denied = asyncio.Event()
+        self._denied_batch: list[m.WriteEntry] = []  # records of denials that are not durable yet
         self._tasks: list[asyncio.Task[None]] = []
 
     # --- life cycle
@@ -44,11 +53,12 @@ class LedgerService(Actor):
     async def start(self, bus: Bus) -> None:
         """Recovers, then accepts. Raises LedgerError (rejected, disk_full, damaged) or OSError, naming the place."""
         self._bus = bus
+        self._denials = Denials(bus.instance, kinds_max=self._config.denied_max)
         self.failed = asyncio.get_running_loop().create_future()
         world = World(
             origin=bus.instance,
             free_bytes=self._disk.free_bytes,
-            now_us=lambda: int(bus.now() * 1_000_000 + 0.5),
+            now_us=self._now_us,
             draw_salt=salts(bus.new_id),
         )
         opening = open_ledger(self._disk, self._config)
@@ -59,7 +69,7 @@ class LedgerService(Actor):
         except BaseException:
             opening.close()
             raise
-        self._tasks = [self._own(self._commit_queued()), self._own(self._keep_index())]
+        self._tasks = [self._own(work) for work in (self._commit_queued(), self._keep_index(), self._record_denials())]
 
     async def ready(self) -> str:
         """Ready once recovered, and never again after a fault."""
@@ -70,6 +80,10 @@ class LedgerService(Actor):
     async def drain(self) -> None:
         """Commits what is queued, brings the index up to date, gives everything back."""
         if self._ledger is not None and self._fault is None:
+            denied = self._denied_records()
+            with suppress(BusError):  # a full queue: what was denied last is not worth more than what waits there
+                if denied:
+                    self._ledger.writer.submit(denied, self._bus.instance)
             while self._ledger.writer.has_work:
                 self._ledger.writer.commit()
             self._ledger.tables.flush()
@@ -91,56 +105,88 @@ class LedgerService(Actor):
         if self._ledger is None:
             return {}
         writer = self._ledger.writer
-        return {"head": writer.head, "entries": writer.entries, "commits": writer.commits}
+        return {
+            "head": writer.head,
+            "entries": writer.entries,
+            "commits": writer.commits,
+            "denied": self._denials.total,
+        }
 
     # --- messages
 
     async def on_write(self, message: m.Write, call: Call) -> m.Written:
-        """Answered when everything it says is durable. Failures: busy, disk_full, fenced, unavailable."""
-        answer = self._open().writer.submit(message.entries, call.sender)
-        self._queued.set()
-        return m.Written(acks=await answer)
+        """Answered when everything it says is durable. Failures: busy, disk_full, fenced, unavailable.
 
-    async def on_lookup(self, message: m.Lookup, _call: Call) -> m.Found:
-        """From the writer's table, up to the last acknowledged entry."""
+        An entry that its sender is not the writer of is refused as `denied`; the others keep their order.
+        """
+        self._open()
+        is_allowed = [may_write(call.role, entry.stream, entry.event_type) for entry in message.entries]
+        if all(is_allowed):
+            return m.Written(acks=await self.append(message.entries, call.sender))
+        allowed = [entry for entry, is_its in zip(message.entries, is_allowed, strict=True) if is_its]
+        acks = iter(await self.append(allowed, call.sender) if allowed else ())
+        answers: list[m.Ack] = []
+        for entry, is_its in zip(message.entries, is_allowed, strict=True):
+            if not is_its:
+                self._note_denied(call, m.Write.TYPE, entry.stream, entry.event_type)
+            answers.append(next(acks) if is_its else refusal(entry, "denied", StreamHead()))
+        return m.Written(acks=answers)
+
+    async def append(self, entries: list[m.WriteEntry], origin: str) -> list[m.Ack]:
+        """The acks of entries that this origin may write, once they are durable."""
+        answer = self._open().writer.submit(entries, origin)
+        self._queued.set()
+        return await answer
+
+    async def on_lookup(self, message: m.Lookup, call: Call) -> m.Found:
+        """From the writer's table, up to the last acknowledged entry. Failures: denied, for one entry or for all."""
         ledger = self._open()
+        self._demand_reader(call, message.TYPE)
         found = [ledger.tables.by_submission(submission_id) for submission_id in message.submission_ids]
         found += [ledger.tables.by_once(key) for key in message.once]
+        for one in found:
+            if one is not None:
+                self._demand_entry(call, message.TYPE, one, with_bodies=message.with_bodies)
         return m.Found.model_construct(entries=ledger.pages.messages(found, with_bodies=message.with_bodies))
 
-    async def on_read(self, message: m.Read, _call: Call) -> m.Entries:
-        """A page of a stream, up to the last acknowledged entry."""
+    async def on_read(self, message: m.Read, call: Call) -> m.Entries:
+        """A page of a stream, up to the last acknowledged entry. Failures: denied."""
+        self._demand_stream(call, message.TYPE, message.stream, with_bodies=message.with_bodies)
         found = self._open().tables.select(
             message.stream, after=message.after, limit=message.limit + 1, newest_first=message.newest_first
         )
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 
-    async def on_query(self, message: m.Query, _call: Call) -> m.Entries:
-        """A page by provenance, from the index."""
+    async def on_query(self, message: m.Query, call: Call) -> m.Entries:
+        """A page by provenance, from the index. Failures: denied, malformed."""
+        stream = message.where.get("stream")
+        wanted = stream if isinstance(stream, str) else None
+        self._demand_stream(call, message.TYPE, wanted, with_bodies=message.with_bodies)
         found = self._open().pages.query(
             message.where, after=message.after, limit=message.limit + 1, newest_first=message.newest_first
         )
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 
     async def on_tail(self, message: m.Tail, call: Call) -> m.Entries:
-        """Entries after a sequence; waits for the first one as long as the question allows."""
+        """Entries after a sequence; waits for the first one as long as the question allows. Failures: denied, busy."""
+        self._demand_stream(call, message.TYPE, message.stream, with_bodies=message.with_bodies)
         wait_s = min(message.wait_ms / 1000, call.remaining_s(self._bus.clock.monotonic()))
-        try:
-            async with asyncio.timeout(wait_s):
-                while not (found := self._tail(message)):
-                    await self._next_commit()
-        except TimeoutError:
-            found = self._tail(message)
+        found = self._tail(message)
+        if not found and wait_s > 0:
+            found = await self._tail_later(message, call.sender, wait_s)
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 
-    async def on_get_body(self, message: m.GetBody, _call: Call) -> m.Body:
-        """One body. Failures: not_found, damaged."""
+    async def on_get_body(self, message: m.GetBody, call: Call) -> m.Body:
+        """One body. Failures: denied, not_found, damaged."""
         ledger = self._open()
+        self._demand_reader(call, message.TYPE)
         try:
             submission_id, number = split_body_ref(message.ref)
         except ValueError as error:
             raise LedgerError("not_found", str(error)) from None
         found = ledger.tables.by_submission(submission_id)
+        if found is not None:
+            self._demand_entry(call, message.TYPE, found, with_bodies=True)
         if found is None or number >= len(found.entry.body_lengths):
             raise LedgerError("not_found", f"there is no body {message.ref} in the ledger")
         return m.Body(ref=message.ref, data=ledger.files.bodies(found.place, found.entry)[number][1])
@@ -169,10 +215,61 @@ class LedgerService(Actor):
         ledger = self._open()
         return ledger.pages.page(found, limit, head=ledger.writer.head, with_bodies=with_bodies)
 
+    def _now_us(self) -> int:
+        return int(self._bus.now() * 1_000_000 + 0.5)
+
+    # --- scope
+
+    def _demand_reader(self, call: Call, type_name: str) -> None:
+        """A role that reads nothing is not told what there is."""
+        if call.role not in READS:
+            raise self._denial(call, type_name, "")
+
+    def _demand_stream(self, call: Call, type_name: str, stream: str | None, *, with_bodies: bool) -> None:
+        if not may_read(call.role, stream, with_bodies=with_bodies):
+            raise self._denial(call, type_name, stream or "")
+
+    def _demand_entry(self, call: Call, type_name: str, found: Committed, *, with_bodies: bool) -> None:
+        stream, event_type = found.entry.stream, found.entry.event_type
+        if not may_read_entry(call.role, stream, event_type, with_bodies=with_bodies):
+            raise self._denial(call, type_name, stream, event_type)
+
+    def _denial(self, call: Call, type_name: str, stream: str, event_type: str = "") -> BusError:
+        self._note_denied(call, type_name, stream, event_type)
+        where = f"stream {stream[:80]}" if stream else "all streams"
+        return BusError("denied", f"{type_name}: role {call.role} may not read {where} (docs/ledger.md, who may read)")
+
+    def _note_denied(self, call: Call, type_name: str, stream: str, event_type: str) -> None:
+        self._denials.note(call.sender, type_name, stream, event_type, now_us=self._now_us())
+        self._denied.set()
+
+    def _denied_records(self) -> list[m.WriteEntry]:
+        """Those of an earlier try, under their ids, and what came since."""
+        self._denied_batch = [*self._denied_batch, *self._denials.take(self._now_us())]
+        return self._denied_batch
+
     # --- those who follow
 
     def _tail(self, message: m.Tail) -> list[Committed]:
         return self._open().tables.select(message.stream, after=message.after, limit=message.limit + 1)
+
+    async def _tail_later(self, message: m.Tail, sender: str, wait_s: float) -> list[Committed]:
+        """A long poll; each sender has a bounded number of them, so that they crowd out nobody."""
+        waiting = self._waiting.get(sender, 0)
+        if waiting >= self._config.tails_per_sender_max:
+            raise BusError("busy", f"{waiting} long polls of {sender} wait (ledger.tails_per_sender_max)")
+        self._waiting[sender] = waiting + 1
+        try:
+            async with asyncio.timeout(wait_s):
+                while not (found := self._tail(message)):
+                    await self._next_commit()
+                return found
+        except TimeoutError:
+            return self._tail(message)
+        finally:
+            self._waiting[sender] -= 1
+            if not self._waiting[sender]:
+                del self._waiting[sender]
 
     async def _next_commit(self) -> None:
         follower: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -189,7 +286,7 @@ class LedgerService(Actor):
                 follower.set_result(None)
         self._followers.clear()
 
-    # --- the two tasks
+    # --- the tasks
 
     async def _commit_queued(self) -> None:
         """Runs one turn of the loop after the first write, so that all writes of one wake-up share a frame."""
@@ -215,13 +312,28 @@ class LedgerService(Actor):
             self._open().tables.flush()
             self._open().writer.fill_ahead()
 
+    async def _record_denials(self) -> None:
+        """At most one batch of records per interval, however much is denied."""
+        while True:
+            await self._denied.wait()
+            await self._bus.sleep(self._config.denied_interval_ms / 1000)
+            self._denied.clear()
+            try:
+                await self.append(self._denied_records(), self._bus.instance)
+            except RuntimeFault:
+                if self._fault is not None:
+                    return
+                self._denied.set()  # busy, no space: again after the next interval, under the same ids
+                continue
+            self._denied_batch = []
+
     def _own(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         task.add_done_callback(self._on_task_end)
         return task
 
     def _on_task_end(self, task: asyncio.Task[None]) -> None:
-        """An error of either task is final: it never syncs twice hoping for better."""
+        """An error of any of these tasks is final: it never syncs twice hoping for better."""
         error = None if task.cancelled() else task.exception()
         if error is None or self._fault is not None or self._ledger is None:
             return

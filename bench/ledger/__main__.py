@@ -94,7 +94,7 @@ class LedgerWriter:
     def __init__(self, service: LedgerService) -> None:
         self._service = service
         self._count = 0
-        self._call = Call("ho2/1@bench", "ho2", "m", 1, "", "", None, "ledger")
+        self._call = Call("ho1/1@bench", "ho1", "m", 1, "", "", None, "ledger")
 
     def _write(self, entries: int) -> Write:
         return Write(entries=[self._entry() for _ in range(entries)])

@@ -75,7 +75,9 @@ class Ack(Record):
     submission_id: str = Field(description="of the entry named by `sequence`, else of the refused write")
     origin: str = Field(default="", description="stamped instance that wrote the entry named by `sequence`")
     event_type: str = Field(default="", description="of the entry named by `sequence`")
-    code: str = Field(default="", description="refused: head_mismatch, tenure_mismatch, conflict, invalid, too_large")
+    code: str = Field(
+        default="", description="refused: head_mismatch, tenure_mismatch, conflict, invalid, too_large, denied"
+    )
     head: str = Field(default="", description="refused on a session stream: the current head's submission id")
     tenure: int = Field(default=0, description="refused on a session stream: the current tenure")
 

@@ -19,7 +19,7 @@ from launch.endpoints import Place
 from launch.errors import CommandError
 from launch.home import Home, holder
 from launch.output import note, say, styled
-from launch.turns import check_text, process_turn, session_of
+from launch.turns import check_text, full_session_id, process_turn, session_of
 
 
 @click.command()
@@ -51,10 +51,8 @@ def ask(  # noqa: PLR0913 - one per option
 
 async def _ask(place: Place, text: str, session: str | None, timeout_s: float | None, input_id: str) -> TurnResult:
     config = place.snapshot.config
+    session_id = None if session is None else await _session_id(place, session)
     async with connected(place, "door") as bus:
-        session_id = None
-        if session is not None:
-            session_id = await session_of(bus, session, timeout_s=config.launcher.client_timeout_ms / 1000)
         try:
             turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text)
         except ValidationError:
@@ -68,6 +66,15 @@ async def _ask(place: Place, text: str, session: str | None, timeout_s: float | 
             retry_interval_s=config.host.retry_interval_ms / 1000,
             is_hopeless=lambda: not _may_answer(place.home),
         )
+
+
+async def _session_id(place: Place, given: str) -> str:
+    """The full id; a prefix is looked up in the record, which a door may not read."""
+    session_id = full_session_id(given)
+    if session_id is not None:
+        return session_id
+    async with connected(place, "operator") as bus:
+        return await session_of(bus, given, timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000)
 
 
 def _may_answer(home: Home) -> bool:

@@ -521,7 +521,7 @@ def test_the_mailbox_bound_is_busy_at_once(cluster: Cluster) -> None:
     cluster.run(scenario())
 
 
-async def hold(shelf: Shelf, worker: Peer, count: int) -> list[asyncio.Future[Body]]:
+async def hold(shelf: Shelf, worker: Peer, count: int) -> list[asyncio.Task[Body]]:
     """So many requests of this worker that wait in the service's hands."""
     before = len(shelf.asked)
     held = [

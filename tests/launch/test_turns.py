@@ -142,7 +142,7 @@ def test_a_hopeless_case_is_told_at_once():
 
 def named(given, sessions):
     """What `--session GIVEN` means in this record."""
-    return in_world(Ledger(sessions), "ledger", "door", lambda bus: session_of(bus, given, timeout_s=1.0))[0]
+    return in_world(Ledger(sessions), "ledger", "operator", lambda bus: session_of(bus, given, timeout_s=1.0))[0]
 
 
 def test_a_session_is_named_by_id_or_unambiguous_prefix():

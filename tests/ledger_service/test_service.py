@@ -30,7 +30,7 @@ async def test_before_the_start_and_after_the_end_requests_are_unavailable():
     async with running(SimDisk(medium())) as ledger:
         assert await ledger.service.ready() == ""
         await ledger.write(write("a"))
-        assert ledger.service.counters() == {"head": 0, "entries": 1, "commits": 1}
+        assert ledger.service.counters() == {"head": 0, "entries": 1, "commits": 1, "denied": 0}
     with pytest.raises(LedgerError, match="unavailable"):
         await ledger.write(write("b"))
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.messages.ledger import STREAMS, Write, WriteEntry
+from bus.messages.ledger import STREAMS, WriteEntry
 from bus.sim.disk import SimDisk
-from tests.ledger_service.rig import SESSION, append, call, medium, running, start, take_over, write
+from tests.ledger_service.rig import SESSION, append, medium, running, start, take_over, write
 
 
 @dataclass
@@ -117,9 +117,9 @@ async def _compare(steps) -> None:
                     entries.append(draft.resolve(model, names))
                     answers.append(model.submit(entries[-1], "ho2/1@7"))
                 expected.append(answers)
-                writes.append(ledger.service.on_write(Write(entries=entries), call()))
+                writes.append(ledger.write(*entries))
             written = await asyncio.gather(*writes)
-            assert [[(ack.outcome, ack.sequence, ack.code) for ack in one.acks] for one in written] == expected
+            assert [[(ack.outcome, ack.sequence, ack.code) for ack in one] for one in written] == expected
     entries = await ledger.all()
     assert [(e.submission_id, e.origin) for e in entries] == [(e.submission_id, origin) for e, origin in model.entries]
     assert [entry.sequence for entry in entries] == list(range(len(entries)))

@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from bus.errors import BusError, LedgerError
-from bus.messages.ledger import Read, ReadLedgerStats, Tail, Write
+from bus.messages.ledger import Read, ReadLedgerStats, Tail
 from bus.sim.disk import SimDisk
 from tests.ledger_service.rig import (
     FailingDisk,
@@ -156,7 +156,7 @@ async def test_more_than_the_outstanding_limit_is_busy_and_what_waits_is_answere
 async def test_a_cancelled_writer_leaves_the_others_and_its_entry_stands():
     """No ack means unknown: the entry may have committed."""
     async with running(SimDisk(medium())) as ledger:
-        cancelled = asyncio.ensure_future(ledger.service.on_write(Write(entries=[write("a")]), call()))
+        cancelled = asyncio.ensure_future(ledger.write(write("a")))
         await asyncio.sleep(0)
         cancelled.cancel()
         assert (await ledger.write(write("b")))[0].outcome == "committed"

@@ -18,7 +18,7 @@ from bus.dispatch import Actor, Call
 from bus.ledger_client import LedgerClient
 from bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget, ScopeBudget
 from bus.messages.ids import RunId
-from bus.messages.ledger import Entry
+from bus.messages.ledger import Entry, WriteEntry
 from bus.messages.work_order import Constraints, ExecuteWorkOrder, Fence, Receipt, Segment, ToolCall, WorkOrder
 from bus.peer import Peer
 from bus.sim.world import World
@@ -195,14 +195,19 @@ class Cluster:
         """The supervisor ends a lost order itself."""
         moment = Moment(instance=self.ho2.instance, now=self.ho2.now(), monotonic=0.0)
         receipt = failed(given, code, "lost", Tally(started=0.0), moment)
-        await self._ledger().write([end_entry(given, receipt, moment, parents=[])])
+        await self._ledger(self.ho2).write([end_entry(given, receipt, moment, parents=[])])
 
     async def entries(self, *, with_bodies: bool = False) -> list[Entry]:
         """The executors' stream."""
-        return (await self._ledger().read("ho1m", limit=100, with_bodies=with_bodies)).entries
+        return (await self._ledger(self.ho2).read("ho1m", limit=100, with_bodies=with_bodies)).entries
 
-    def _ledger(self) -> LedgerClient:
-        return LedgerClient(self.ho2, request_timeout_s=5.0, outage_wait_s=5.0, outstanding_max=10)
+    async def record_snapshot(self, entry: WriteEntry) -> None:
+        """CONFIG_SNAPSHOT, as the launcher records it."""
+        (ack,) = await self._ledger(self.world.client("launcher")).write([entry])
+        assert ack.outcome == "committed"
+
+    def _ledger(self, peer: Peer) -> LedgerClient:
+        return LedgerClient(peer, request_timeout_s=5.0, outage_wait_s=5.0, outstanding_max=10)
 
     async def events(self) -> list[str]:
         """Their types, in order."""

@@ -248,7 +248,7 @@ def test_an_order_under_a_recorded_snapshot_is_executed_under_it() -> None:
                 submission_id=f"CONFIG_SNAPSHOT:{made_snapshot.digest}", stream="governance",
                 event_type="CONFIG_SNAPSHOT", at_us=0, bodies=[made_snapshot.to_bytes()],
             )  # fmt: skip
-            await made._ledger().write([entry])
+            await made.record_snapshot(entry)
             given = order(config_digest=made_snapshot.digest, constraints={"prompt_contract_id": "PRC-NONE-001"})
             return await made.execute(given)
 

@@ -192,7 +192,8 @@ class Rig:
         self.instances: list[str] = []
         self.supervise()
         self.host = self.world.client("host")
-        self.client = LedgerClient(self.host, request_timeout_s=2.0, outage_wait_s=5.0, outstanding_max=1000)
+        self.client = self._ledger_client("operator")  # reads everything
+        self.writers = {role: self._ledger_client(role) for role in ("host", "ho2")}
         self.run(self.world.settled())
 
     def __enter__(self) -> Self:
@@ -253,7 +254,16 @@ class Rig:
         return page.entries
 
     async def write(self, *entries: WriteEntry) -> list[Ack]:
-        return await self.client.write(entries)
+        """Each by the role that writes such entries."""
+        return [
+            ack
+            for entry in entries
+            for ack in await self.writers["host" if entry.event_type == "TurnDegraded" else "ho2"].write([entry])
+        ]
+
+    def _ledger_client(self, role: str) -> LedgerClient:
+        peer = self.world.client(role)
+        return LedgerClient(peer, request_timeout_s=2.0, outage_wait_s=5.0, outstanding_max=1000)
 
 
 def names(entries: list[Entry]) -> list[str]:

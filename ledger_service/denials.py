@@ -1,0 +1,64 @@
+"""What was denied, on its way into the record: counted by who and what, bounded, once per interval. Pure.
+
+Ids and names of this system only: what a sender *claims* as type or stream is kept where it is such a name. Source:
+spec page "The ledger" (DENIED: batched, rate-bounded with a count).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bus.messages.base import pack
+from bus.messages.ledger import STREAMS, WriteEntry
+from ledger_service.admission import is_session_stream
+from ledger_service.scope import EVENT_TYPES
+
+DENIED = "DENIED"
+
+
+class _Denied(NamedTuple):
+    """What denials are counted by."""
+
+    sender: str
+    type: str  # of the message
+    event_type: str  # of the entry, for a write
+    stream: str
+
+
+class Denials:
+    """Counts until the next batch of records; beyond `kinds_max` different ones only their number is kept."""
+
+    def __init__(self, instance: str, *, kinds_max: int) -> None:
+        self._instance = instance
+        self._kinds_max = kinds_max
+        self._counts: dict[_Denied, tuple[int, int]] = {}  # what -> (first at, count)
+        self._made = 0
+        self.total = 0  # since start
+
+    def note(self, sender: str, type_name: str, stream: str, event_type: str = "", *, now_us: int) -> None:
+        """One more."""
+        self.total += 1
+        is_stream = stream in STREAMS or is_session_stream(stream)
+        what = _Denied(sender, type_name, event_type if event_type in EVENT_TYPES else "", stream if is_stream else "")
+        if what not in self._counts and len(self._counts) >= self._kinds_max:
+            what = _Denied(self._instance, "", "", "")
+        first_us, count = self._counts.get(what, (now_us, 0))
+        self._counts[what] = (first_us, count + 1)
+
+    def take(self, now_us: int) -> list[WriteEntry]:
+        """The records of what was counted, which begins anew."""
+        counts, self._counts = self._counts, {}
+        return [self._entry(what, first_us, count, now_us) for what, (first_us, count) in counts.items()]
+
+    def _entry(self, what: _Denied, first_us: int, count: int, now_us: int) -> WriteEntry:
+        self._made += 1
+        is_rest = what.sender == self._instance
+        return WriteEntry(
+            submission_id=f"{DENIED}:{self._instance}/{self._made}",
+            stream="governance",
+            event_type=DENIED,
+            decision="REJECTED",
+            reason="not_kept" if is_rest else "scope",
+            at_us=now_us,
+            bodies=[pack({**what._asdict(), "count": count, "first_at_us": first_us})],
+        )

@@ -1,0 +1,95 @@
+"""Who may write what, and read what: one table by role. Pure. Source: spec page "The ledger", the record table.
+
+A role is that of the stamped sender (`<role>/<n>@<epoch>`), never of the payload. What is not in the table is denied: a
+new kind of record gets its line here, with its writer, before anybody can write it.
+"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from bus.messages.ledger import STREAMS
+from bus.messages.session import ENTRY_NAMES, SessionEventKind
+from ledger_service.admission import TURN_DEGRADED, is_session_stream
+
+SESSION = "session"
+"""Stands in this table for every session's journal."""
+
+
+def _journal_types() -> frozenset[str]:
+    """What a session's owner records: every event of a session but the one that the host appends."""
+    kinds: list[str] = [cls.model_fields["kind"].default for cls in get_args(get_args(SessionEventKind)[0])]
+    return frozenset(ENTRY_NAMES.get(kind, kind) for kind in kinds) - {TURN_DEGRADED}
+
+
+WRITES: dict[str, dict[str, frozenset[str]]] = {
+    "ho2": {
+        SESSION: _journal_types(),
+        "ho2m": frozenset({"WO_CHAIN_COMPLETE", "WO_QUALITY_GATE", "ESCALATION", "BUDGET_WARNING"}),
+        "ho1m": frozenset({"WO_FAILED"}),  # of an order that was lost
+    },
+    "ho1": {"ho1m": frozenset({"TOOL_STARTED", "WO_COMPLETED", "WO_FAILED", "WO_LATE"})},
+    "gateway": {
+        "prompts": frozenset(
+            {
+                "PROMPT_SENT",
+                "PROMPT_RECEIVED",
+                "PROMPT_FAILED",
+                "PROMPT_REJECTED",
+                "BUDGET_ALLOCATED",
+                "BUDGET_WARNING",
+            }
+        )
+    },
+    "host": {SESSION: frozenset({TURN_DEGRADED}), "governance": frozenset({"DEGRADATION"})},
+    "broker": {"governance": frozenset({"DENIED", "DEAD_LETTER"})},
+    "launcher": {"governance": frozenset({"CONFIG_SNAPSHOT"})},
+    "ledger": {"governance": frozenset({"RECOVERED", "WRITE_CONFLICT", "DENIED"})},
+}
+"""role -> stream -> event types. A role without a line (door, operator, ho3) writes nothing."""
+
+_EVERYTHING = frozenset({*STREAMS, SESSION})
+
+READS: dict[str, frozenset[str]] = {
+    "operator": _EVERYTHING,
+    "launcher": _EVERYTHING,
+    "ledger": _EVERYTHING,
+    "ho2": frozenset({SESSION, "ho2m", "ho1m", "prompts"}),  # prompts: the texts that its journal names by ref
+    "ho1": frozenset({"ho1m", "prompts"}),  # prompts: the answer that an order's receipt names by ref
+    "gateway": frozenset({"prompts"}),
+    "host": frozenset({SESSION}),
+}
+"""role -> streams whose entries and bodies it reads. A role without a line (door, broker, ho3) reads nothing."""
+
+LISTS: dict[str, frozenset[str]] = {"ho1": _EVERYTHING}
+"""role -> streams whose entries it lists besides, without their bodies: for an executor's `query_ledger` tool."""
+
+SHARED = frozenset({("governance", "CONFIG_SNAPSHOT")})
+"""Entries, by stream and type, that every role with a line in READS reads: the configuration that it runs under."""
+
+EVENT_TYPES = frozenset(name for streams in WRITES.values() for names in streams.values() for name in names)
+"""Every type that this system writes; nothing else that a sender claims as a type is a name."""
+
+
+def may_write(role: str, stream: str, event_type: str) -> bool:
+    """Whether this role is the writer of such entries."""
+    return event_type in WRITES.get(role, {}).get(_kind_of(stream), ())
+
+
+def may_read(role: str, stream: str | None, *, with_bodies: bool) -> bool:
+    """Whether this role may ask for this stream's entries (None: for those of all streams)."""
+    readable = READS.get(role, frozenset()) | (frozenset() if with_bodies else LISTS.get(role, frozenset()))
+    return readable >= _EVERYTHING if stream is None else _kind_of(stream) in readable
+
+
+def may_read_entry(role: str, stream: str, event_type: str, *, with_bodies: bool) -> bool:
+    """Whether this role may have this one entry, found by its id or its once key."""
+    is_shared = role in READS and (stream, event_type) in SHARED
+    return is_shared or may_read(role, stream, with_bodies=with_bodies)
+
+
+def _kind_of(stream: str) -> str:
+    """The stream's line in the tables; a name that no stream has is nobody's."""
+    if is_session_stream(stream):
+        return SESSION
+    return stream if stream in STREAMS else ""

@@ -1,0 +1,254 @@
+"""Who may write what, and read what: the table, and the ledger that holds every request against it."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from bus.catalog import ROLES
+from bus.errors import BusError
+from bus.messages.base import unpack
+from bus.messages.ledger import STREAMS, GetBody, Lookup, Query, Read, Tail
+from bus.sim.disk import SimDisk
+from ledger_service.scope import EVENT_TYPES, READS, WRITES, may_read, may_read_entry, may_write
+from tests.ledger_service.rig import SESSION, call, medium, running, take_over, write
+
+JOURNAL = {
+    "SESSION_START", "SESSION_END", "TookOver", "RunRequested", "RunStarted", "RunAttached", "HostCommandReceived",
+    "HostCommandApplied", "HostCommandRejected", "LifecycleChanged", "StepStarted", "WO_DISPATCHED", "OrderEnded",
+    "ToolBatchIssued", "ToolReceipt", "BatchSettled", "LeaseIssued", "TimePassed", "RunCompleted", "RunFailed",
+    "RunCancelled",
+}  # fmt: skip
+"""What the record table names for HO2 on a session's stream."""
+
+RECORD_TABLE = {
+    **{(SESSION, name): {"ho2"} for name in JOURNAL},
+    (SESSION, "TurnDegraded"): {"host"},
+    ("ho2m", "WO_CHAIN_COMPLETE"): {"ho2"},
+    ("ho2m", "WO_QUALITY_GATE"): {"ho2"},
+    ("ho2m", "ESCALATION"): {"ho2"},
+    ("ho2m", "BUDGET_WARNING"): {"ho2"},
+    ("ho1m", "TOOL_STARTED"): {"ho1"},
+    ("ho1m", "WO_COMPLETED"): {"ho1"},
+    ("ho1m", "WO_FAILED"): {"ho1", "ho2"},
+    ("ho1m", "WO_LATE"): {"ho1"},
+    **{("prompts", f"PROMPT_{name}"): {"gateway"} for name in ("SENT", "RECEIVED", "FAILED", "REJECTED")},
+    ("prompts", "BUDGET_ALLOCATED"): {"gateway"},
+    ("prompts", "BUDGET_WARNING"): {"gateway"},
+    ("governance", "DEGRADATION"): {"host"},
+    ("governance", "DENIED"): {"broker", "ledger"},
+    ("governance", "DEAD_LETTER"): {"broker"},
+    ("governance", "CONFIG_SNAPSHOT"): {"launcher"},
+    ("governance", "RECOVERED"): {"ledger"},
+    ("governance", "WRITE_CONFLICT"): {"ledger"},
+}
+
+
+def test_writers_are_those_of_the_record_table_and_nobody_else():
+    """Every role, stream and type: a missing or a surplus permission shows."""
+    streams = [*STREAMS, SESSION, "session/x", "session", "nowhere", ""]
+    types = {*EVENT_TYPES, *(name for _, name in RECORD_TABLE), "ANYTHING", ""}
+    for stream in streams:
+        for event_type in sorted(types):
+            writers = {role for role in (*ROLES, "stranger", "") if may_write(role, stream, event_type)}
+            assert writers == RECORD_TABLE.get((stream, event_type), set()), (stream, event_type)
+    assert set(WRITES) <= set(ROLES) and set(READS) <= set(ROLES)
+
+
+@pytest.mark.parametrize(
+    ("role", "streams"),
+    [
+        *((role, {*STREAMS, SESSION}) for role in ("operator", "launcher", "ledger")),
+        ("ho2", {SESSION, "ho2m", "ho1m", "prompts"}),
+        ("ho1", {"ho1m", "prompts"}),
+        ("gateway", {"prompts"}),
+        ("host", {SESSION}),
+        *((role, set[str]()) for role in ("door", "broker", "ho3", "stranger")),
+    ],
+)
+def test_readers_read_their_own_streams(role: str, streams: set[str]):
+    """With bodies; all streams at once only who may read each; executors list without bodies what their tool shows."""
+    every = [*STREAMS, SESSION, "nowhere", "session/x"]
+    assert {stream for stream in every if may_read(role, stream, with_bodies=True)} == streams
+    assert may_read(role, None, with_bodies=True) == (streams == {*STREAMS, SESSION})
+    listed = {*STREAMS, SESSION} if role == "ho1" else streams
+    assert {stream for stream in every if may_read(role, stream, with_bodies=False)} == listed
+    assert may_read(role, None, with_bodies=False) == (listed == {*STREAMS, SESSION})
+    assert may_read_entry(role, "governance", "CONFIG_SNAPSHOT", with_bodies=True) == bool(streams)
+
+
+@asynccontextmanager
+async def _ledger():
+    """A session, an order's end, a prompt and a configuration, each of its writer; the denials' interval has passed."""
+    async with running(SimDisk(medium())) as ledger:
+        for role, entry in (
+            ("ho2", take_over(1, "")),
+            ("ho1", write("end", once="end:1")),
+            ("gateway", write("sent", "prompts", event_type="PROMPT_SENT")),
+            ("launcher", write("config", "governance", event_type="CONFIG_SNAPSHOT", body=b"snapshot")),
+            ("host", write("degraded", "governance", event_type="DEGRADATION")),
+        ):
+            (ack,) = await ledger.write(entry, sender=f"{role}/1@1")
+            assert ack.outcome == "committed"
+        yield ledger
+
+
+async def _denials(ledger):
+    await ledger.bus.release()
+    found = await ledger.read("governance", with_bodies=True)
+    return [(e, unpack(e.bodies[0])) for e in found if e.event_type == "DENIED"]
+
+
+@pytest.mark.parametrize("role", ["door", "operator", "ho3", "ho1", "gateway"])
+async def test_nobody_writes_into_the_record_of_another(role: str):
+    """The four forgeries that a plain client could commit: an answer, junk that bricks, a take-over, a budget."""
+    async with _ledger() as ledger:
+        before = len(await ledger.all())
+        forged = [
+            write("f1", SESSION, event_type="TurnDegraded", once="turn:s/in-2"),
+            write("f2", SESSION, event_type="TurnDegraded", once="whatever", body=b"junk"),
+            take_over(2, f"TookOver:{SESSION}/1"),
+            write("f3", "ho1m" if role == "gateway" else "prompts", event_type="BUDGET_ALLOCATED"),
+        ]
+        acks = await ledger.write(*forged, sender=f"{role}/7@9")
+        assert [(ack.outcome, ack.code, ack.submission_id) for ack in acks] == [
+            ("refused", "denied", entry.submission_id) for entry in forged
+        ]
+        assert {(ack.head, ack.tenure) for ack in acks} == {("", 0)}  # and it learns nothing of the session
+        assert len(await ledger.all()) == before
+
+
+async def test_a_refused_entry_stands_in_its_place_among_the_others():
+    """Per entry, in order: what the sender may write is committed."""
+    async with _ledger() as ledger:
+        entries = [write("x", "prompts"), write("a"), write("y", "ho1m", event_type="ANYTHING"), write("b")]
+        acks = await ledger.write(*entries, sender="ho1/2@9")
+        assert [(ack.code or ack.outcome, ack.submission_id) for ack in acks] == [
+            ("denied", "x"), ("committed", "a"), ("denied", "y"), ("committed", "b"),
+        ]  # fmt: skip
+
+
+async def test_denials_are_recorded_with_a_count_and_without_content():
+    """Many of one kind are one record; a claimed type or stream that is no name of this system is left out."""
+    async with _ledger() as ledger:
+        for n in range(50):
+            await ledger.write(write(f"t{n}", "prompts", event_type="PROMPT_SENT", body=b"secret"), sender="door/1@9")
+        await ledger.write(write("v", "a poem", event_type="another poem"), sender="door/1@9")
+        recorded = await _denials(ledger)
+        assert [(e.origin, e.decision, e.reason) for e, _ in recorded] == [("ledger/1@1", "REJECTED", "scope")] * 2
+        facts = [{k: v for k, v in payload.items() if k != "first_at_us"} for _, payload in recorded]
+        assert facts == [
+            {
+                "sender": "door/1@9",
+                "type": "ledger.write",
+                "event_type": "PROMPT_SENT",
+                "stream": "prompts",
+                "count": 50,
+            },
+            {"sender": "door/1@9", "type": "ledger.write", "event_type": "", "stream": "", "count": 1},
+        ]
+        assert ledger.service.counters()["denied"] == 51
+
+
+async def test_denials_are_bounded_per_interval():
+    """Beyond `ledger.denied_max` different ones their number alone is kept; the next interval counts anew."""
+    async with _ledger() as ledger:
+        for n in range(10):
+            await ledger.write(write("x"), sender=f"door/{n}@9")
+        assert [(e.reason, p["sender"], p["count"]) for e, p in await _denials(ledger)] == [
+            ("scope", "door/0@9", 1), ("scope", "door/1@9", 1), ("scope", "door/2@9", 1), ("not_kept", "ledger/1@1", 7),
+        ]  # fmt: skip
+        await ledger.write(write("x"), sender="door/4@9")
+        assert [p["sender"] for _, p in (await _denials(ledger))[4:]] == ["door/4@9"]
+
+
+async def test_denials_that_were_not_recorded_yet_are_when_the_ledger_stops():
+    """Draining writes what is counted."""
+    device = medium()
+    async with running(SimDisk(device)) as ledger:
+        await ledger.write(write("x"), sender="door/1@9")
+    async with running(SimDisk(device)) as ledger:
+        assert [entry.event_type for entry in await ledger.read("governance")] == ["DENIED"]
+
+
+@pytest.mark.parametrize(
+    ("role", "question"),
+    [
+        ("door", Read(stream=SESSION, limit=1)),
+        ("door", Tail(after=-1, limit=1)),
+        ("door", Query(limit=1)),
+        ("door", Lookup(submission_ids=["not there"])),
+        ("door", GetBody(ref="config/0")),
+        ("broker", Read(stream="governance", limit=1)),
+        ("host", Read(stream="prompts", limit=1)),
+        ("host", Lookup(once=["end:1"])),
+        ("host", GetBody(ref="sent/0")),
+        ("gateway", Read(stream="ho1m", limit=1)),
+        ("gateway", GetBody(ref="degraded/0")),
+        ("ho2", Read(stream="governance", limit=1)),
+        ("ho2", Tail(after=-1, limit=1)),
+        ("ho1", Query(where={}, limit=1, with_bodies=True)),
+        ("ho1", Query(where={"stream": SESSION}, limit=1, with_bodies=True)),
+        ("ho1", GetBody(ref=f"TookOver:{SESSION}/1/0")),
+    ],
+)
+async def test_a_read_outside_the_scope_is_denied_by_name(role: str, question):
+    """The fault names role and stream; nothing of the record is in it, and the denial is recorded."""
+    async with _ledger() as ledger:
+        with pytest.raises(BusError) as denied:
+            await _ask(ledger, question, role)
+        assert denied.value.code == "denied" and not denied.value.retryable
+        assert f"role {role} may not read" in denied.value.detail and question.TYPE in denied.value.detail
+        assert [(p["sender"], p["type"]) for _, p in await _denials(ledger)] == [(f"{role}/1@1", question.TYPE)]
+
+
+@pytest.mark.parametrize(
+    ("role", "question"),
+    [
+        ("operator", Tail(after=-1, limit=9, with_bodies=True)),
+        ("ho2", Read(stream=SESSION, limit=9, with_bodies=True)),
+        ("ho2", GetBody(ref="sent/0")),
+        ("host", Read(stream=SESSION, limit=9)),
+        ("host", Lookup(once=["turn:none"], with_bodies=True)),
+        ("host", GetBody(ref="config/0")),
+        ("ho1", Lookup(once=["end:1"], with_bodies=True)),
+        ("ho1", GetBody(ref="config/0")),
+        ("ho1", Query(limit=9)),
+        ("gateway", Read(stream="prompts", limit=9, with_bodies=True)),
+        ("gateway", GetBody(ref="config/0")),
+    ],
+)
+async def test_what_each_role_needs_is_answered(role: str, question):
+    """Recovery, look-ups, tools and followers keep working."""
+    async with _ledger() as ledger:
+        assert await _ask(ledger, question, role) is not None
+        assert await _denials(ledger) == []
+
+
+async def _ask(ledger, question, role: str):
+    handler = {
+        Read: ledger.service.on_read, Tail: ledger.service.on_tail, Query: ledger.service.on_query,
+        Lookup: ledger.service.on_lookup, GetBody: ledger.service.on_get_body,
+    }[type(question)]  # fmt: skip
+    return await handler(question, call(f"{role}/1@1"))
+
+
+async def test_long_polls_of_one_sender_are_bounded_and_keep_out_nobody():
+    """Beyond `ledger.tails_per_sender_max` busy; another sender waits and is told; a place is free after each answer."""
+    async with _ledger() as ledger:
+        head = (await ledger.all())[-1].sequence
+        poll = Tail(after=head, limit=9, wait_ms=60_000)
+        parked = [asyncio.ensure_future(ledger.service.on_tail(poll, call("operator/1@1"))) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(BusError, match=r"ledger\.tails_per_sender_max") as busy:
+            await ledger.service.on_tail(poll, call("operator/1@1"))
+        assert busy.value.code == "busy" and busy.value.retryable
+        assert (await ledger.service.on_tail(Tail(after=head, limit=9), call("operator/1@1"))).entries == []
+        parked.append(asyncio.ensure_future(ledger.service.on_tail(poll, call("operator/2@1"))))
+        parked[0].cancel()
+        await asyncio.sleep(0)
+        parked.append(asyncio.ensure_future(ledger.service.on_tail(poll, call("operator/1@1"))))
+        await asyncio.sleep(0)
+        await ledger.write(write("next"), sender="ho1/1@1")
+        pages = await asyncio.gather(*parked[1:])
+        assert [[entry.submission_id for entry in page.entries] for page in pages] == [["next"]] * 3
