@@ -72,7 +72,19 @@ class Recovery:
             more = found.more
 
     def _fold(self, entry: Entry) -> None:
-        """One entry of the stream into the budgets."""
+        """One entry of the stream into the budgets; one that cannot be read must not keep the gateway from opening."""
+        try:
+            self._apply(entry)
+        except (ValueError, TypeError, LookupError) as error:
+            _log.error(
+                "record_unreadable",
+                submission_id=entry.submission_id,
+                sequence=entry.sequence,
+                origin=entry.origin,
+                error=type(error).__name__,
+            )
+
+    def _apply(self, entry: Entry) -> None:
         name = entry.submission_id.partition(":")[2]
         if entry.event_type == "PROMPT_SENT" and (reservation := recorded.reservation_in(entry)) is not None:
             apply(self.state, Restore(reservation))

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from bus.errors import BusError, GatewayError
-from bus.messages.base import unpack
+from bus.messages.base import pack, unpack
 from bus.messages.gateway import Breakers, Budget, PromptMessage, PromptResponse, ReadBreakers, ReadBudget
+from bus.messages.ledger import Write, WriteEntry, Written
 from bus.messages.work_order import Segment, ToolCall
 from tests.gateway_service.rig import (
     SESSION,
@@ -187,6 +189,31 @@ def test_a_recorded_answer_is_given_even_when_the_budget_is_spent(make):
     assert cluster.run(cluster.ask(prompt())) == first
     refused = cluster.run(cluster.ask(prompt("WO-b#1")))
     assert refused.error_code == "BUDGET_EXHAUSTED"
+
+
+def test_entries_that_cannot_be_read_do_not_keep_the_gateway_from_opening(make):
+    """Each is skipped and named by its ids in the log; what stands around them counts as before."""
+    cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 110})
+    first = cluster.run(cluster.ask(prompt()))
+    junk = [
+        WriteEntry(submission_id=f"{kind}:junk{n}", stream="prompts", event_type=kind, at_us=0, bodies=[body])
+        for kind in ("PROMPT_SENT", "PROMPT_RECEIVED", "BUDGET_ALLOCATED")
+        for n, body in enumerate(
+            (b"junk", b"\xc1", pack({}), pack([]), pack({"reservation": 1, "settlement": {"x": 1}}))
+        )
+    ]
+    written = cluster.run(
+        cluster.gateway.request("ledger", Write(entries=junk), expect=Written, timeout_s=5)  # an older version's, say
+    )
+    assert {ack.outcome for ack in written.acks} == {"committed"}
+    writer = cluster.gateway.instance
+    cluster.kill_gateway()
+    cluster.start_gateway()
+    with capture_logs() as logs:
+        assert cluster.run(cluster.ask(prompt())) == first
+    skipped = [(log["submission_id"], log["origin"]) for log in logs if log["event"] == "record_unreadable"]
+    assert skipped == [(entry.submission_id, writer) for entry in junk]
+    assert cluster.run(cluster.ask(prompt("WO-b#1"))).error_code == "BUDGET_EXHAUSTED"
 
 
 def test_a_call_in_flight_is_joined(make):

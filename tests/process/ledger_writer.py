@@ -48,6 +48,10 @@ CONFIG = LedgerConfig(
     outage_wait_ms=1_000,
     client_outstanding_max=1_000,
     request_timeout_ms=1_000,
+    spool_retry_ms=1_000,
+    tails_per_sender_max=16,
+    denied_interval_ms=500,
+    denied_max=64,
 )
 
 
