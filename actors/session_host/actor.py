@@ -98,13 +98,7 @@ class SessionHost(Actor):
 
     async def on_process_turn(self, message: ProcessTurn, call: Call) -> TurnResult:
         """One message, answered before the client's deadline: by HO2, a verdict, degraded, or an honest error."""
-        turn = turns.turn_of(
-            message,
-            call,
-            now=self._bus.clock.monotonic(),
-            timeout_s=self._s("turn_timeout_ms"),
-            agent_id=self._config.agent_id,
-        )
+        turn = turns.turn_of(message, call, now=self._bus.clock.monotonic(), config=self._config)
         if refusal := turns.refusal_of(turn, self._config.prompt_max_bytes):
             return turns.error(turn, *refusal, elapsed_ms=0)
         try:
@@ -183,7 +177,7 @@ class SessionHost(Actor):
 
     def _supervisor_left(self, turn: Turn) -> float:
         """The client's deadline less what degrading takes. Raises BusError(expired) when nothing is left for HO2."""
-        left = turn.deadline - self._s("degrade_reserve_ms") - self._bus.clock.monotonic()
+        left = turn.deadline - turn.reserves * self._s("degrade_reserve_ms") - self._bus.clock.monotonic()
         if left <= 0:
             raise BusError("expired", f"no time is left for the supervisor before the deadline of {turn.input_id}")
         return left

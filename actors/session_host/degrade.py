@@ -100,7 +100,7 @@ class Degradation:
             await self._bus.sleep(self._config.retry_interval_ms / 1000)
 
     def _left(self, turn: Turn, reserve_ms: int) -> float:
-        return max(0.0, turn.deadline - reserve_ms / 1000 - self._bus.clock.monotonic())
+        return max(0.0, turn.deadline - turn.reserves * reserve_ms / 1000 - self._bus.clock.monotonic())
 
     def _elapsed_ms(self, turn: Turn) -> int:
         return max(0, round((self._bus.clock.monotonic() - turn.started) * 1000))

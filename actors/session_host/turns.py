@@ -20,6 +20,7 @@ from bus.messages.session import (
     TurnResult,
 )
 from bus.messages.work_order import Cost
+from config.schema import HostConfig
 
 GATEWAY_REFUSALS = frozenset(
     {"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "TURN_LIMIT", "NOT_ALLOCATED", "FORBIDDEN", "AUTH_ERROR"}
@@ -42,20 +43,26 @@ class Turn:
     is_first: bool
     started: float
     deadline: float
+    reserves: float  # share of the configured reserves that this turn's whole time allows, 0..1
     request_id: str
     trace: str
 
 
-def turn_of(message: ProcessTurn, call: Call, *, now: float, timeout_s: float, agent_id: str) -> Turn:
-    """The turn of a request; a first turn's session follows from the caller's role and its input id."""
+def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig) -> Turn:
+    """The turn of a request; a first turn's session follows from the caller's role and its input id.
+
+    Degrading may take `host.reserve_share_max` of a turn's whole time at most, so that a short deadline still leaves
+    the supervisor its chance.
+    """
     return Turn(
         session_id=message.session_id or session_id_of(call.role, message.input_id),
         input_id=message.input_id,
         text=message.text,
-        agent_id=message.agent_id or agent_id,
+        agent_id=message.agent_id or config.agent_id,
         is_first=message.session_id is None,
         started=now,
-        deadline=call.deadline if call.deadline is not None else now + timeout_s,
+        deadline=(until := call.deadline if call.deadline is not None else now + config.turn_timeout_ms / 1000),
+        reserves=min(1.0, config.reserve_share_max * max(0.0, until - now) * 1000 / config.degrade_reserve_ms),
         request_id=call.message_id,
         trace=call.trace,
     )
