@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from bus.errors import BusError, RuntimeFault
 from bus.messages.ledger import Entries, Query
@@ -69,18 +71,28 @@ async def session_of(bus: Bus, given: str, *, timeout_s: float) -> str:
     raise CommandError(f"--session {given}: {len(found)} sessions begin like that: {', '.join(found[:5])}")
 
 
-async def process_turn(
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a client looks at while it waits."""
+
+    gone: Callable[[], CommandError | None]
+    """The error to end with, once nobody is left who could answer."""
+    interval_s: float
+
+
+async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
     bus: Bus,
     turn: ProcessTurn,
     *,
     timeout_s: float,
     retry_interval_s: float,
     is_hopeless: Callable[[], bool] = lambda: False,
+    watch: Watch | None = None,
 ) -> TurnResult:
     """The turn's one answer. The same input is sent again when the host is lost, until the deadline.
 
     Raises the last fault when the deadline is over or when trying again cannot help; `is_hopeless` is asked before each
-    further try.
+    further try, `watch` all the time.
     """
     deadline = bus.clock.monotonic() + timeout_s
     while True:
@@ -88,8 +100,41 @@ async def process_turn(
         if remaining_s <= 0:
             raise BusError("expired", f"input {turn.input_id} was not answered within {timeout_s:g} s")
         try:
-            return await bus.request("host", turn, expect=TurnResult, timeout_s=remaining_s)
+            if watch is None:
+                return await bus.request("host", turn, expect=TurnResult, timeout_s=remaining_s)
+            return await _watched(bus, turn, watch, timeout_s=remaining_s)
         except RuntimeFault as fault:
             if not fault.retryable or is_hopeless() or bus.clock.monotonic() + retry_interval_s >= deadline:
                 raise
         await bus.sleep(retry_interval_s)
+
+
+async def _watched(bus: Bus, turn: ProcessTurn, watch: Watch, *, timeout_s: float) -> TurnResult:
+    """One request, ended early by the error that `watch.gone` gives: nobody is left who could answer it."""
+    end: CommandError | None = None
+
+    async def ask() -> TurnResult | RuntimeFault:
+        try:
+            return await bus.request("host", turn, expect=TurnResult, timeout_s=timeout_s)
+        except RuntimeFault as fault:
+            return fault  # as a value: a task group would wrap it
+        finally:
+            looking.cancel()
+
+    async def look() -> None:
+        nonlocal end
+        while end is None:
+            await bus.sleep(watch.interval_s)
+            end = watch.gone()
+        asking.cancel()
+
+    async with asyncio.TaskGroup() as group:
+        looking = group.create_task(look())
+        asking = group.create_task(ask())
+    if asking.cancelled():
+        assert end is not None  # noqa: S101 - nothing else cancels it alone
+        raise end
+    answer = asking.result()
+    if isinstance(answer, RuntimeFault):
+        raise answer
+    return answer

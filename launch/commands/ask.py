@@ -14,12 +14,12 @@ from bus.messages.ids import shown_session
 from bus.messages.session import ProcessTurn, TurnResult
 from launch import exit_codes, run_file
 from launch.client import connected, place_of
-from launch.commands.options import running, with_home
+from launch.commands.options import cluster_gone, running, with_home
 from launch.endpoints import Place
 from launch.errors import CommandError
 from launch.home import Home, holder
 from launch.output import note, say, styled
-from launch.turns import check_text, full_session_id, process_turn, session_of
+from launch.turns import Watch, check_text, full_session_id, process_turn, session_of
 
 
 @click.command()
@@ -65,6 +65,7 @@ async def _ask(place: Place, text: str, session: str | None, timeout_s: float | 
             timeout_s=timeout_s or config.host.turn_timeout_ms / 1000,
             retry_interval_s=config.host.retry_interval_ms / 1000,
             is_hopeless=lambda: not _may_answer(place.home),
+            watch=Watch(lambda: cluster_gone(place.home), config.launcher.ready_poll_ms / 1000),
         )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from launch import exit_codes, run_file
+from launch import exit_codes, identity, run_file
 from launch.errors import CommandError
 from launch.home import Home, holder, home_of
 
@@ -42,3 +43,26 @@ def running(home: Home) -> run_file.RunFile:
             exit_code=exit_codes.UNREACHABLE,
         )
     return run
+
+
+def cluster_gone(home: Home) -> CommandError | None:
+    """The error (not reachable) for a home in which neither a launcher nor a broker is left; None while one lives.
+
+    A launcher that died alone does not count: the broker that it left behind still carries what is under way.
+    """
+    try:
+        run = run_file.read(home.run_file)
+    except CommandError:
+        return None  # what it says of itself cannot be read: that is no proof of death
+    if run is not None:
+        # By pid and mark, not by the home's lock: looking at that often could refuse it to an `up`.
+        brokers = [(row.pid, row.mark) for row in run.children if row.role == "broker"]
+        if any(identity.is_alive(pid, mark) for pid, mark in [(run.launcher_pid, run.launcher_mark), *brokers]):
+            return None
+    elif holder(home) is not None:
+        return None
+    return CommandError(
+        f"the cluster in {home.root} is gone: nobody is left who could answer",
+        hint=f"hobus up --home {shlex.quote(str(home.root))}",
+        exit_code=exit_codes.UNREACHABLE,
+    )

@@ -11,7 +11,7 @@ from bus.sim.world import World
 from config.snapshot import load_snapshot
 from launch import exit_codes
 from launch.errors import CommandError
-from launch.turns import check_text, process_turn, session_of
+from launch.turns import Watch, check_text, process_turn, session_of
 
 SNAPSHOT = load_snapshot()
 LIMITS = SNAPSHOT.config.host
@@ -138,6 +138,47 @@ def test_a_hopeless_case_is_told_at_once():
     with pytest.raises(BusError):
         ask(host, is_hopeless=lambda: True)
     assert len(host.seen) == 1
+
+
+class SilentHost(Host):
+    """Never answers."""
+
+    async def on_turn(self, message: ProcessTurn, call: Call) -> TurnResult:
+        """Longer than anybody waits."""
+        await self.bus.sleep(1000.0)
+        return await super().on_turn(message, call)
+
+    async def start(self, bus):
+        """Keeps its bus."""
+        self.bus = bus
+
+
+def test_a_turn_ends_with_the_cluster_and_not_with_its_deadline():
+    """As soon as the watch says that nobody is left, its error ends the wait; until then it does not."""
+    looks = []
+
+    def gone():
+        looks.append(1)
+        return CommandError("gone", exit_code=exit_codes.UNREACHABLE) if len(looks) == 20 else None
+
+    async def work(bus):
+        began = bus.clock.monotonic()
+        turn = ProcessTurn(session_id=None, input_id="in-1", text="hi")
+        with pytest.raises(CommandError, match="gone"):
+            await process_turn(bus, turn, timeout_s=60.0, retry_interval_s=0.5, watch=Watch(gone, 0.05))
+        return bus.clock.monotonic() - began
+
+    waited, _ = in_world(SilentHost([]), "host", "door", work)
+    assert 1.0 <= waited < 1.2
+
+
+def test_a_watched_turn_is_answered_and_retried_like_any_other():
+    """Answer, retry and verdict come out as they are, not as a group of exceptions."""
+    watch = Watch(lambda: None, 0.05)
+    result, _ = ask(Host([BusError("peer_lost", "gone")]), watch=watch)
+    assert result.response == "yes"
+    with pytest.raises(SessionFault):
+        ask(Host([SessionFault("run_active", "SES-1 runs")]), watch=watch)
 
 
 def named(given, sessions):

@@ -194,6 +194,21 @@ def test_a_turn_survives_the_death_of_the_launcher(cluster: Cluster, tmp_path: P
     assert cluster.verify().tail == "clean"
 
 
+def test_a_waiting_ask_ends_when_the_whole_cluster_is_killed(cluster: Cluster, tmp_path: Path):
+    """SIGKILL to launcher and all processes: `ask` ends with code 4 and the next command, long before its deadline."""
+    config = write_config(tmp_path / "slow.json", ("gateway.providers.offline.latency_ms", 30_000))
+    cluster.up("--config", str(config))
+    asking = cluster.start_ask(PACKAGES)
+    eventually(lambda: cluster.entries("PROMPT_SENT"))
+    run = cluster.run()
+    for pid, mark in [(run.launcher_pid, run.launcher_mark), *((row.pid, row.mark) for row in run.children)]:
+        assert identity.end(pid, mark, signal.SIGKILL)
+    _, said = asking.communicate(timeout=8)
+    assert asking.returncode == exit_codes.UNREACHABLE
+    assert "is gone" in said.decode() and "next: hobus up --home" in said.decode()
+    assert cluster("down").code == exit_codes.OK
+
+
 def test_a_full_disk_is_said_at_the_start(cluster: Cluster, tmp_path: Path):
     """A ledger without room does not start; up names the limit, and nothing hangs."""
     config = write_config(tmp_path / "config.json", ("ledger.reserve_bytes", 10**18))
