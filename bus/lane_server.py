@@ -23,6 +23,7 @@ from bus.link import LaneTransport
 from bus.messages.base import Message
 from bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
 from bus.messages.failure import Failure
+from bus.pace import Pace
 from bus.port import Clock
 from bus.settings import BusSettings
 from bus.window import Recorded
@@ -79,6 +80,13 @@ class LaneServer:
     _by_routing: dict[bytes, _Client] = field(default_factory=dict[bytes, _Client])
     _by_instance: dict[str, _Client] = field(default_factory=dict[str, _Client])
     _count: int = 0
+    _asking: Pace = field(init=False)
+    _refusing: Pace = field(init=False)
+
+    def __post_init__(self) -> None:
+        beat_s = self.settings.beat_interval_ms / 1000
+        self._asking = Pace(beat_s, self.settings.mailbox_max)
+        self._refusing = Pace(beat_s, self.settings.mailbox_max)
 
     @property
     def service(self) -> str:
@@ -113,7 +121,8 @@ class LaneServer:
             return
         client = self._by_routing.get(routing)
         if client is None:
-            self._send(routing, Kind.WELCOME, Rehello())
+            if self._asking.allows(routing, self.clock.monotonic()):
+                self._send(routing, Kind.WELCOME, Rehello())
             return
         client.heard_at = self.clock.monotonic()
         self._from_client(client, Header._make((*head[:-1], client.instance)), frames)  # the sender stands last
@@ -161,7 +170,8 @@ class LaneServer:
         if refused is None:
             return
         self.counters.refused += 1
-        self._send(routing, Kind.WELCOME, refused)
+        if self._refusing.allows(routing, self.clock.monotonic()):
+            self._send(routing, Kind.WELCOME, refused)
 
     def _checked(self, routing: bytes, body: bytes) -> Refused | None:
         try:

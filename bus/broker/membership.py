@@ -21,6 +21,7 @@ from bus.envelope import Header, Kind, header
 from bus.errors import RuntimeFault
 from bus.messages.base import Message
 from bus.messages.control import Beat, Bye, Credit, Hello, Ready, Refused, Rehello, Welcome
+from bus.pace import Pace
 
 M = TypeVar("M", bound=Message)
 Authenticate = Callable[[Hello], Refused | None]
@@ -37,6 +38,9 @@ class Membership:
         self._placement = placement
         self._records = records
         self._authenticate = authenticate
+        beat_s, mailbox_max = state.settings.beat_interval_ms / 1000, state.settings.mailbox_max
+        self._asking = Pace(beat_s, mailbox_max)
+        self._refusing = Pace(beat_s, mailbox_max)
 
     def hello(self, connection: bytes, frame: Header, body: bytes) -> None:
         """The connection is bound, or refused and as unbound as before."""
@@ -113,7 +117,7 @@ class Membership:
         """A frame of an unbound connection is dropped; its sender is asked to say hello."""
         state = self._state
         state.counts["unbound_frames"] += 1
-        if frame is not None:
+        if frame is not None and self._asking.allows(connection, state.now):
             state.control(connection, Kind.WELCOME, Rehello())
             state.tap("denied", _without_body(frame), "", code="unbound")
 
@@ -168,8 +172,9 @@ class Membership:
         state.counts[f"refused_{refused.code}"] += 1
         state.counts["denied"] += 1
         self._records.note("DENIED", refused.code, "unbound", None, "")
-        state.control(connection, Kind.WELCOME, refused)
-        state.tap("denied", _without_body(frame), "", worker=claimed[:160], code=refused.code)
+        if self._refusing.allows(connection, state.now):
+            state.control(connection, Kind.WELCOME, refused)
+            state.tap("denied", _without_body(frame), "", worker=claimed[:160], code=refused.code)
 
     def _join(self, connection: bytes, hello: Hello) -> Peer:
         state = self._state

@@ -211,6 +211,9 @@ def test_large_messages_both_ways_do_not_stop_the_beats(cluster: RealCluster, wo
                 assert len((await answer).content) == 4_000_000
         operator = await cluster.start(None, role="operator")
         row = await operator.request("broker", ReadPeer(instance="gateway/1@w1"), expect=PeerRow, timeout_s=1)
+        while "standstills" not in row.counters:  # until a beat has brought its counters
+            await asyncio.sleep(0.05)
+            row = await operator.request("broker", ReadPeer(instance="gateway/1@w1"), expect=PeerRow, timeout_s=1)
         assert (row.state, row.counters["standstills"]) == ("ready", 0)
 
     cluster.run(scenario())
