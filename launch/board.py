@@ -19,6 +19,8 @@ class Board:
 
     def __init__(self, *, home: Home, plan: Plan, started_at: float, report: Callable[[Progress], None]) -> None:
         self.sockets = home.run
+        self.logs_begin_at: dict[str, int] = {}
+        """Where this run's lines begin in the log of each process."""
         self.report = report
         self.has_reported = False
         self._home = home
@@ -60,11 +62,23 @@ class Board:
         self.has_reported = True
         run = self.write(everybody, "running")
         if waiting:
-            lines = self._config.log_tail_lines
-            tails = {member.actor: tail(self._home.log(member.actor), lines) for member in waiting}
-            self.report(NotReady(run=run, elapsed_ms=elapsed_ms, tails=tails))
+            self.report(self._not_ready(run, waiting, elapsed_ms))
         else:
             self.report(Ready(run=run, elapsed_ms=elapsed_ms))
+
+    def _not_ready(self, run: run_file.RunFile, waiting: list[Member], elapsed_ms: int) -> NotReady:
+        """Who failed is shown with its log; who only waits for others is not. Damage is its own whole story."""
+        damaged = [member.note for member in waiting if member.is_damaged]
+        failed = [member for member in waiting if member.state in ("failed", "backoff") or member.history.streak]
+        tails = {
+            member.actor: tail(
+                self._home.log(member.actor),
+                self._config.log_tail_lines,
+                start=self.logs_begin_at.get(member.actor, 0),
+            )
+            for member in ([] if damaged else failed or waiting)
+        }
+        return NotReady(run=run, elapsed_ms=elapsed_ms, tails=tails, damaged="; ".join(damaged))
 
     def _will_not_start(self, member: Member) -> bool:
         """It failed, or it keeps crashing before it was ever ready: waiting longer would tell nothing new."""

@@ -19,7 +19,7 @@ from bus.messages.base import Message
 from bus.messages.control import InstanceLost, PeerRow, Peers, ReadPeers, ServiceGivenUp
 from bus.port import Bus, Clock
 from bus.zeromq import tokens
-from launch import children, stale
+from launch import children, log_tail, stale
 from launch.board import Board
 from launch.client import Client
 from launch.endpoints import Place
@@ -167,15 +167,19 @@ class Launcher:
             "--home", str(self._home.root), "--sockets", str(self._sockets),
         )  # fmt: skip
 
+        log = self._home.log(actor)
+        begins_at = log_tail.size(log)
+        self._board.logs_begin_at.setdefault(actor, begins_at)
+
         def gone(how: str) -> None:
             tokens.revoke(self._home.run, instance)
-            self._happened(actor, Exited(instance, how, self._clock.now(), self._clock.random()))
+            # Who was killed has no last words of its own; who left by itself says why in its log.
+            said = log_tail.reason(log, start=begins_at) if how.startswith("exit") else ""
+            self._happened(actor, Exited(instance, how, self._clock.now(), self._clock.random(), said))
 
         child: children.Child | None = None
         try:
-            child = children.spawn(
-                argv, log_path=self._home.log(actor), liveness_argument="--liveness-fd", on_exit=gone
-            )
+            child = children.spawn(argv, log_path=log, liveness_argument="--liveness-fd", on_exit=gone)
             child.say_secret(tokens.mint(self._home.run, instance, member.role, child.pid))
         except OSError as error:
             if child is not None:

@@ -1,21 +1,68 @@
-"""The end of a log file, for whoever has to be told why a process is not ready."""
+"""The end of a log file, and the reason that a process left there, for whoever has to be told why it is not ready."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
+from typing import Any, cast
 
 _BYTES_PER_LINE = 400
 """Read per line that is asked for: a line of JSON with a sentence in it."""
 
+_REASON_LINES = 160
+_REASON_CHARS = 300
 
-def tail(path: Path, lines: int) -> list[str]:
-    """The last lines of a log; empty when there is none."""
+
+def size(path: Path) -> int:
+    """How long a log is by now: what follows is of whoever writes to it next. 0 when there is none."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def tail(path: Path, lines: int, *, start: int = 0) -> list[str]:
+    """The last lines of a log, none that begins before byte `start`; empty when there is none."""
     try:
         with path.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
-            file.seek(max(0, end - _BYTES_PER_LINE * lines))
+            file.seek(min(end, max(start, end - _BYTES_PER_LINE * lines)))
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return []
     return text.splitlines()[-lines:]
+
+
+def reason(path: Path, *, start: int) -> str:
+    """Why the process that began to write at byte `start` ended, by its own last words; '' when it said nothing.
+
+    That is its last record of level `error`, or the last line of a traceback.
+    """
+    lines = [line for line in tail(path, _REASON_LINES, start=start) if line.strip()]
+    if lines and not lines[-1].startswith("{"):
+        return _cut(lines[-1].strip())
+    for line in reversed(lines):
+        said = _error_of(line)
+        if said:
+            return _cut(said)
+    return ""
+
+
+def _error_of(line: str) -> str:
+    try:
+        parsed: Any = json.loads(line)
+    except ValueError:
+        return ""  # a torn line, or the rest of one
+    if not isinstance(parsed, dict):
+        return ""
+    record = cast("dict[str, Any]", parsed)
+    if record.get("level") != "error":
+        return ""
+    if record.get("reason"):
+        return str(record["reason"])
+    return ": ".join(str(record[key]) for key in ("code", "detail") if record.get(key))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _REASON_CHARS else f"{text[: _REASON_CHARS - 1]}…"

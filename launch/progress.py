@@ -34,7 +34,8 @@ class NotReady(Record):
     event: Literal["not_ready"] = "not_ready"
     run: RunFile
     elapsed_ms: int
-    tails: dict[str, list[str]] = Field(description="the last log lines of each process that is not ready")
+    tails: dict[str, list[str]] = Field(description="this run's last log lines of each process that failed or is late")
+    damaged: str = Field(default="", description="file, byte and what is wrong there, when that is why")
 
 
 class Refused(Record):

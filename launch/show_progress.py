@@ -34,11 +34,16 @@ def show(home: Home, word: Ready | NotReady) -> int:
             f"ask: hobus ask{option} TEXT   watch: hobus tap{option}   stop: hobus down{option}"
         )
         return exit_codes.OK
+    if word.damaged:
+        note(f"{styled('error:', 'red', bold=True, to_stderr=True)} {word.damaged}")
+        note(f"  next: hobus ledger verify --home {home.root}   or   hobus down --home {home.root}")
+        return exit_codes.INTEGRITY
     for actor, lines in word.tails.items():
         note(f"--- last lines of {home.log(actor)}")
         for line in lines:
             note(f"  {line[:_LINE_MAX]}")
-    late = ", ".join(word.tails)
+    notes = {row.actor: f" ({row.note})" if row.note else "" for row in run.children}
+    late = ", ".join(f"{actor}{notes.get(actor, '')}" for actor in word.tails)
     note(f"not ready after {duration(word.elapsed_ms / 1000)}: {late}")
     note(f"  next: hobus ps --home {home.root}   or   hobus down --home {home.root}")
     return exit_codes.UNREACHABLE

@@ -45,6 +45,8 @@ class Member:
     next_try_at: float = 0.0
     ready_after_ms: int = 0
     note: str = ""
+    is_damaged: bool = False
+    """Given up at once, because what it needs is damaged: another start would end the same way."""
     history: History = field(default_factory=History)
 
     def row(self) -> ChildRow:
@@ -91,6 +93,8 @@ class Exited:
     exit: str
     at: float
     draw: float
+    reason: str = ""
+    """Its own last words, if it had any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +172,16 @@ def _exited(member: Member, event: Exited, config: LauncherConfig) -> tuple[Memb
         note = "" if event.exit == "exit 0" else member.note or event.exit
         return _gone(replace(member, state=next_state(member.state, "ended"), note=note)), [lost]
     # Nobody asked it to end, so even `exit 0` is a crash.
-    following, effects = _crashed(member, event.exit, event.at, event.draw, config)
+    if event.exit == NOT_AGAIN:
+        note = event.reason or f"{event.exit}: what it needs is damaged; its log names the place"
+        failed = replace(_gone(member), state=next_state(member.state, "gave_up"), note=note, is_damaged=True)
+        return failed, [lost, Effect("gave_up")]
+    why = f"{event.exit}: {event.reason}" if event.reason else event.exit
+    following, effects = _crashed(member, why, event.at, event.draw, config)
     return following, [lost, *effects]
 
 
 def _crashed(member: Member, why: str, at: float, draw: float, config: LauncherConfig) -> tuple[Member, list[Effect]]:
-    if why == NOT_AGAIN:
-        note = f"{why}: what it needs is damaged; its log names the place"
-        return replace(_gone(member), state=next_state(member.state, "gave_up"), note=note), [Effect("gave_up")]
     decision = after_crash(member.history, started_at=member.started_at, now=at, draw=draw, config=config)
     following = _gone(replace(member, history=decision.history, note=why))
     if decision.delay_s is None:

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from launch import run_file
+from launch import exit_codes, run_file
 from launch.board import Board
 from launch.home import home_of, prepare
 from launch.plan import make_plan
 from launch.progress import NotReady, Ready
 from launch.restart_policy import History
+from launch.show_progress import show
 from launch.supervision import Member
 
 READY = Member(actor="ho1/1", role="ho1", state="ready", instance="ho1/1@a", pid=7, mark="m")
@@ -53,6 +54,28 @@ def test_who_is_late_is_named_with_the_end_of_its_log(board, words, tmp_path):
     assert isinstance(word, NotReady)
     assert list(word.tails) == ["ho1/2"]
     assert word.tails["ho1/2"][-1] == "line 99" and len(word.tails["ho1/2"]) == board._config.log_tail_lines
+
+
+def test_who_failed_is_shown_with_this_runs_log_alone(board, words, tmp_path):
+    """Neither the lines of an earlier run, nor the logs of those who only wait for it."""
+    log = tmp_path / "logs" / "ledger-1.log"
+    log.write_text("earlier\nnow\n")
+    board.logs_begin_at["ledger/1"] = len("earlier\n")
+    ledger = replace(READY, actor="ledger/1", role="ledger", state="failed", note="exit 1: disk_full: 5")
+    board.report_readiness([ledger, STARTING], 100.5)
+    assert words[0].tails == {"ledger/1": ["now"]} and words[0].damaged == ""
+
+
+def test_damage_is_one_sentence_and_an_exit_code_of_its_own(board, words, capsys, tmp_path):
+    """No log lines: the sentence names file and byte, the next command is verify."""
+    (tmp_path / "logs" / "ledger-1.log").write_text("many\nlines\n")
+    why = "damaged: segments/0.seg, byte 353: a body's mark is damaged"
+    ledger = replace(READY, actor="ledger/1", role="ledger", state="failed", is_damaged=True, note=why)
+    board.report_readiness([ledger, STARTING], 100.5)
+    assert words[0].tails == {} and words[0].damaged == why
+    assert show(home_of(tmp_path), words[0]) == exit_codes.INTEGRITY
+    err = capsys.readouterr().err.splitlines()
+    assert err[0] == f"error: {why}" and f"hobus ledger verify --home {tmp_path}" in err[1] and len(err) == 2
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,24 @@ def test_the_crash_budget_gives_the_process_up():
     assert [effect.kind for effect in effects] == ["lost", "gave_up"]
 
 
+def test_damage_gives_the_process_up_at_once_with_its_own_words():
+    """Exit 3: another start would end the same way; the note is the place that the process named."""
+    why = "damaged: segments/0.seg, byte 353: a body's mark is damaged"
+    member, effects = after(STARTED, Exited("ho1/1@a", "exit 3", 110.0, 0.0, why))
+    assert (member.state, member.note, member.is_damaged, member.pid) == ("failed", why, True, 0)
+    assert [effect.kind for effect in effects] == ["lost", "gave_up"] and effects[0].detail == "exit 3"
+    silent, _ = after(STARTED, Exited("ho1/1@a", "exit 3", 110.0, 0.0))
+    assert silent.note.startswith("exit 3: ")
+
+
+def test_the_note_of_a_crash_is_how_it_ended_and_why():
+    """What the process said last stays readable while it waits for its next start, and when it is given up."""
+    first, _ = after(STARTED, Exited("ho1/1@a", "exit 1", 110.0, 0.0, "disk_full: 5 bytes are free"))
+    assert first.note == "exit 1: disk_full: 5 bytes are free" and not first.is_damaged
+    last, _ = after(first, Spawned("ho1/1@b", 42, "n", 111.0), Exited("ho1/1@b", "exit 1", 112.0, 0.0, "disk_full: 5"))
+    assert last.state == "failed" and last.note.startswith("exit 1: disk_full: 5; given up after 2 crashes")
+
+
 def test_a_process_that_cannot_be_made_is_tried_again():
     """No process, no death to tell; the back-off is the same."""
     member, effects = after(FRESH, SpawnFailed("Resource temporarily unavailable", 5.0, 0.0))

@@ -211,11 +211,12 @@ def test_a_waiting_ask_ends_when_the_whole_cluster_is_killed(cluster: Cluster, t
 
 def test_a_full_disk_is_said_at_the_start(cluster: Cluster, tmp_path: Path):
     """A ledger without room does not start; up names the limit, and nothing hangs."""
-    config = write_config(tmp_path / "config.json", ("ledger.reserve_bytes", 10**18))
+    config = write_config(tmp_path / "config.json", ("ledger.reserve_bytes", 10**15))
     answer = cluster("up", "--wait", "--config", str(config))
     assert answer.code == exit_codes.UNREACHABLE
     assert "disk_full" in answer.err and "ledger.reserve_bytes" in answer.err
-    assert "ledger/1" in answer.err.splitlines()[-2]
+    assert "ledger/1 (exit 1: disk_full: " in answer.err.splitlines()[-2]
+    assert "disk_full" in cluster.row("ledger/1").note and "logs/ho2-1.log" not in answer.err
 
 
 def test_down_in_the_middle_of_a_start(cluster: Cluster):
@@ -327,8 +328,13 @@ def test_a_flipped_bit_is_found_with_file_and_byte(cluster: Cluster):
     assert segment.name in answer.err and "byte " in answer.err and "Traceback" not in answer.err
     assert cluster("ledger verify", "--json").json["fault"]["file"].endswith(segment.name)
     refused = cluster("up", "--wait")
-    assert refused.code == exit_codes.UNREACHABLE and segment.name in refused.err
-    assert cluster.row("ledger/1").state == "failed" and cluster.row("ledger/1").restarts == 0
+    assert refused.code == exit_codes.INTEGRITY
+    said, following = refused.err.splitlines()
+    assert said.startswith("error: damaged: ") and f"{segment.name}, byte " in said
+    assert f"hobus ledger verify --home {cluster.home.root}" in following
+    row = cluster.row("ledger/1")
+    assert (row.state, row.restarts) == ("failed", 0) and f"{segment.name}, byte " in row.note
+    assert f"{segment.name}, byte " in cluster("ps").out
 
 
 def test_the_foreground_drains_at_ctrl_c(cluster: Cluster):
