@@ -54,6 +54,11 @@ def _order_faults(config: AdminConfig) -> list[str]:
          "launcher.restart_backoff_max_ms", launcher.restart_backoff_max_ms),
         ("ledger.entry_max_bytes", ledger.entry_max_bytes, "ledger.batch_bytes_max", ledger.batch_bytes_max),
         ("ledger.batch_bytes_max", ledger.batch_bytes_max, "ledger.segment_bytes", ledger.segment_bytes),
+        ("host.prompt_max_bytes", host.prompt_max_bytes, "ledger.bodies_max_bytes", ledger.bodies_max_bytes),
+        ("ledger.entry_max_bytes + ledger.bodies_max_bytes", ledger.entry_max_bytes + ledger.bodies_max_bytes,
+         "bus.body_max_bytes", bus.body_max_bytes),
+        ("ledger.read_bytes_max", ledger.read_bytes_max, "bus.body_max_bytes", bus.body_max_bytes),
+        ("tools.output_max_bytes", config.tools.output_max_bytes, "bus.body_max_bytes", bus.body_max_bytes),
         ("host.degrade_reserve_ms", host.degrade_reserve_ms, "host.turn_timeout_ms", host.turn_timeout_ms),
         ("host.append_reserve_ms", host.append_reserve_ms, "host.degrade_reserve_ms", host.degrade_reserve_ms),
         ("host.reply_reserve_ms", host.reply_reserve_ms, "host.append_reserve_ms", host.append_reserve_ms),
@@ -65,6 +70,14 @@ def _order_faults(config: AdminConfig) -> list[str]:
         for low, low_value, high, high_value in pairs
         if low_value > high_value
     ]
+
+
+def snapshot_faults(config: AdminConfig, size_bytes: int) -> list[str]:
+    """The snapshot of all of this is itself one body in the record; with it passes whatever a hello needs."""
+    limit = config.ledger.bodies_max_bytes
+    if size_bytes <= limit:
+        return []
+    return [f"ledger.bodies_max_bytes: {limit} is below the {size_bytes} bytes of this configuration itself; raise it"]
 
 
 def _route_faults(gateway: GatewayConfig) -> list[str]:

@@ -11,9 +11,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from bus.errors import ConfigError
+from bus.messages.base import canonical_bytes
 from config import files
 from config.assets import Agent, Asset, Contract, Framework, Package, Spec
-from config.consistency import inconsistencies
+from config.consistency import inconsistencies, snapshot_faults
 from config.files import ADMIN_CONFIG, GovernedFile, Kind
 from config.parse import BadText, checked, json_value, yaml_value
 from config.schema import AdminConfig
@@ -70,6 +71,8 @@ def load(overrides: Path | None, config_file: Path | None) -> tuple[Governed, di
     if faults := inconsistencies(
         config, governed.agents, governed.contracts, governed.prompt_packs, governed.frameworks
     ):
+        raise _error(faults)
+    if faults := snapshot_faults(config, len(canonical_bytes(governed))):
         raise _error(faults)
     return governed, {file.name: file.origin for file in found.values()}
 

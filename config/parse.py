@@ -16,6 +16,9 @@ from pydantic_core import ErrorDetails
 
 M = TypeVar("M", bound=BaseModel)
 
+INTEGER_MAX = 2**53
+"""Up to here an integer is the same number for every reader of JSON; a property of the format, not a setting."""
+
 
 class BadText(Exception):
     """A file that is not what its name says; the message names place and reason."""
@@ -29,6 +32,8 @@ def json_value(text: str) -> Any:
         raise BadText(f"line {error.lineno}, column {error.colno}: not JSON: {error.msg}") from error
     except RecursionError as error:
         raise BadText("nested too deeply") from error
+    except ValueError as error:
+        raise BadText(f"an integer beyond {INTEGER_MAX} (2**53); write a smaller one") from error
 
 
 def yaml_value(text: str) -> Any:
@@ -39,7 +44,7 @@ def yaml_value(text: str) -> Any:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise BadText(f"{place}not YAML: {error.problem}") from error
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise BadText(f"not YAML: {type(error).__name__}") from error
 
 
@@ -48,11 +53,24 @@ def checked(model: type[M], value: Any, *, shipped: Any = None, strict: bool = F
 
     `shipped`: the value as shipped, from which the mend of a missing setting quotes.
     """
+    if faults := _too_large(value, ()):
+        return None, faults
     try:
         return model.model_validate(value, strict=strict or None), []
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
         return None, [_fault(model, detail, value, shipped) for detail in details]
+
+
+def _too_large(value: Any, loc: tuple[str, ...]) -> list[str]:
+    """A fault for every number that not every reader of JSON takes for the same one; so `1e999`, which is infinite."""
+    if isinstance(value, dict):
+        return [fault for key, item in value.items() for fault in _too_large(item, (*loc, str(key)))]
+    if isinstance(value, list):
+        return [fault for number, item in enumerate(value) for fault in _too_large(item, (*loc, str(number)))]
+    if isinstance(value, (int, float)) and not abs(value) <= INTEGER_MAX:
+        return [f"{'.'.join(loc)}: a number beyond {INTEGER_MAX} (2**53); write a smaller one"]
+    return []
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

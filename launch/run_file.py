@@ -61,7 +61,7 @@ def write(path: Path, run: RunFile) -> None:
 def read(path: Path) -> RunFile | None:
     """The run that the file tells of; None when there is none."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_bytes()
     except FileNotFoundError:
         return None
     try:

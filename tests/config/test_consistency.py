@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from config.assets import Agent, Contract
-from config.consistency import BUDGET_KEYS, inconsistencies
+from config.consistency import BUDGET_KEYS, inconsistencies, snapshot_faults
 from config.load import load
 from config.schema import AdminConfig
 
@@ -46,7 +46,6 @@ def test_shipped_parts_fit_together() -> None:
         ("bus", "heartbeat_interval_ms", "heartbeat_timeout_ms"),
         ("launcher", "restart_backoff_min_ms", "restart_backoff_max_ms"),
         ("ledger", "batch_bytes_max", "segment_bytes"),
-        ("ledger", "entry_max_bytes", "batch_bytes_max"),
         ("host", "degrade_reserve_ms", "turn_timeout_ms"),
     ],
 )
@@ -56,6 +55,38 @@ def test_lower_setting_may_equal_but_not_exceed_the_upper(section: str, low: str
     assert faults(changed(section, **{low: top})) == []
     (fault,) = faults(changed(section, **{low: top + 1}))
     assert fault.startswith(f"{section}.{low}: {top + 1} is above {section}.{high} ({top})")
+
+
+def test_an_entry_fits_a_batch() -> None:
+    """A batch smaller than an entry would never be written; the fault names both settings."""
+    top = GOVERNED.config.ledger.entry_max_bytes
+    assert faults(changed("ledger", batch_bytes_max=top)) == []
+    (fault,) = faults(changed("ledger", batch_bytes_max=top - 1))
+    assert fault.startswith(f"ledger.entry_max_bytes: {top} is above ledger.batch_bytes_max ({top - 1})")
+
+
+def test_a_message_of_a_user_fits_the_bodies_of_an_entry() -> None:
+    """What the host accepts, the record can take; the fault names both settings."""
+    needed = GOVERNED.config.host.prompt_max_bytes
+    assert faults(changed("ledger", bodies_max_bytes=needed)) == []
+    (fault,) = faults(changed("ledger", bodies_max_bytes=needed - 1))
+    assert fault.startswith(f"host.prompt_max_bytes: {needed} is above ledger.bodies_max_bytes ({needed - 1})")
+
+
+@pytest.mark.parametrize("limit", [1, 1000, 100_000])
+def test_an_entry_with_its_bodies_fits_a_message(limit: int) -> None:
+    """A bus whose messages are too small for the record and for the tools says so, naming each pair."""
+    named = [fault.split(":")[0] for fault in faults(changed("bus", body_max_bytes=limit))]
+    assert "ledger.entry_max_bytes + ledger.bodies_max_bytes" in named and "ledger.read_bytes_max" in named
+    assert ("tools.output_max_bytes" in named) == (limit < GOVERNED.config.tools.output_max_bytes)
+
+
+def test_the_configuration_itself_fits_the_record() -> None:
+    """Its snapshot is one body there: exactly its size is enough, one byte less is a fault that says how much."""
+    config = changed("ledger", bodies_max_bytes=20_000)
+    assert snapshot_faults(config, 20_000) == []
+    (fault,) = snapshot_faults(config, 20_001)
+    assert fault == "ledger.bodies_max_bytes: 20000 is below the 20001 bytes of this configuration itself; raise it"
 
 
 def test_route_to_a_provider_or_model_that_is_not_configured_is_a_fault() -> None:

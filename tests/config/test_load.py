@@ -275,3 +275,19 @@ def test_bad_manifest_is_told_with_its_place(tmp_path: Path, text: str, fault: s
         load(override(tmp_path, "specs/SPEC-MINE-001/manifest.yaml", text), None)
     assert fault in caught.value.detail
     assert "specs/SPEC-MINE-001/manifest.yaml" in caught.value.detail
+
+
+@pytest.mark.parametrize("number", ["9007199254740993", "-9007199254740993", "1" + "0" * 30, "1e999"])
+def test_a_number_that_no_message_can_carry_is_a_fault_of_its_setting(tmp_path: Path, number: str) -> None:
+    """Beyond 2**53 readers of JSON and MessagePack differ or fail: the setting is named instead."""
+    value = copy.deepcopy(SHIPPED)
+    value["ho1"]["count"] = "HERE"
+    (fault,) = faults_of(tmp_path, json.dumps(value).replace('"HERE"', number))
+    assert fault.startswith(str(tmp_path)) and "ho1.count: a number beyond 9007199254740992 (2**53)" in fault
+
+
+def test_a_number_of_thousands_of_digits_is_a_fault(tmp_path: Path) -> None:
+    """What the interpreter itself refuses to read ends in a sentence too."""
+    value = json.dumps({"a": "HERE"}).replace('"HERE"', "1" * 5000)
+    (fault,) = faults_of(tmp_path, value)
+    assert "beyond 9007199254740992" in fault

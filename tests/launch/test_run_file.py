@@ -31,10 +31,10 @@ def test_no_file_is_no_run(tmp_path):
     assert run_file.read(tmp_path / "run.json") is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", '{"version": 99}'])
+@pytest.mark.parametrize("text", [b"", b"{", b"{}", b'{"version": 99}', b"\xff\xfe", b'{"phase": "\xe4"}'])
 def test_a_file_of_another_shape_is_named(tmp_path, text):
-    """A torn or foreign file is a clear error that names the path."""
+    """A torn or foreign file, or one that is not text, is a clear error that names the path."""
     path = tmp_path / "run.json"
-    path.write_text(text)
+    path.write_bytes(text)
     with pytest.raises(CommandError, match=r"run\.json"):
         run_file.read(path)
