@@ -50,17 +50,17 @@ def main() -> None:
         plan = make_plan(home, config_file=options.config, scale=options.scale)
         asyncio.run(Launcher(home=home, plan=plan, clock=SystemClock(), report=maker.tell).run())
     except (CommandError, RuntimeFault, OSError) as error:
-        sys.exit(_refuse(maker, error))
+        sys.exit(_refuse(maker, error, options.home))
 
 
-def _refuse(maker: _Maker, error: CommandError | RuntimeFault | OSError) -> int:
+def _refuse(maker: _Maker, error: CommandError | RuntimeFault | OSError, home: Path) -> int:
     known = as_command_error(error) if isinstance(error, RuntimeFault) else None
     if known is None:
         known = error if isinstance(error, CommandError) else CommandError(str(error))
         if isinstance(error, OSError):
-            known = of_os_error(error, doing="the cluster cannot be started")
-    structlog.get_logger().error("launcher_ended", reason=known.message)
+            known = of_os_error(error, doing=f"the cluster in {home} cannot be started")
     maker.tell(Refused(message=known.message, hint=known.hint, exit_code=known.exit_code))
+    structlog.get_logger().error("launcher_ended", reason=known.message)
     return known.exit_code
 
 

@@ -6,14 +6,34 @@ import json
 import logging
 import os
 import sys
-from typing import TextIO
+from contextlib import suppress
+from typing import TextIO, cast
 
 import structlog
 
 
+class LossyLines:
+    """Writes to a file, without a buffer; what does not fit on a full disk is lost, and the process goes on.
+
+    A buffer would keep what could not be written and fail again at exit, which would change the exit code.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def write(self, text: str) -> int:
+        """As much of it as the file takes."""
+        with suppress(OSError):
+            os.write(self._fd, text.encode("utf-8", "backslashreplace"))
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
 def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> None:
     """From now on every log line of this process carries its actor, instance and pid, and is one JSON object."""
-    target = stream or sys.stderr
+    target = cast("TextIO", LossyLines((stream or sys.stderr).fileno()))
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

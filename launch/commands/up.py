@@ -9,11 +9,10 @@ from pathlib import Path
 
 import click
 
-from launch import children, exit_codes
+from launch import children, exit_codes, log_tail
 from launch.commands.options import with_home
 from launch.errors import CommandError, of_os_error
 from launch.home import Home, holder, make_private
-from launch.log_tail import tail
 from launch.output import say
 from launch.progress import NotReady, Ready, Refused, Started, already_up, read_progress
 from launch.scale import parse_scale
@@ -48,27 +47,44 @@ def start_detached(
 ) -> int:
     """The exit code of a start in the background; the launcher tells through a pipe how it went."""
     parse_scale(scale)
+    log = home.log("launcher")
+    begins_at = log_tail.size(log)
     try:
         make_private(home.logs)
-        read_fd = _start_launcher(home, config_file, scale)
+        launcher, read_fd = _start_launcher(home, config_file, scale)
     except OSError as error:
         raise of_os_error(error, doing="the cluster cannot be started") from error
     with os.fdopen(read_fd, "rb") as words:
         for line in words:
             word = read_progress(line)
             if isinstance(word, Refused):
+                launcher.wait()  # it holds nothing any more when this command has ended
                 raise word.as_error()
             if isinstance(word, Started) and not wait:
                 say(f"started (pid {word.pid}) in {home.root}.  hobus ps --home {home.root}")
                 return exit_codes.OK
             if isinstance(word, (Ready, NotReady)):
                 return exit_codes.OK if quiet and isinstance(word, Ready) else show(home, word)
-    last = "\n".join(tail(home.log("launcher"), 20))
-    raise CommandError(f"the launcher ended before it had started anything\n{last}", hint=f"see {home.log('launcher')}")
+    raise died_while_starting(home, launcher.wait(), log_tail.reason(log, start=begins_at))
 
 
-def _start_launcher(home: Home, config_file: Path | None, scale: tuple[str, ...]) -> int:
-    """Descriptor from which the new launcher's words can be read."""
+def died_while_starting(home: Home, code: int, said: str) -> CommandError:
+    """The launcher is gone, and had not said how the start went."""
+    if code == 0:
+        return CommandError("the cluster was stopped while it was starting", exit_code=exit_codes.UNREACHABLE)
+    how = f"signal {-code}" if code < 0 else f"exit {code}"
+    why = f": {said}" if said and code > 0 else ""
+    return CommandError(
+        f"the launcher died while starting ({how}){why}",
+        hint=f"hobus down --home {home.root} ends what it had started; its log is {home.log('launcher')}",
+        exit_code=exit_codes.UNREACHABLE,
+    )
+
+
+def _start_launcher(
+    home: Home, config_file: Path | None, scale: tuple[str, ...]
+) -> tuple[subprocess.Popen[bytes], int]:
+    """The new launcher, and a descriptor from which its words can be read."""
     read_fd, write_fd = os.pipe()
     argv = children.python("launch.daemon", "--home", str(home.root), "--report-fd", str(write_fd))
     if config_file is not None:
@@ -77,7 +93,7 @@ def _start_launcher(home: Home, config_file: Path | None, scale: tuple[str, ...]
         argv += ["--scale", item]
     try:
         with home.log("launcher").open("ab") as log:
-            subprocess.Popen(  # noqa: S603 - this project's own command
+            launcher = subprocess.Popen(  # noqa: S603 - this project's own command
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -91,4 +107,4 @@ def _start_launcher(home: Home, config_file: Path | None, scale: tuple[str, ...]
         raise
     finally:
         os.close(write_fd)
-    return read_fd
+    return launcher, read_fd

@@ -1,0 +1,63 @@
+"""Faults of the launcher itself: no room to write, killed while it starts, its run file gone."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from launch import exit_codes
+from launch.children import environment
+from launch.home import holder
+from tests.process.cluster import Cluster, eventually, write_config
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+
+def start_up(cluster: Cluster, *words: str, file_bytes_max: int | None = None) -> subprocess.Popen[bytes]:
+    """`hobus up`, which may write no more than this into a file."""
+
+    def limit() -> None:
+        if file_bytes_max is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
+
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "launch", "up", "--home", str(cluster.home.root), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        preexec_fn=limit,  # noqa: PLW1509 - this process has one thread
+    )
+
+
+@pytest.mark.parametrize("word", ["--wait", "--detach"])
+def test_a_launcher_that_cannot_write_says_so(cluster: Cluster, word: str):
+    """Neither the lock, nor a log line, nor anything else can be written: the waiting command gets the reason."""
+    _, err = (up := start_up(cluster, word, file_bytes_max=0)).communicate(timeout=30)
+    assert up.returncode == exit_codes.FAILED
+    (said,) = err.decode().splitlines()
+    assert said == f"error: the cluster in {cluster.home.root} cannot be started: File too large"
+    assert holder(cluster.home) is None
+
+
+def test_a_launcher_killed_while_starting(cluster: Cluster, tmp_path: Path):
+    """It is said what happened, without a line of an earlier launcher; down cleans up."""
+    cluster.home.logs.mkdir(parents=True)
+    cluster.home.log("launcher").write_text('{"level": "error", "reason": "earlier"}\n')
+    config = write_config(tmp_path / "config.json", ("launcher.ready_poll_ms", 5000))
+    up = start_up(cluster, "--wait", "--config", str(config))
+    eventually(lambda: cluster.home.run_file.exists() and len(cluster.living()) == len(cluster.run().children))
+    run = cluster.run()
+    psutil.Process(run.launcher_pid).send_signal(signal.SIGKILL)
+    _, err = up.communicate(timeout=30)
+    assert up.returncode == exit_codes.UNREACHABLE
+    said, following = err.decode().splitlines()
+    assert said == "error: the launcher died while starting (signal 9)"
+    assert f"hobus down --home {cluster.home.root} ends what it had started" in following
+    assert cluster("down").code == 0
+    eventually(lambda: not [row for row in run.children if psutil.pid_exists(row.pid)], within_s=8)
