@@ -11,7 +11,7 @@ from launch.home import Home
 from launch.log_tail import tail
 from launch.plan import Plan
 from launch.progress import NotReady, Progress, Ready
-from launch.supervision import STOP_ORDER, Member
+from launch.supervision import Member, drain_bound_s
 
 
 class Board:
@@ -30,9 +30,13 @@ class Board:
         self._mark = identity.start_mark(os.getpid()) or ""
         self._phase: run_file.Phase = "starting"
         self._written: run_file.RunFile | None = None
+        self._print: tuple[int, ...] = ()
 
     def write(self, members: Iterable[Member], phase: run_file.Phase | None = None) -> run_file.RunFile:
-        """The run file tells the present state, and the phase if it changed; a full disk ends nothing."""
+        """The run file tells the present state, and the phase if it changed; a full disk ends nothing.
+
+        A run file that somebody else removed or changed is written anew.
+        """
         self._phase = phase or self._phase
         run = run_file.RunFile(
             phase=self._phase,
@@ -42,14 +46,22 @@ class Board:
             sockets=str(self.sockets),
             config_digest=self._plan.snapshot.digest,
             config_origin=self._plan.origin,
-            drain_bound_s=(len(STOP_ORDER) + 1) * self._config.drain_ms / 1000,
+            drain_bound_s=drain_bound_s(self._config),
             children=[member.row() for member in members],
         )
-        if run != self._written:
+        if run != self._written or self._fingerprint() != self._print:
             with suppress(OSError):
                 run_file.write(self._home.run_file, run)
-                self._written = run
+                self._written, self._print = run, self._fingerprint()
         return run
+
+    def _fingerprint(self) -> tuple[int, ...]:
+        """Of the run file that lies there: another one, or none, is not what this launcher wrote."""
+        try:
+            found = self._home.run_file.stat()
+        except OSError:
+            return ()
+        return (found.st_ino, found.st_mtime_ns, found.st_size)
 
     def report_readiness(self, members: Iterable[Member], now: float) -> None:
         """Said once: everybody is ready, or somebody certainly is not."""

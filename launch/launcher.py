@@ -195,6 +195,7 @@ class Launcher:
         """Asks the broker how everybody is, for ever."""
         while True:
             await self._look(bus)
+            self._board.write(self._members.values())
             self._board.report_readiness(self._members.values(), self._clock.now())
             is_starting = any(member.state == "starting" for member in self._members.values())
             is_starting = is_starting or not self._board.has_reported
@@ -216,7 +217,6 @@ class Launcher:
         for actor, member in list(self._members.items()):
             row = self._broker_row(member, peers) if member.role == "broker" else self._rows.get(member.instance)
             self._happened(actor, Seen(row, now))
-        self._board.write(self._members.values())
 
     def _broker_row(self, member: Member, peers: Peers) -> PeerRow | None:
         """The broker is no peer of itself: its answer is its sign of life."""

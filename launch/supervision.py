@@ -244,6 +244,11 @@ def plan(counts: dict[str, int]) -> list[Member]:
     ]
 
 
+def drain_bound_s(config: LauncherConfig) -> float:
+    """Longer than this no orderly stop takes: each stage has its deadline, and one is left for the launcher itself."""
+    return (len(STOP_ORDER) + 1) * config.drain_ms / 1000
+
+
 def given_up_services(members: Iterable[Member]) -> list[str]:
     """Services of which every member has failed: nobody will offer them."""
     by_role: dict[str, list[Member]] = {}

@@ -5,10 +5,13 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
 from bus.clock import SystemClock
+from bus.errors import RuntimeFault
+from config.snapshot import Snapshot, load_snapshot
 from launch import exit_codes, identity, run_file
 from launch.commands.options import with_home
 from launch.errors import CommandError
@@ -16,6 +19,7 @@ from launch.home import Home, holder, remove_run, sweep
 from launch.output import note, say
 from launch.run_file import RunFile
 from launch.stale import living
+from launch.supervision import drain_bound_s
 
 _LOOK_INTERVAL_S = 0.02
 
@@ -29,44 +33,77 @@ def down(*, home: Home) -> int:
 
 def stop(home: Home, *, quiet: bool = False) -> int:
     """Nothing of the cluster runs any more. Raises CommandError when there is none."""
-    run = run_file.read(home.run_file)
-    if holder(home) is None:
+    run, held_by = _readable(home), holder(home)
+    if held_by is None:
         return _after_a_dead_launcher(home, run)
-    if run is None:
-        raise CommandError(
-            f"the launcher in {home.root} has not written its run file yet", hint="try again in a moment"
-        )
-    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGTERM)
-    blocked = _follow(home, run)
+    launcher = _Launcher(held_by, identity.start_mark(held_by) or "")
+    if run is not None and held_by in (0, run.launcher_pid):
+        launcher = _Launcher(run.launcher_pid, run.launcher_mark)
+    if not launcher.pid:
+        raise CommandError(f"the launcher in {home.root} has not said who it is yet", hint="try again in a moment")
+    identity.end(launcher.pid, launcher.mark, signal.SIGTERM)
+    seen, blocked = _follow(home, launcher, run.drain_bound_s if run is not None else _bound_s(home))
     for line in blocked:
         note(line)
     if not quiet:
-        say(f"stopped {len(run.children)} processes of {home.root}")
+        last = run or seen
+        say(f"stopped {len(last.children) if last is not None else 'the'} processes of {home.root}")
     return exit_codes.OK
 
 
-def _follow(home: Home, run: RunFile) -> list[str]:
-    """Waits until the launcher is gone; the answer names the processes that had to be killed."""
+class _Launcher(NamedTuple):
+    """The process that is told to end."""
+
+    pid: int
+    mark: str
+
+
+def _readable(home: Home) -> RunFile | None:
+    """The run file, if there is a whole one: the lock alone says whether a launcher lives, and who it is."""
+    try:
+        return run_file.read(home.run_file)
+    except CommandError:
+        return None
+
+
+def _bound_s(home: Home) -> float:
+    """How long an orderly stop may take, by the configuration that this cluster runs under, else by the shipped one."""
+    try:
+        snapshot = Snapshot.from_bytes(home.snapshot.read_bytes())
+    except (OSError, RuntimeFault):
+        snapshot = load_snapshot()
+    return drain_bound_s(snapshot.config.launcher)
+
+
+def _follow(home: Home, launcher: _Launcher, bound_s: float) -> tuple[RunFile | None, list[str]]:
+    """Waits until the launcher is gone: the last run file that it wrote, and the processes that had to be killed."""
     blocked: dict[str, str] = {}
+    seen: RunFile | None = None
     clock = SystemClock()
-    deadline = clock.monotonic() + run.drain_bound_s
-    while identity.is_alive(run.launcher_pid, run.launcher_mark):
-        now = run_file.read(home.run_file)
+    deadline = clock.monotonic() + bound_s
+    while identity.is_alive(launcher.pid, launcher.mark):
+        now = _readable(home)
+        seen = now or seen
         for row in now.children if now is not None else ():
             if "killed (launcher.drain_ms)" in row.note:
                 blocked[row.actor] = f"{row.actor} {row.note}"
         if clock.monotonic() > deadline:
-            identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
+            identity.end(launcher.pid, launcher.mark, signal.SIGKILL)
             raise CommandError(
-                f"the launcher (pid {run.launcher_pid}) did not end: killed; its processes end by themselves",
+                f"the launcher (pid {launcher.pid}) did not end: killed; its processes end by themselves",
                 hint=f"hobus down --home {home.root}",
             )
         time.sleep(_LOOK_INTERVAL_S)  # noqa: TID251 - waits for another process, without a loop or a bus
-    return list(blocked.values())
+    return seen, list(blocked.values())
 
 
 def _after_a_dead_launcher(home: Home, run: RunFile | None) -> int:
     """Ends what a killed launcher left behind."""
+    if run is None and home.run_file.exists():
+        sweep(home, None)
+        remove_run(home)
+        say(f"the launcher was dead and its run file damaged; whatever it left ends by itself ({home.root})")
+        return exit_codes.OK
     if run is None:
         raise CommandError(
             f"no cluster runs in {home.root}", hint=f"hobus up --home {home.root}", exit_code=exit_codes.UNREACHABLE

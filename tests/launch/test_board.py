@@ -96,3 +96,19 @@ def test_a_full_disk_does_not_end_the_cluster(board, tmp_path):
     board.write([READY])
     written = run_file.read(tmp_path / "run" / "run.json")
     assert written is not None and written.children == [READY.row()] and written.phase == "running"
+
+
+@pytest.mark.parametrize("text", [None, "", "{}", "x" * 5000])
+def test_a_run_file_that_is_not_its_own_is_written_anew(board, tmp_path, text):
+    """Somebody removed or changed it: the next look repairs it, though nothing else happened."""
+    path = tmp_path / "run" / "run.json"
+    written = board.write([READY], "running")
+    untouched = path.stat().st_mtime_ns
+    board.write([READY])
+    assert path.stat().st_mtime_ns == untouched
+    if text is None:
+        path.unlink()
+    else:
+        path.write_text(text)
+    board.write([READY])
+    assert run_file.read(path) == written

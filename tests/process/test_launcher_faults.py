@@ -11,8 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch import exit_codes
+from launch import exit_codes, identity, run_file
 from launch.children import environment
+from launch.errors import CommandError
 from launch.home import holder
 from tests.process.cluster import Cluster, eventually, write_config
 
@@ -61,3 +62,47 @@ def test_a_launcher_killed_while_starting(cluster: Cluster, tmp_path: Path):
     assert f"hobus down --home {cluster.home.root} ends what it had started" in following
     assert cluster("down").code == 0
     eventually(lambda: not [row for row in run.children if psutil.pid_exists(row.pid)], within_s=8)
+
+
+@pytest.mark.parametrize("text", [None, "{"])
+def test_a_run_file_that_is_gone_or_damaged_comes_back(cluster: Cluster, text: str | None):
+    """The living launcher writes it anew; down works at once, by the pid of the lock's holder."""
+    cluster.up()
+    run = cluster.run()
+    spoil(cluster, text)
+    eventually(lambda: readable(cluster) == run, within_s=5)
+    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGSTOP)
+    spoil(cluster, text)
+    down = subprocess.Popen(
+        [sys.executable, "-P", "-m", "launch", "down", "--home", str(cluster.home.root)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+    )  # fmt: skip
+    eventually(lambda: is_told_to_end(run.launcher_pid))
+    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGCONT)
+    out, err = down.communicate(timeout=30)
+    assert down.returncode == 0, err
+    assert out == f"stopped 6 processes of {cluster.home.root}\n".encode()
+    assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
+    assert not cluster.home.run.exists()
+
+
+def spoil(cluster: Cluster, text: str | None) -> None:
+    """The run file is gone, or holds this."""
+    cluster.home.run_file.unlink()
+    if text is not None:
+        cluster.home.run_file.write_text(text)
+
+
+def readable(cluster: Cluster) -> run_file.RunFile | None:
+    """The run file, unless it is damaged."""
+    try:
+        return run_file.read(cluster.home.run_file)
+    except CommandError:
+        return None
+
+
+def is_told_to_end(pid: int) -> bool:
+    """Whether a SIGTERM waits for this stopped process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    pending = next(line for line in status.splitlines() if line.startswith("ShdPnd:"))
+    return bool(int(pending.split()[1], 16) & 1 << (signal.SIGTERM - 1))
