@@ -1,6 +1,17 @@
-"""`python -m launch` is `hobus`."""
+"""`python -m launch` is `hobus`; little is imported before Ctrl-C is provided for."""
 
-from launch.cli import main
+import importlib
+
+from launch.interrupt import end_at_interrupt, raise_at_interrupt
+
+
+def main() -> None:
+    """Loads the command line and runs it."""
+    end_at_interrupt()
+    cli = importlib.import_module("launch.cli")
+    raise_at_interrupt()
+    cli.main()
+
 
 if __name__ == "__main__":
     main()

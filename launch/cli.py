@@ -15,6 +15,7 @@ import click
 
 from launch import exit_codes
 from launch.errors import CommandError, of_os_error
+from launch.interrupt import INTERRUPTED, end_at_interrupt
 from launch.version import software_version
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -73,39 +74,55 @@ def hobus(ctx: click.Context, home: str | None, debug: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs one command and ends the process with its exit code."""
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    end_at_interrupt()  # what follows is the interpreter's own end
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
     """The exit code of one command; whatever a user can cause is said in a sentence."""
     try:
         result: Any = hobus.main(args=arguments, prog_name="hobus", standalone_mode=False)
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the last place that can say anything in a sentence
         if _wants_traceback(arguments):
             traceback.print_exc()
-        code = _explain(error)
-        if code is None:
-            raise
-        return code
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        return 130
+        if _is_interrupt(error):
+            click.echo("interrupted", err=True)
+            return INTERRUPTED
+        return _explain(_alone(error))
     return result if isinstance(result, int) else exit_codes.OK
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it, also where a library or a task group made something else of it."""
+    if error is None or isinstance(error, KeyboardInterrupt):
+        return error is not None
+    inside = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return any(_is_interrupt(one) for one in (*inside, error.__cause__, error.__context__))
+
+
+def _alone(error: BaseException) -> BaseException:
+    """The fault itself, where a task group wrapped a single one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
 
 
 def _wants_traceback(arguments: list[str]) -> bool:
     return "--debug" in arguments or bool(os.environ.get("HOBUS_DEBUG"))
 
 
-def _explain(error: Exception) -> int | None:
-    """Prints what, where, and the next command; None for a programming error."""
+def _explain(error: BaseException) -> int:
+    """Prints what, where, and the next command."""
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, click.ClickException):
         error.show()
         return exit_codes.USAGE
     if isinstance(error, click.Abort):
-        return 130
+        return INTERRUPTED
     if isinstance(error, BrokenPipeError):
         # The reader of a pipe went away (`hobus tap | head`): that is an end, not a failure. What is still
         # buffered must not raise once more at exit.
@@ -118,7 +135,16 @@ def _explain(error: Exception) -> int | None:
         return _say(known.message, known.hint, known.exit_code)
     # Imported here by name, so that a command that needs no message class loads none.
     known_fault: CommandError | None = importlib.import_module("launch.faults").as_command_error(error)
-    return None if known_fault is None else _say(known_fault.message, known_fault.hint, known_fault.exit_code)
+    if known_fault is not None:
+        return _say(known_fault.message, known_fault.hint, known_fault.exit_code)
+    return _say(_unexpected(error), "run the same command again with --debug", exit_codes.FAILED)
+
+
+def _unexpected(error: BaseException) -> str:
+    """A defect of the program itself: its class and place. Its text may hold what a user wrote, and stays unsaid."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" at {'/'.join(frames[-1].filename.split('/')[-2:])}:{frames[-1].lineno}" if frames else ""
+    return f"unexpected {type(error).__name__}{place}: this is a defect of hobus"
 
 
 def _say(message: str, hint: str, code: int) -> int:

@@ -9,7 +9,7 @@ from launch.errors import CommandError
 UNREACHABLE_CODES = frozenset({"no_route", "peer_lost", "expired", "unavailable", "busy"})
 
 
-def as_command_error(error: Exception) -> CommandError | None:
+def as_command_error(error: BaseException) -> CommandError | None:
     """The same fault for a person at a terminal; None for anything that is not an expected fault."""
     if not isinstance(error, RuntimeFault):
         return None

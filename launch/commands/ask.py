@@ -14,7 +14,7 @@ from bus.messages.ids import shown_session
 from bus.messages.session import ProcessTurn, TurnResult
 from launch import exit_codes, run_file
 from launch.client import connected, place_of
-from launch.commands.options import cluster_gone, running, with_home
+from launch.commands.options import cluster_gone, running, seconds_to_wait, with_home
 from launch.endpoints import Place
 from launch.errors import CommandError
 from launch.home import Home, holder
@@ -25,7 +25,7 @@ from launch.turns import Watch, check_text, full_session_id, process_turn, sessi
 @click.command()
 @click.argument("text")
 @click.option("--session", metavar="ID", help="Continue this session (its id or an unambiguous prefix).")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait.")
+@click.option("--timeout", "timeout_s", type=float, help="Seconds to wait.")
 @click.option("--input-id", metavar="ID", help="Idempotency key of this message; the same key gets the same answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print the TurnResult as one JSON object.")
 @with_home
@@ -40,8 +40,10 @@ def ask(  # noqa: PLR0913 - one per option
     if text == "-":
         # One byte beyond the limit is enough to know that it is too long.
         text = sys.stdin.buffer.read(place.snapshot.config.host.prompt_max_bytes + 1).decode("utf-8", "surrogateescape")
+    config = place.snapshot.config
+    wait_s = seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
     check_text(text, place.snapshot.config.host)
-    result = asyncio.run(_ask(place, text, session, timeout_s, input_id or SystemClock().new_id()))
+    result = asyncio.run(_ask(place, text, session, wait_s, input_id or SystemClock().new_id()))
     if as_json:
         say(result.model_dump_json())
     elif result.response:
@@ -49,7 +51,7 @@ def ask(  # noqa: PLR0913 - one per option
     return _outcome(result, quiet=as_json)
 
 
-async def _ask(place: Place, text: str, session: str | None, timeout_s: float | None, input_id: str) -> TurnResult:
+async def _ask(place: Place, text: str, session: str | None, timeout_s: float, input_id: str) -> TurnResult:
     config = place.snapshot.config
     session_id = None if session is None else await _session_id(place, session)
     async with connected(place, "door") as bus:
@@ -62,7 +64,7 @@ async def _ask(place: Place, text: str, session: str | None, timeout_s: float | 
         return await process_turn(
             bus,
             turn,
-            timeout_s=timeout_s or config.host.turn_timeout_ms / 1000,
+            timeout_s=timeout_s,
             retry_interval_s=config.host.retry_interval_ms / 1000,
             is_hopeless=lambda: not _may_answer(place.home),
             watch=Watch(lambda: cluster_gone(place.home), config.launcher.ready_poll_ms / 1000),

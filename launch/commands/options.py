@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from config.schema import AdminConfig
 from launch import exit_codes, identity, run_file
 from launch.errors import CommandError
 from launch.home import Home, holder, home_of
@@ -66,3 +67,16 @@ def cluster_gone(home: Home) -> CommandError | None:
         hint=f"hobus up --home {shlex.quote(str(home.root))}",
         exit_code=exit_codes.UNREACHABLE,
     )
+
+
+def seconds_to_wait(given: float | None, config: AdminConfig, *, default_ms: int) -> float:
+    """What `--timeout` says, else the setting. Raises CommandError (usage) for no length of time or too long a one."""
+    if given is None:
+        return default_ms / 1000
+    longest_s = config.budget.timeout_seconds
+    if not 0 < given <= longest_s:  # also false for nan
+        raise CommandError(
+            f"--timeout {given:g}: expected a positive number of seconds, at most {longest_s} (budget.timeout_seconds)",
+            exit_code=exit_codes.USAGE,
+        )
+    return given

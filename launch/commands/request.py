@@ -13,7 +13,7 @@ from bus.messages.base import Message
 from bus.messages.control import Done
 from launch import exit_codes
 from launch.client import connected, place_of
-from launch.commands.options import running, with_home
+from launch.commands.options import running, seconds_to_wait, with_home
 from launch.endpoints import Place
 from launch.errors import CommandError
 from launch.home import Home
@@ -24,13 +24,15 @@ from launch.output import as_json, say
 @click.argument("service")
 @click.argument("type_name", metavar="TYPE")
 @click.argument("body", metavar="JSON", default="{}")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait.")
+@click.option("--timeout", "timeout_s", type=float, help="Seconds to wait.")
 @with_home
 def request(*, home: Home, service: str, type_name: str, body: str, timeout_s: float | None) -> int:
     """Send one typed message and print the reply as JSON, e.g. `hobus request broker broker.read_peers`."""
     message = message_of(service, type_name, body)
     place = place_of(home, running(home))
-    say(asyncio.run(_send(place, service, message, timeout_s)))
+    config = place.snapshot.config
+    wait_s = seconds_to_wait(timeout_s, config, default_ms=config.launcher.client_timeout_ms)
+    say(asyncio.run(_send(place, service, message, wait_s)))
     return exit_codes.OK
 
 
@@ -55,8 +57,7 @@ def message_of(service: str, type_name: str, body: str) -> Message:
         raise CommandError(f"not a {type_name}: {faults}", exit_code=exit_codes.USAGE) from None
 
 
-async def _send(place: Place, service: str, message: Message, timeout_s: float | None) -> str:
-    launcher = place.snapshot.config.launcher
+async def _send(place: Place, service: str, message: Message, timeout_s: float) -> str:
     row = row_of(service.partition("/")[0], message.TYPE)
     async with connected(place, "operator") as bus:
         if row is not None and row.reply is None:
@@ -64,7 +65,5 @@ async def _send(place: Place, service: str, message: Message, timeout_s: float |
             return json.dumps({"posted": message.TYPE})
         # A service that does not take this type is asked all the same: the broker's refusal is the answer.
         expect = row.reply if row is not None and row.reply is not None else Done
-        reply = await bus.request(
-            service, message, expect=expect, timeout_s=timeout_s or launcher.client_timeout_ms / 1000
-        )
+        reply = await bus.request(service, message, expect=expect, timeout_s=timeout_s)
     return as_json(reply.model_dump(), indent=1)

@@ -8,8 +8,10 @@ import click
 import pytest
 
 from bus.errors import BusError, ConfigError, LedgerError, SessionFault
+from config.snapshot import load_snapshot
 from launch import cli, exit_codes
 from launch.children import environment
+from launch.commands.options import seconds_to_wait
 from launch.errors import CommandError
 from launch.faults import as_command_error
 
@@ -61,6 +63,9 @@ def test_usage_errors_exit_2(capsys):
         (LedgerError("damaged", "0.seg byte 17"), exit_codes.INTEGRITY, "0.seg byte 17"),
         (BusError("internal", "ValueError in a handler"), exit_codes.FAILED, "internal"),
         (KeyboardInterrupt(), 130, "interrupted"),
+        (click.Abort(), 130, ""),
+        (ExceptionGroup("tasks", [BusError("no_route", "nobody offers ho1")]), exit_codes.UNREACHABLE, "hobus ps"),
+        (BaseExceptionGroup("tasks", [KeyboardInterrupt()]), 130, "interrupted"),
     ],
 )
 def test_what_a_user_can_cause_ends_in_a_sentence(raised, code, said, monkeypatch, capsys):
@@ -74,6 +79,71 @@ def test_what_a_user_can_cause_ends_in_a_sentence(raised, code, said, monkeypatc
     assert cli.run(["ps"]) == code
     shown = capsys.readouterr().err
     assert said in shown and "Traceback" not in shown
+
+
+def test_an_interrupt_behind_another_error_is_an_interrupt(monkeypatch, capsys):
+    """Ctrl-C in the middle of an import comes out as whatever the import makes of it."""
+
+    def fails(**_arguments):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt as error:
+            raise ImportError("cannot load") from error
+
+    monkeypatch.setattr(cli.hobus, "main", fails)
+    assert cli.run(["ps"]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_a_defect_is_said_in_a_sentence_with_class_and_place(monkeypatch, capsys):
+    """Not its text, which may hold what a user wrote; --debug shows the traceback."""
+
+    def fails(**_arguments):
+        raise ZeroDivisionError("the secret of a user")
+
+    monkeypatch.setattr(cli.hobus, "main", fails)
+    monkeypatch.delenv("HOBUS_DEBUG", raising=False)
+    assert cli.run(["ps"]) == exit_codes.FAILED
+    said = capsys.readouterr().err
+    assert "unexpected ZeroDivisionError at launch/test_cli.py:" in said and "next: " in said and "--debug" in said
+    assert "secret" not in said and "Traceback" not in said
+    assert cli.run(["ps", "--debug"]) == exit_codes.FAILED
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [float("inf"), float("nan"), 1e300, -1.0, 0.0, 7200.5])
+def test_a_timeout_that_is_no_length_of_time_is_refused(given):
+    """The bound is a setting and named."""
+    config = load_snapshot().config
+    with pytest.raises(CommandError, match=r"at most 7200 \(budget\.timeout_seconds\)") as caught:
+        seconds_to_wait(given, config, default_ms=1)
+    assert caught.value.exit_code == exit_codes.USAGE
+    assert seconds_to_wait(7200.0, config, default_ms=1) == 7200.0
+    assert seconds_to_wait(None, config, default_ms=1500) == 1.5
+
+
+def test_ctrl_c_while_loading_ends_with_one_word():
+    """Before anything runs there is nothing to clean up: no traceback, code 130; an ignored signal stays ignored."""
+    program = (
+        "import os, signal, sys; from launch.interrupt import end_at_interrupt, raise_at_interrupt\n"
+        "if sys.argv[1] == 'ignored': signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "end_at_interrupt()\n"
+        "if sys.argv[1] == 'raises': raise_at_interrupt()\n"
+        "try: os.kill(os.getpid(), signal.SIGINT)\n"
+        "except KeyboardInterrupt: sys.exit(7)\n"
+    )
+    ends = {}
+    for case in ("loading", "ignored", "raises"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, case],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            timeout=30,
+            check=False,
+        )
+        ends[case] = (done.returncode, done.stderr)
+    assert ends == {"loading": (130, "interrupted\n"), "ignored": (0, ""), "raises": (7, "")}
 
 
 def test_debug_shows_the_traceback(monkeypatch, capsys):
