@@ -17,6 +17,7 @@ STATE_COLOURS = {
     "starting": "cyan",
     "draining": "cyan",
     "backoff": "yellow",
+    "lost": "red",
     "failed": "red",
     "error": "red",
     "stopped": "bright_black",

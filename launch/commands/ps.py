@@ -18,6 +18,11 @@ from launch.home import Home
 from launch.output import as_json, duration, note, say, size, table
 from launch.run_file import ChildRow, RunFile
 
+_WORSE = {"ready": ("degraded", "draining", "lost"), "degraded": ("draining", "lost")}
+"""For each word of the launcher the broker's words that are worse: those are what counts for a request."""
+
+_NOTES = {"draining": "takes no new work (broker.drain)"}
+
 
 class ActorRow(Record):
     """One line of `hobus ps`; the shape of `--json` is stable."""
@@ -82,10 +87,13 @@ def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> 
     peer = (peers or {}).get(child.instance)
     is_missing = peers is not None and child.role != "broker" and (peer is None or peer.state == "lost")
     is_cut_off = is_missing and child.state in ("ready", "degraded")
+    is_worse = peer is not None and peer.state in _WORSE.get(child.state, ())
+    state: str = peer.state if peer is not None and is_worse else child.state
+    why = peer.reason or _NOTES.get(peer.state, "") if peer is not None and is_worse else ""
     return ActorRow(
         actor=child.actor,
         instance=child.instance,
-        state=child.state,
+        state=state,
         pid=child.pid,
         up_s=round(now - child.started_at, 3) if child.pid else 0.0,
         restarts=child.restarts,
@@ -93,7 +101,9 @@ def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> 
         rss_bytes=_rss(child.pid),
         in_flight=peer.in_flight if peer is not None else None,
         last_beat_ms=peer.last_beat_ms if peer is not None and not is_missing else None,
-        note=child.note or ("alive, but not on the bus: frozen or cut off" if is_cut_off else ""),
+        note=("alive, but not on the bus: frozen or cut off" if is_cut_off and not child.note else "")
+        or why
+        or child.note,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
 import subprocess
@@ -106,3 +107,13 @@ def is_told_to_end(pid: int) -> bool:
     status = Path(f"/proc/{pid}/status").read_text()
     pending = next(line for line in status.splitlines() if line.startswith("ShdPnd:"))
     return bool(int(pending.split()[1], 16) & 1 << (signal.SIGTERM - 1))
+
+
+def test_ps_shows_what_the_broker_drained(cluster: Cluster):
+    """An operator drains one worker by a request: ps says so, though its process is as ready as before."""
+    cluster.up()
+    instance = cluster.row("ho1/1").instance
+    asked = cluster("request", "broker", "broker.drain", json.dumps({"instance": instance}))
+    assert asked.code == 0, asked.err
+    found = next(row for row in cluster("ps", "--json").json["actors"] if row["actor"] == "ho1/1")
+    assert found["state"] == "draining" and "broker.drain" in found["note"]
