@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from bus.zeromq import tokens
 from bus.zeromq.context import ZeroMQ
 from config.snapshot import Snapshot
 from launch.endpoints import Place
+from launch.errors import CommandError, of_os_error
 from launch.home import Home
 from launch.run_file import RunFile
 from launch.transport import links
@@ -38,6 +40,7 @@ class Client:
     def open(cls, place: Place, role: str, *, clock: Clock) -> Client:
         """Made on a running loop, not connected yet: `peer.start` does that. Its instance is this process's."""
         instance = f"{role}/{os.getpid()}@{clock.new_id()[:8]}"
+        token = tokens.mint(place.home.run, instance, role, os.getpid())
         zeromq = ZeroMQ(place.snapshot.config.bus)
         peer = Peer(
             None,
@@ -45,7 +48,7 @@ class Client:
             role=role,
             offers=(),
             slots=0,
-            token=tokens.mint(place.home.run, instance, role, os.getpid()),
+            token=token,
             settings=place.snapshot.config.bus,
             clock=clock,
             links=links(zeromq, place, ("ledger",)),
@@ -63,10 +66,22 @@ class Client:
             tokens.revoke(self.place.home.run, self.peer.instance)
 
 
+def no_token(home: Home, error: OSError) -> CommandError:
+    """A command that cannot prove who it is, and what still works without that."""
+    # What the system says of a write names no path: a token's directory is the one that is meant.
+    named = OSError(error.errno, error.strerror, error.filename or str(home.run))
+    known = of_os_error(named, doing="no token for this command can be written")
+    stop = f"the cluster can be stopped all the same: hobus down --home {shlex.quote(str(home.root))}"
+    return CommandError(known.message, hint="; ".join(part for part in (known.hint, stop) if part))
+
+
 @asynccontextmanager
 async def connected(place: Place, role: str) -> AsyncGenerator[Bus]:
-    """The bus as this role sees it. Raises BusError when the broker does not answer."""
-    client = Client.open(place, role, clock=SystemClock())
+    """The bus as this role sees it. Raises BusError when the broker does not answer, CommandError on a full disk."""
+    try:
+        client = Client.open(place, role, clock=SystemClock())
+    except OSError as error:
+        raise no_token(place.home, error) from error
     try:
         await client.peer.start(timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000)
         yield client.peer

@@ -6,6 +6,7 @@ Written whole and renamed into place, so that a reader never sees half of it.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -53,9 +54,19 @@ class RunFile(Record):
 
 def write(path: Path, run: RunFile) -> None:
     """The file holds exactly this run. Raises OSError."""
+    write_whole(path, run.model_dump_json(indent=1))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """The file holds exactly this text, or is as it was before. Raises OSError that names it."""
     beside = path.with_name(f"{path.name}.{os.getpid()}")
-    beside.write_text(run.model_dump_json(indent=1), encoding="utf-8")
-    beside.replace(path)
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def read(path: Path) -> RunFile | None:

@@ -25,7 +25,7 @@ from launch.commands.down import stop
 from launch.commands.options import running
 from launch.commands.up import start_detached
 from launch.endpoints import Place
-from launch.errors import CommandError
+from launch.errors import CommandError, of_os_error
 from launch.faults import as_command_error
 from launch.home import Home, holder, home_of
 from launch.output import duration, say, styled
@@ -47,7 +47,7 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
     """Start a cluster, hold two turns, kill an executor with SIGKILL in the middle of the second, verify, stop."""
     started_at = SystemClock().monotonic()
     home = home_of(Path(home_path or tempfile.mkdtemp(prefix="hobus-demo-")))
-    if holder(home) is not None or home.config.exists():
+    if holder(home) is not None or home.config.exists() or home.ledger.exists():
         raise CommandError(f"{home.root} is in use: the demo wants a home of its own", exit_code=exit_codes.USAGE)
     is_over = False
     try:
@@ -73,9 +73,9 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
 def _run(home: Home) -> None:
     clock = SystemClock()
     _step(1, f"starting a cluster in {home.root}")
-    write_config(home)
+    config_file = write_config(home)
     began_at = clock.monotonic()
-    if start_detached(home, config_file=None, scale=(), wait=True, quiet=True) != exit_codes.OK:
+    if start_detached(home, config_file=config_file, scale=(), wait=True, quiet=True) != exit_codes.OK:
         raise CommandError("the cluster did not become ready")
     run = running(home)
     names = ", ".join(row.actor for row in run.children)
@@ -95,13 +95,18 @@ def _run(home: Home) -> None:
         raise CommandError(f"still running: {', '.join(left)}")
 
 
-def write_config(home: Home) -> None:
-    """The shipped configuration with a model that thinks for a moment."""
+def write_config(home: Home) -> Path:
+    """The shipped configuration with a model that thinks for a moment, where a later `up` does not look for one."""
     config = load_snapshot().config.model_dump(mode="json")
     for provider in config["gateway"]["providers"].values():
         provider["latency_ms"] = THINKING_MS
-    home.config.mkdir(parents=True)
-    (home.config / "admin_config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    path = home.root / "demo_config.json"
+    try:
+        home.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        run_file.write_whole(path, json.dumps(config, indent=1))
+    except OSError as error:
+        raise of_os_error(error, doing="the demo cannot be started") from error
+    return path
 
 
 async def _turns(place: Place) -> tuple[str, int]:

@@ -1,5 +1,8 @@
 """The run file: written whole, read strictly."""
 
+import errno
+from pathlib import Path
+
 import pytest
 
 from launch import run_file
@@ -38,3 +41,19 @@ def test_a_file_of_another_shape_is_named(tmp_path, text):
     path.write_bytes(text)
     with pytest.raises(CommandError, match=r"run\.json"):
         run_file.read(path)
+
+
+def test_a_full_disk_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    """The error names the file; neither a torn one nor its forerunner is left."""
+    path = tmp_path / "run.json"
+    run_file.write_whole(path, "old")
+
+    def full(self, text, encoding):
+        self.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*run\.json") as caught:
+        run_file.write_whole(path, "new")
+    assert caught.value.errno == errno.ENOSPC
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("run.json", "old")]
