@@ -20,7 +20,11 @@ from launch.show_progress import show
 
 
 @click.command()
-@click.option("--wait", is_flag=True, help="Return when every process is ready (implies --detach); exit 4 if not.")
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Return when every process is ready (implies --detach); exit 4 if not, 3 if the record is damaged.",
+)
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--scale", multiple=True, metavar="ROLE=N", help="Number of processes of a role, e.g. ho1=2.")
 @click.option(
