@@ -14,6 +14,7 @@ from bus.messages.control import PeerRow, Peers, ReadPeers
 from launch import exit_codes
 from launch.client import connected, place_of
 from launch.commands.options import running, with_home
+from launch.errors import CommandError
 from launch.home import Home
 from launch.output import as_json, duration, note, say, size, table
 from launch.run_file import ChildRow, RunFile
@@ -66,7 +67,7 @@ def ps(*, home: Home, as_json_: bool) -> int:
         coloured=1,
     )
     if peers is None:
-        note("the broker does not answer: figures of the bus are missing")
+        note("the broker does not answer, or no token can be written: figures of the bus are missing")
     return exit_codes.OK
 
 
@@ -77,7 +78,7 @@ async def _peers(home: Home, run: RunFile) -> dict[str, PeerRow] | None:
     try:
         async with asyncio.timeout(2 * timeout_s), connected(place, "operator") as bus:
             answer = await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=timeout_s)
-    except (RuntimeFault, TimeoutError):
+    except (RuntimeFault, CommandError, TimeoutError):  # CommandError: the disk is full, no token can be written
         return None
     return {row.instance: row for row in answer.peers}
 
