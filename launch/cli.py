@@ -84,7 +84,8 @@ def run(arguments: list[str]) -> int:
     try:
         result: Any = hobus.main(args=arguments, prog_name="hobus", standalone_mode=False)
     except SystemExit:
-        raise
+        # Without its standalone mode click exits by itself in one case alone: the reader of a pipe went away.
+        return _explain(BrokenPipeError())
     except BaseException as error:  # noqa: BLE001 - the last place that can say anything in a sentence
         if _wants_traceback(arguments):
             traceback.print_exc()

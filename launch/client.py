@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from bus.zeromq import tokens
 from bus.zeromq.context import ZeroMQ
 from config.snapshot import Snapshot
 from launch.endpoints import Place
-from launch.errors import CommandError, of_os_error
+from launch.errors import CommandError, next_command, of_os_error
 from launch.home import Home
 from launch.run_file import RunFile
 from launch.transport import links
@@ -71,7 +70,7 @@ def no_token(home: Home, error: OSError) -> CommandError:
     # What the system says of a write names no path: a token's directory is the one that is meant.
     named = OSError(error.errno, error.strerror, error.filename or str(home.run))
     known = of_os_error(named, doing="no token for this command can be written")
-    stop = f"the cluster can be stopped all the same: hobus down --home {shlex.quote(str(home.root))}"
+    stop = f"the cluster can be stopped all the same: {next_command('down', home.root)}"
     return CommandError(known.message, hint="; ".join(part for part in (known.hint, stop) if part))
 
 

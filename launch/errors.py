@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
+
 from launch import exit_codes
 
 
@@ -13,6 +16,11 @@ class CommandError(Exception):
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
+
+
+def next_command(command: str, home: Path) -> str:
+    """A line that can be pasted into a shell, whatever the home is called."""
+    return f"hobus {command} --home {shlex.quote(str(home))}"
 
 
 def of_os_error(error: OSError, *, doing: str) -> CommandError:

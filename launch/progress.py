@@ -9,7 +9,7 @@ from pydantic import Field, TypeAdapter
 
 from bus.messages.base import Record
 from launch import exit_codes
-from launch.errors import CommandError
+from launch.errors import CommandError, next_command
 from launch.run_file import RunFile
 
 
@@ -66,6 +66,6 @@ def already_up(home: Path, pid: int) -> CommandError:
     who = f"pid {pid}" if pid else "another launcher"
     return CommandError(
         f"a cluster already runs in {home} ({who})",
-        hint=f"hobus ps --home {home}   or   hobus down --home {home}   or   another --home",
+        hint=f"{next_command('ps', home)}   or   {next_command('down', home)}   or   another --home",
         exit_code=exit_codes.REFUSED,
     )

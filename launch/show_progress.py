@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from launch import exit_codes
+from launch.errors import next_command
 from launch.home import Home
 from launch.output import duration, note, say, styled, table
 from launch.progress import NotReady, Ready
@@ -28,7 +30,7 @@ def show(home: Home, word: Ready | NotReady) -> int:
     ]
     table(("ACTOR", "STATE", "AFTER", "PID", "NOTE"), rows, coloured=1)
     if isinstance(word, Ready):
-        option = "" if home.root == Path.cwd() / ".hobus" else f" --home {home.root}"
+        option = "" if home.root == Path.cwd() / ".hobus" else f" --home {shlex.quote(str(home.root))}"
         say(
             f"{styled('ready', 'green')} in {duration(word.elapsed_ms / 1000)}.  "
             f"ask: hobus ask{option} TEXT   watch: hobus tap{option}   stop: hobus down{option}"
@@ -36,7 +38,7 @@ def show(home: Home, word: Ready | NotReady) -> int:
         return exit_codes.OK
     if word.damaged:
         note(f"{styled('error:', 'red', bold=True, to_stderr=True)} {word.damaged}")
-        note(f"  next: hobus ledger verify --home {home.root}   or   hobus down --home {home.root}")
+        note(f"  next: {next_command('ledger verify', home.root)}   or   {next_command('down', home.root)}")
         return exit_codes.INTEGRITY
     for actor, lines in word.tails.items():
         note(f"--- last lines of {home.log(actor)}")
@@ -45,5 +47,5 @@ def show(home: Home, word: Ready | NotReady) -> int:
     notes = {row.actor: f" ({row.note})" if row.note else "" for row in run.children}
     late = ", ".join(f"{actor}{notes.get(actor, '')}" for actor in word.tails)
     note(f"not ready after {duration(word.elapsed_ms / 1000)}: {late}")
-    note(f"  next: hobus ps --home {home.root}   or   hobus down --home {home.root}")
+    note(f"  next: {next_command('ps', home.root)}   or   {next_command('down', home.root)}")
     return exit_codes.UNREACHABLE

@@ -17,6 +17,7 @@ from launch.errors import CommandError
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _PREFIX = re.compile(r"[0-9a-f]{4}[0-9a-f-]*")
+_LONGEST_ID = len("SES-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
 _PREFIX_PAGE = 10_000
 
 
@@ -53,6 +54,10 @@ async def session_of(bus: Bus, given: str, *, timeout_s: float) -> str:
     full = full_session_id(given)
     if full is not None:
         return full
+    if len(given) > _LONGEST_ID:
+        raise CommandError(
+            f"--session: {len(given)} characters; a session id has at most {_LONGEST_ID}", exit_code=exit_codes.USAGE
+        )
     text = given.removeprefix("SES-").lower()
     if not _PREFIX.fullmatch(text):
         raise CommandError(

@@ -59,7 +59,7 @@ async def _ask(place: Place, text: str, session: str | None, timeout_s: float, i
             turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text)
         except ValidationError:
             raise CommandError(
-                f"--input-id {input_id}: 1 to 128 letters, digits and ._:@-", exit_code=exit_codes.USAGE
+                "--input-id: expected 1 to 128 letters, digits and ._:@-", exit_code=exit_codes.USAGE
             ) from None
         return await process_turn(
             bus,

@@ -25,7 +25,7 @@ from launch.commands.down import stop
 from launch.commands.options import running
 from launch.commands.up import start_detached
 from launch.endpoints import Place
-from launch.errors import CommandError, of_os_error
+from launch.errors import CommandError, next_command, of_os_error
 from launch.faults import as_command_error
 from launch.home import Home, holder, home_of
 from launch.output import duration, say, styled
@@ -65,7 +65,7 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
             shutil.rmtree(home.root, ignore_errors=True)
     say(f"done in {duration(SystemClock().monotonic() - started_at)}; nothing runs any more.")
     if home_path is not None:
-        say(f"its record: hobus ledger show --home {home.root}")
+        say(f"its record: {next_command('ledger show', home.root)}")
     say("next: hobus up --wait && hobus ask TEXT && hobus tap")
     return exit_codes.OK
 

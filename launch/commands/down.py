@@ -14,7 +14,7 @@ from bus.errors import RuntimeFault
 from config.snapshot import Snapshot, load_snapshot
 from launch import exit_codes, identity, run_file
 from launch.commands.options import with_home
-from launch.errors import CommandError
+from launch.errors import CommandError, next_command
 from launch.home import Home, holder, remove_run, sweep
 from launch.output import note, say
 from launch.run_file import RunFile
@@ -91,7 +91,7 @@ def _follow(home: Home, launcher: _Launcher, bound_s: float) -> tuple[RunFile | 
             identity.end(launcher.pid, launcher.mark, signal.SIGKILL)
             raise CommandError(
                 f"the launcher (pid {launcher.pid}) did not end: killed; its processes end by themselves",
-                hint=f"hobus down --home {home.root}",
+                hint=next_command("down", home.root),
             )
         time.sleep(_LOOK_INTERVAL_S)  # noqa: TID251 - waits for another process, without a loop or a bus
     return seen, list(blocked.values())
@@ -106,7 +106,7 @@ def _after_a_dead_launcher(home: Home, run: RunFile | None) -> int:
         return exit_codes.OK
     if run is None:
         raise CommandError(
-            f"no cluster runs in {home.root}", hint=f"hobus up --home {home.root}", exit_code=exit_codes.UNREACHABLE
+            f"no cluster runs in {home.root}", hint=next_command("up", home.root), exit_code=exit_codes.UNREACHABLE
         )
     orphans = living(run)
     for row in orphans:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -15,7 +16,7 @@ from launch.client import connected, place_of
 from launch.commands.options import with_home
 from launch.endpoints import Place
 from launch.entry_view import cells, entry_document, is_wanted, readable
-from launch.errors import CommandError
+from launch.errors import CommandError, next_command
 from launch.home import Home, holder
 from launch.output import as_json, note, say, styled, table
 from ledger_service.reader import Filter, head_of, read_entries
@@ -102,7 +103,8 @@ def tail(  # noqa: PLR0913 - one per option
     if run is None or holder(home) is None:
         note(f"no cluster runs in {home.root}: nothing more will come")
         return exit_codes.OK
-    asyncio.run(_follow(place_of(home, run), printer, after, with_bodies=bodies))
+    with suppress(KeyboardInterrupt):  # that is how following ends
+        asyncio.run(_follow(place_of(home, run), printer, after, with_bodies=bodies))
     return exit_codes.OK
 
 
@@ -150,7 +152,7 @@ def _progress(entries: int) -> None:
 
 def _must_exist(home: Home) -> None:
     if not (home.ledger / DIRECTORY).is_dir():
-        raise CommandError(f"there is no record in {home.root}", hint=f"hobus up --home {home.root}")
+        raise CommandError(f"there is no record in {home.root}", hint=next_command("up", home.root))
 
 
 async def _follow(place: Place, printer: _Printer, after: int, *, with_bodies: bool) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import click
 
 from config.schema import AdminConfig
 from launch import exit_codes, identity, run_file
-from launch.errors import CommandError
+from launch.errors import CommandError, next_command
 from launch.home import Home, holder, home_of
 
 DEFAULT_HOME = ".hobus"
@@ -40,7 +39,7 @@ def running(home: Home) -> run_file.RunFile:
         left = " (its launcher died; the next up cleans up)" if run is not None else ""
         raise CommandError(
             f"no cluster runs in {home.root}{left}",
-            hint=f"hobus up --home {home.root}",
+            hint=next_command("up", home.root),
             exit_code=exit_codes.UNREACHABLE,
         )
     return run
@@ -64,7 +63,7 @@ def cluster_gone(home: Home) -> CommandError | None:
         return None
     return CommandError(
         f"the cluster in {home.root} is gone: nobody is left who could answer",
-        hint=f"hobus up --home {shlex.quote(str(home.root))}",
+        hint=next_command("up", home.root),
         exit_code=exit_codes.UNREACHABLE,
     )
 

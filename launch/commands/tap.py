@@ -21,7 +21,7 @@ from launch import exit_codes
 from launch.client import place_of
 from launch.commands.options import running, with_home
 from launch.endpoints import Place
-from launch.errors import CommandError
+from launch.errors import CommandError, next_command
 from launch.home import Home, holder
 from launch.output import as_json, note, say, styled
 from launch.tap_filter import TapFilter, parse_filter
@@ -60,14 +60,17 @@ def tap(  # noqa: PLR0913 - one per option
     printer = Printer(
         wanted, form=form, count=count, bodies=bodies, body_max_bytes=place.snapshot.config.bus.body_max_bytes
     )
+    ends_with_ring = since_s is not None and not follow
+    if not ends_with_ring:
+        note("waiting for frames; end with Ctrl-C")
     try:
-        complete = asyncio.run(_read(place, printer, since_s, ends_with_ring=since_s is not None and not follow))
+        complete = asyncio.run(_read(place, printer, since_s, ends_with_ring=ends_with_ring))
     except KeyboardInterrupt:
         complete = True
     note(printer.summary())
     if complete:
         return exit_codes.OK
-    raise CommandError("the cluster has stopped", hint=f"hobus up --home {home.root}", exit_code=exit_codes.UNREACHABLE)
+    raise CommandError("the cluster has stopped", hint=next_command("up", home.root), exit_code=exit_codes.UNREACHABLE)
 
 
 async def _read(place: Place, printer: Printer, since_s: float | None, *, ends_with_ring: bool) -> bool:

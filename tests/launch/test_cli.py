@@ -1,8 +1,11 @@
 """The command group: fast help, errors in sentences, exit codes."""
 
 import errno
+import os
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -12,7 +15,7 @@ from config.snapshot import load_snapshot
 from launch import cli, exit_codes
 from launch.children import environment
 from launch.commands.options import seconds_to_wait
-from launch.errors import CommandError
+from launch.errors import CommandError, next_command
 from launch.faults import as_command_error
 
 
@@ -144,6 +147,24 @@ def test_ctrl_c_while_loading_ends_with_one_word():
         )
         ends[case] = (done.returncode, done.stderr)
     assert ends == {"loading": (130, "interrupted\n"), "ignored": (0, ""), "raises": (7, "")}
+
+
+def test_a_reader_that_went_away_is_an_end_and_no_failure():
+    """`hobus config check | true`: code 0 and nothing on stderr, although nobody reads what is printed."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    done = subprocess.run(
+        [sys.executable, "-m", "launch", "config", "check"],
+        stdout=writes, stderr=subprocess.PIPE, env=environment(), timeout=30, check=False,
+    )  # fmt: skip
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (exit_codes.OK, b"")
+
+
+def test_a_next_command_can_be_pasted():
+    """A home with a blank or a quote in its name is one word of the shell."""
+    line = next_command("ledger verify", Path("/tmp/it's my home"))
+    assert shlex.split(line) == ["hobus", "ledger", "verify", "--home", "/tmp/it's my home"]
 
 
 def test_debug_shows_the_traceback(monkeypatch, capsys):

@@ -202,6 +202,13 @@ def test_what_is_no_session_id_is_a_usage_error(given):
     assert caught.value.exit_code == exit_codes.USAGE
 
 
+def test_an_over_long_session_id_is_refused_without_being_repeated():
+    """Whatever was pasted there by mistake does not come back on the terminal."""
+    with pytest.raises(CommandError, match="--session: 5000 characters") as caught:
+        named("secret" + "a" * 4994, [SESSION])
+    assert caught.value.exit_code == exit_codes.USAGE and "secret" not in caught.value.message
+
+
 def test_unknown_and_ambiguous_prefixes_say_so():
     """The candidates are named."""
     with pytest.raises(CommandError, match="no such session"):
