@@ -17,6 +17,8 @@ from ledger_service.admission import StreamHead
 from ledger_service.entry import StoredEntry
 from ledger_service.segment import Place
 
+FILE = "index.sqlite"
+"""Its name in a ledger's directory; write-ahead log and shared memory stand beside it."""
 SCHEMA_VERSION = 1
 _NAMED = (
     "stream", "event_type", "origin", "session_id", "work_order_id", "agent_id", "decision", "reason",
@@ -82,13 +84,13 @@ class Index:
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")  # never inconsistent; a power cut may lose the newest commits
-            (version,) = db.execute("PRAGMA user_version").fetchone()
+            index = cls(db)
+            version = index.version()
             if version == 0:
                 db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
             elif version != SCHEMA_VERSION:
                 raise sqlite3.DatabaseError(f"index schema {version}, not {SCHEMA_VERSION}")
-            index = cls(db)
-            index._check()
+            index.check()
             db.execute("BEGIN")
         except BaseException:
             db.close()
@@ -153,7 +155,13 @@ class Index:
         question = f"{_PLACES} {' AND '.join(terms)} ORDER BY sequence {order} LIMIT ?"
         return [Place(*row) for row in self._db.execute(question, (*values, limit))]
 
-    def _check(self) -> None:
+    def version(self) -> int:
+        """Of the schema; 0 for a file that has none yet."""
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        return int(version)
+
+    def check(self) -> None:
+        """Raises sqlite3.DatabaseError if the rows do not reach the index's own position."""
         (last,) = self._db.execute("SELECT max(sequence) FROM entries").fetchone()
         positions = self.positions()
         if last != (positions[-1].last if positions else None):
@@ -191,6 +199,10 @@ class IndexReader(Index):
     def of_file(cls, path: Path) -> Self:
         """Raises sqlite3.OperationalError when there is no such file."""
         return cls(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None))
+
+    def begin(self) -> None:
+        """From here on every question sees the same commit."""
+        self._db.execute("BEGIN")
 
 
 def _hash(text: str) -> int:

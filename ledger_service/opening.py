@@ -11,6 +11,7 @@ from bus.messages.base import pack
 from bus.messages.ledger import WriteEntry
 from bus.port import Disk
 from config.schema import LedgerConfig
+from ledger_service.index import FILE as INDEX
 from ledger_service.index import Index, Position
 from ledger_service.intake import World
 from ledger_service.pages import Pages
@@ -20,7 +21,6 @@ from ledger_service.tables import Tables
 from ledger_service.writer import Writer, disk_full, needed_bytes
 
 LOCK = "lock"
-INDEX = "index.sqlite"
 
 
 @dataclass(slots=True)

@@ -9,29 +9,13 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from bus.errors import LedgerError
 from ledger_service.frame import HEADER_BYTES, MAGIC, Fault, Frame, Header, next_chain, read_frame, read_header
-from ledger_service.source import Source
+from ledger_service.source import Damage, Source
 
 SECTOR_BYTES = 512
 _ALIGNMENT = 8
 _WRITTEN_BYTES_MIN = 8
 """A sector that was written holds at least a batch's end mark; fewer bytes than that are strays, not a write."""
-
-
-class Damage(LedgerError):
-    """What lies there is not what was written."""
-
-    def __init__(self, file: str, byte: int, what: str, *, sequence: int | None = None) -> None:
-        super().__init__(
-            "damaged",
-            f"{file}, byte {byte}: {what}; restore this file from a copy, or run `hobus ledger verify`",
-            facts={"file": file, "byte": byte, "sequence": sequence},
-        )
-        self.file = file
-        self.byte = byte
-        self.what = what
-        self.sequence = sequence
 
 
 class Whole(NamedTuple):

@@ -7,11 +7,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from bus.errors import LedgerError
 from bus.port import FileHandle
 
 _WINDOW_BYTES = 1 << 18
 """Read at once; only speed depends on it."""
 _ZEROS = bytes(_WINDOW_BYTES)
+
+
+class Damage(LedgerError):
+    """What lies there is not what was written."""
+
+    def __init__(self, file: str, byte: int, what: str, *, sequence: int | None = None) -> None:
+        super().__init__(
+            "damaged",
+            f"{file}, byte {byte}: {what}; restore this file from a copy, or run `hobus ledger verify`",
+            facts={"file": file, "byte": byte, "sequence": sequence},
+        )
+        self.file = file
+        self.byte = byte
+        self.what = what
+        self.sequence = sequence
 
 
 class Source:
@@ -40,21 +56,27 @@ class Source:
         start = offset - self._window_at
         if start < 0 or start + size > len(self._window):
             if size >= _WINDOW_BYTES:
-                return self._read_at(offset, size)
-            self._window, self._window_at, start = self._read_at(offset, _WINDOW_BYTES), offset, 0
+                return self._read(offset, size)
+            self._window, self._window_at, start = self._read(offset, _WINDOW_BYTES), offset, 0
         return self._window[start : start + size]
 
     def end_of_content(self, offset: int) -> int:
         """One past the last byte from `offset` on that is not zero; `offset` if all are."""
         end = offset
         while offset < self.size:
-            block = self._read_at(offset, min(_WINDOW_BYTES, self.size - offset))
+            block = self._read(offset, min(_WINDOW_BYTES, self.size - offset))
             if not block:
                 break
             if block != _ZEROS[: len(block)]:
                 end = offset + len(block.rstrip(b"\0"))
             offset += len(block)
         return end
+
+    def _read(self, offset: int, size: int) -> bytes:
+        try:
+            return self._read_at(offset, size)
+        except OSError as error:  # a directory in its place, a device that fails: the name is not in the error
+            raise Damage(self.name, offset, f"cannot be read ({error.strerror})") from None
 
 
 class SegmentFile:

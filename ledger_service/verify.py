@@ -1,18 +1,23 @@
 """Checks every byte of a ledger's directory, without a running ledger or beside one. Source: spec page "The ledger".
 
 Checked: the chain over the exact stored bytes, every CRC, every salted body hash, that sequence numbers and segments
-follow each other without a gap, that ledger time never decreases, and that what lies beyond the last batch is zeros.
-What it cannot see without a signed checkpoint: a ledger rewritten from some entry on, or cut after one.
+follow each other without a gap, that ledger time never decreases, and that nothing is gone that the index, where there
+is one, knows to be acknowledged. What a start would mend (a torn batch, strays in the zeros behind the last one) is
+told and is no fault: the scan is the one that recovery uses, so that both give one verdict.
+What it cannot see without a signed checkpoint: a ledger rewritten from some entry on, or cut after one, if the index
+was rewritten with it or removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from ledger_service.frame import GENESIS, salted_hash
+from ledger_service.index import FILE, Position
+from ledger_service.index_file import read_positions
 from ledger_service.recovery import decode_all
 from ledger_service.scan import Damage, Tail, Whole, next_whole
 from ledger_service.segment import DIRECTORY, first_sequence_of, segment_name
@@ -41,7 +46,8 @@ class VerifyReport:
     head: int  # sequence of the last whole entry, -1 if there is none
     chain: str  # the chain value after it, hex
     fault: VerifyFault | None
-    tail: str  # clean; or what follows the last whole batch: in flight, or torn by a crash and not yet recovered
+    tail: str  # clean; or torn (...): what follows the last whole batch and the next start sets aside
+    index: str  # none, behind or agrees; with a fault: ahead, differs or not compared
 
 
 @dataclass(slots=True)
@@ -51,6 +57,8 @@ class _Progress:
     chain: bytes = GENESIS
     ledger_at_us: int = 0
     at: int = 0  # in the current segment
+    index: str = "none"
+    ahead: list[Position] = field(default_factory=list[Position])  # what the index knows and was not reached yet
 
 
 def verify_directory(path: Path, progress: Callable[[int], None] | None = None) -> VerifyReport:
@@ -58,26 +66,49 @@ def verify_directory(path: Path, progress: Callable[[int], None] | None = None) 
     done = _Progress()
     fault: VerifyFault | None = None
     tail = "clean"
+    indexed = read_positions(path)  # before the segments: then a running writer cannot make it be ahead of them
+    if indexed is not None:
+        done.index, done.ahead = "not compared", list(indexed)
     try:
         tail = _verify_all(path, done, progress or (lambda _count: None))
+        if indexed is not None:
+            reached = indexed[-1].last if indexed else -1
+            done.index = "agrees" if reached == done.sequence - 1 else "behind"
     except Damage as damage:
         fault = VerifyFault(damage.file, damage.byte, damage.sequence, damage.what)
     except OSError as error:
         fault = VerifyFault(str(error.filename or path), 0, None, f"cannot be read ({error.strerror})")
-    return VerifyReport(fault is None, done.sequence, done.segments, done.sequence - 1, done.chain.hex(), fault, tail)
+    return VerifyReport(
+        ok=fault is None,
+        entries=done.sequence,
+        segments=done.segments,
+        head=done.sequence - 1,
+        chain=done.chain.hex(),
+        fault=fault,
+        tail=tail,
+        index=done.index,
+    )
+
+
+def is_ledger(path: Path) -> bool:
+    """Whether a ledger was ever started in this directory: a segment, or an index that knows of some."""
+    return (path / FILE).exists() or ((path / DIRECTORY).exists() and bool(segment_firsts(path)))
 
 
 def segment_firsts(path: Path) -> list[int]:
     """First sequence of each segment in a ledger's directory, in order. Raises Damage when there is no ledger."""
     folder = path / DIRECTORY
     if not folder.is_dir():
-        raise Damage(str(folder), 0, "there is no ledger here")
+        what = "not a directory of segments" if folder.exists() else "there is no ledger here"
+        raise Damage(str(folder), 0, what)
     found = (first_sequence_of(entry.name) for entry in folder.iterdir())
     return sorted(first for first in found if first is not None)
 
 
 def _verify_all(path: Path, done: _Progress, progress: Callable[[int], None]) -> str:
-    firsts = segment_firsts(path)
+    firsts = segment_firsts(path) if not done.ahead or (path / DIRECTORY).exists() else []
+    if not firsts and not done.ahead:
+        raise Damage(str(path / DIRECTORY), 0, "there is no ledger here: it holds no segment")
     current = 0
     while firsts or done.segments:
         later = [first for first in firsts if first > current]  # listed before reading: then `current` is complete
@@ -87,18 +118,40 @@ def _verify_all(path: Path, done: _Progress, progress: Callable[[int], None]) ->
         done.segments += 1
         done.at = 0
         with SegmentFile(file) as segment:
-            tail = _verify_segment(segment.source, done, progress, is_last=not later)
+            tail = _verify_segment(segment.source, current, done, progress, is_last=not later)
         if not later:
+            _demand_all(done, current)
             return tail
-        current = done.sequence
+        walked, current = current, done.sequence
+        if later[0] != current and done.ahead and done.ahead[0].first == walked:
+            what = f"the segment was cut: entries {current}..{later[0] - 1} were acknowledged and are gone"
+            raise Damage(f"{DIRECTORY}/{file.name}", done.at, what, sequence=current)
         if later[0] != current:
             name = f"{DIRECTORY}/{segment_name(current)}"
             raise Damage(name, 0, f"the segment is missing; the next one is {segment_name(later[0])}", sequence=current)
         firsts = segment_firsts(path)
+    _demand_all(done, current)
     return "clean"
 
 
-def _verify_segment(source: Source, done: _Progress, progress: Callable[[int], None], *, is_last: bool) -> str:
+def _demand_all(done: _Progress, current: int) -> None:
+    """What the index holds was acknowledged: the segments must have led up to all of it."""
+    if not done.ahead:
+        return
+    done.index = "ahead"
+    known, last, end = done.ahead[0].first, done.ahead[-1].last, done.sequence - 1
+    reach = f"end at {end}" if end >= 0 else "hold none"
+    what = (
+        f"the index knows entries up to {last}; the segments {reach}: "
+        f"entries {end + 1}..{last} were acknowledged and are gone"
+    )
+    byte = done.at if known == current else 0
+    raise Damage(f"{DIRECTORY}/{segment_name(known)}", byte, what, sequence=done.sequence)
+
+
+def _verify_segment(
+    source: Source, first: int, done: _Progress, progress: Callable[[int], None], *, is_last: bool
+) -> str:
     tries = _TRIES if is_last else 1
     while True:
         try:
@@ -111,6 +164,7 @@ def _verify_segment(source: Source, done: _Progress, progress: Callable[[int], N
             continue
         if isinstance(found, Whole):
             _verify_frame(source, found, done)
+            _compare(source, first, found, done)
             progress(done.sequence)
             continue
         tries -= 1
@@ -123,9 +177,18 @@ def _verify_segment(source: Source, done: _Progress, progress: Callable[[int], N
 def _verify_tail(source: Source, tail: Tail, done: _Progress, *, is_last: bool) -> str:
     if tail.kind == "clean":
         return "clean"
-    if tail.kind == "stray" or not is_last:
+    if not is_last:
         raise Damage(source.name, tail.at, "bytes beyond the last batch are not zero", sequence=done.sequence)
-    return f"in flight or torn: {tail.end - tail.at} bytes at byte {tail.at} of {source.name}"
+    return f"torn ({tail.end - tail.at} bytes after the last whole batch; the next start sets them aside)"
+
+
+def _compare(source: Source, first: int, found: Whole, done: _Progress) -> None:
+    """The history that the index recorded is the one that lies there."""
+    while done.ahead and done.ahead[0].last < done.sequence:
+        if done.ahead.pop(0) != Position(first, done.sequence - 1, done.at, done.chain):
+            done.index = "differs"
+            what = "the index recorded another history up to here"
+            raise Damage(source.name, found.at, what, sequence=done.sequence - 1)
 
 
 def _verify_frame(source: Source, found: Whole, done: _Progress) -> None:

@@ -20,8 +20,7 @@ from launch.errors import CommandError, next_command
 from launch.home import Home, holder
 from launch.output import as_json, note, say, styled, table
 from ledger_service.reader import Filter, head_of, read_entries
-from ledger_service.segment import DIRECTORY
-from ledger_service.verify import verify_directory
+from ledger_service.verify import is_ledger, verify_directory
 
 _PAGE = 500
 _PROGRESS_STEP = 10_000
@@ -126,12 +125,14 @@ def verify(*, home: Home, as_json_: bool) -> int:
             "head": report.head,
             "chain": report.chain,
             "tail": report.tail,
+            "index": report.index,
             "fault": fault,
         }
         say(as_json(document))
     elif report.fault is None:
         label = styled("OK", "green", bold=True)
         say(f"{label}  {report.entries} entries, {report.segments} segments, head #{report.head}, chain {report.chain}")
+        say(f"    index: {report.index}")
         if report.tail != "clean":
             say(f"    tail: {report.tail}")
     if report.fault is None:
@@ -151,8 +152,9 @@ def _progress(entries: int) -> None:
 
 
 def _must_exist(home: Home) -> None:
-    if not (home.ledger / DIRECTORY).is_dir():
-        raise CommandError(f"there is no record in {home.root}", hint=next_command("up", home.root))
+    if not is_ledger(home.ledger):
+        hint = next_command("up", home.root)
+        raise CommandError(f"there is no record in {home.root}", hint=hint, exit_code=exit_codes.USAGE)
 
 
 async def _follow(place: Place, printer: _Printer, after: int, *, with_bodies: bool) -> None:

@@ -49,6 +49,7 @@ SHELLS: dict[str, str] = {
     "ledger_service.recovery": "reads the record at start",
     "ledger_service.reader": "reads entries and bodies",
     "ledger_service.index": "the SQLite index",
+    "ledger_service.index_file": "the same, read beside its writer or without one",
     "ledger_service.source": "the record as files, for reading without a cluster",
     "ledger_service.verify": "reads the whole record",
     "actors.session_host.actor": "where clients arrive",

@@ -1,18 +1,24 @@
 """The offline verifier finds every fault, and finds none where there is none."""
 
+import random
 import shutil
 
 import pytest
 
 from bus.disk import RealDisk
+from bus.errors import LedgerError
 from bus.messages.base import pack
 from ledger_service.entry import decode_entry, encode_entry
 from ledger_service.frame import GENESIS, build_frame, read_frame, read_header
+from ledger_service.opening import INDEX, open_ledger
+from ledger_service.reader import read_entries
 from ledger_service.segment import segment_name
-from ledger_service.verify import verify_directory
+from ledger_service.verify import is_ledger, verify_directory
 from tests.ledger_service.rig import SmallBus, SteppedClock, ledger_config, running, start, write
 
 CONFIG = ledger_config(segment_bytes=4_096, zero_fill_chunk_bytes=2_048)
+
+ONE_SEGMENT = ledger_config()
 
 
 async def _ledger(path, batches: int = 6, config=CONFIG) -> None:
@@ -46,12 +52,14 @@ async def test_an_empty_ledger_is_whole_and_no_ledger_is_a_fault(tmp_path):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("bits", [1, pytest.param(8, marks=pytest.mark.slow)])
 async def test_a_flipped_bit_in_every_byte_is_a_fault(tmp_path, bits):
-    """Headers, entries, bodies, padding, zeros: none is accepted, and the place named is in the damaged batch."""
+    """Headers, entries, bodies, padding: none is accepted; behind the last batch it is told and left to recovery."""
     await _ledger(
         tmp_path, batches=6 if bits == 8 else 4, config=ledger_config(segment_bytes=2_048, zero_fill_chunk_bytes=512)
     )
-    for path in sorted((tmp_path / "segments").iterdir()):
+    paths = sorted((tmp_path / "segments").iterdir())
+    for path in paths:
         whole = path.read_bytes()
+        committed = len(whole.rstrip(b"\0")) if path == paths[-1] else len(whole)
         with path.open("r+b") as file:
             for case in range(len(whole) * bits):
                 byte, bit = case // bits, case % 8 if bits == 8 else case % 7
@@ -59,8 +67,11 @@ async def test_a_flipped_bit_in_every_byte_is_a_fault(tmp_path, bits):
                 file.write(bytes([whole[byte] ^ 1 << bit]))
                 file.flush()
                 report = verify_directory(tmp_path)
-                assert not report.ok and report.fault is not None, (path.name, byte, bit)
-                assert report.fault.file == f"segments/{path.name}" and report.fault.byte <= byte
+                assert report.ok == (byte >= committed), (path.name, byte, bit)
+                if report.fault is None:
+                    assert report.tail.startswith(f"torn ({byte + 1 - committed} bytes after the last whole batch")
+                else:
+                    assert report.fault.file == f"segments/{path.name}" and report.fault.byte <= byte
                 file.seek(byte)
                 file.write(whole[byte : byte + 1])
                 file.flush()
@@ -70,12 +81,14 @@ async def test_a_flipped_bit_in_every_byte_is_a_fault(tmp_path, bits):
 async def test_a_torn_tail_is_told_from_a_fault_until_it_is_recovered(tmp_path):
     """What a crash leaves after the last batch is no fault; the same with a batch behind it is."""
     await _ledger(tmp_path, batches=2, config=ledger_config())
+    (tmp_path / INDEX).unlink()
     path = tmp_path / "segments" / segment_name(0)
     content = path.read_bytes()
     end = len(content.rstrip(b"\0"))
     path.write_bytes(content[: end - 9] + bytes(len(content) - end + 9))
     report = verify_directory(tmp_path)
-    assert report.ok and report.entries == 2 and report.tail.startswith("in flight or torn")
+    assert report.ok and report.entries == 2 and report.tail.startswith("torn (")
+    assert report.index == "none"
     path.write_bytes(content[: end // 2] + bytes(20) + content[end // 2 + 20 :])
     assert not verify_directory(tmp_path).ok
 
@@ -160,3 +173,175 @@ async def test_it_works_beside_a_running_writer(tmp_path):
         report = verify_directory(tmp_path)
         assert report.ok and report.entries == number + 1 and report.tail == "clean"
     await ledger.service.drain()
+
+
+async def _one_segment(path) -> tuple[bytes, int]:
+    """One segment, zeros behind; its bytes and where they end."""
+    await _ledger(path, batches=8, config=ONE_SEGMENT)
+    whole = (path / "segments" / segment_name(0)).read_bytes()
+    return whole, len(whole.rstrip(b"\0"))
+
+
+@pytest.mark.parametrize("case", ["cut", "second half zeros", "empty", "deleted", "no directory"])
+async def test_what_the_index_knows_and_the_segments_lack_is_a_fault(tmp_path, case):
+    """Acknowledged entries are missed wherever the segments end, even if they end before the first."""
+    whole, end = await _one_segment(tmp_path)
+    path = tmp_path / "segments" / segment_name(0)
+    half = end // 2
+    if case == "cut":
+        path.write_bytes(whole[:half])
+    elif case == "second half zeros":
+        path.write_bytes(whole[:half] + bytes(len(whole) - half))
+    elif case == "empty":
+        path.write_bytes(b"")
+    else:
+        path.unlink()
+        if case == "no directory":
+            path.parent.rmdir()
+    report = verify_directory(tmp_path)
+    kept = report.entries
+    assert (kept > 0) == case.startswith(("cut", "second")) and kept < 16
+    assert not report.ok and report.index == "ahead" and report.fault.sequence == kept
+    assert report.fault.file == f"segments/{segment_name(0)}" and (report.fault.byte > 0) == (kept > 0)
+    assert report.fault.what == (
+        f"the index knows entries up to 15; the segments {f'end at {kept - 1}' if kept else 'hold none'}: "
+        f"entries {kept}..15 were acknowledged and are gone"
+    )
+    assert not _opens(tmp_path)
+
+
+async def test_a_cut_between_batches_of_any_segment_is_a_fault(tmp_path):
+    """Also of a sealed segment, and of a last one that is deleted: the file that lacks the entries is named."""
+    await _ledger(tmp_path, batches=30)
+    first, *_, last = sorted((tmp_path / "segments").iterdir())
+    whole = first.read_bytes()
+    first.write_bytes(whole[: whole.rfind(b"HOBUSLG1")])
+    report = verify_directory(tmp_path)
+    assert not report.ok and report.fault.file.endswith(first.name) and "was cut" in report.fault.what
+    assert report.fault.byte == whole.rfind(b"HOBUSLG1")
+    first.write_bytes(whole)
+    last.unlink()
+    report = verify_directory(tmp_path)
+    assert not report.ok and report.fault.file.endswith(last.name) and "are gone" in report.fault.what
+
+
+async def test_an_index_that_is_missing_garbage_or_older_is_no_fault(tmp_path):
+    """It is a cache: the report says what it was worth, and no file is made or changed."""
+    await _ledger(tmp_path, batches=2)
+    older = (tmp_path / INDEX).read_bytes()
+    await _ledger(tmp_path, batches=8)
+    assert (verify_directory(tmp_path).ok, verify_directory(tmp_path).index) == (True, "agrees")
+    for content, said in ((older, "behind"), (b"garbage" * 999, "none"), (b"", "none"), (older[:5_000], "none")):
+        (tmp_path / INDEX).write_bytes(content)
+        before = _files(tmp_path)
+        report = verify_directory(tmp_path)
+        assert (report.ok, report.index) == (True, said) and _files(tmp_path) == before
+    (tmp_path / INDEX).unlink()
+    assert verify_directory(tmp_path).index == "none" and not (tmp_path / INDEX).exists()
+
+
+async def test_another_history_than_the_indexs_is_a_fault(tmp_path):
+    """A ledger that was replaced by a whole one of the same length is noticed."""
+    await _ledger(tmp_path / "one", batches=3, config=ONE_SEGMENT)
+    async with running(RealDisk(tmp_path / "two"), ONE_SEGMENT) as ledger:
+        await ledger.write(*(write(f"other{number}") for number in range(6)))
+    (tmp_path / "one" / INDEX).write_bytes((tmp_path / "two" / INDEX).read_bytes())
+    report = verify_directory(tmp_path / "one")
+    assert not report.ok and report.index == "differs" and "another history" in report.fault.what
+    assert not _opens(tmp_path / "one")
+
+
+async def test_no_segment_and_a_directory_in_its_place_are_faults_that_name_the_path(tmp_path):
+    """Nothing to read is not an empty record."""
+    (tmp_path / "segments").mkdir()
+    assert not is_ledger(tmp_path) and "no ledger" in verify_directory(tmp_path).fault.what
+    (tmp_path / "segments" / segment_name(0)).mkdir()
+    fault = verify_directory(tmp_path).fault
+    assert is_ledger(tmp_path) and fault.file.endswith(segment_name(0)) and "directory" in fault.what
+    with pytest.raises(LedgerError, match=segment_name(0)):
+        list(read_entries(tmp_path))
+    assert not _opens(tmp_path)
+
+
+@pytest.mark.parametrize("segments", ["one", "several"])
+@pytest.mark.parametrize("keeps", ["index", "older index", "no index"])
+async def test_whole_is_what_the_ledger_opens(tmp_path, keeps, segments):
+    """Random tears, flips, cuts and strays: both give one verdict; only old segments are `verify`'s alone to read."""
+    config = ONE_SEGMENT if segments == "one" else CONFIG
+    home = tmp_path / "home"
+    await _ledger(home, batches=3, config=config)
+    older = (home / INDEX).read_bytes()
+    async with running(RealDisk(home), config) as ledger:
+        for number in range(6):
+            await ledger.write(write(f"later{number}", body=bytes([number + 1]) * 300))
+    if keeps != "index":
+        (home / INDEX).write_bytes(older)
+    if keeps == "no index":
+        (home / INDEX).unlink()
+    names = sorted(path.name for path in (home / "segments").iterdir())
+    verdicts = []
+    for seed in range(90):
+        rng = random.Random(seed)
+        tried = tmp_path / f"{seed}"
+        shutil.copytree(home, tried)
+        name = rng.choice(names)
+        path = tried / "segments" / name
+        what = _damage(rng, path)
+        ok = verify_directory(tried).ok
+        if not is_ledger(tried):
+            assert not ok and (what, keeps) == ("delete", "no index")  # nothing is left: a start makes a new one
+            continue
+        is_read_by_the_start = name == names[-1] or keeps == "no index"
+        opens = _opens(tried)
+        assert opens >= ok and (opens == ok or not is_read_by_the_start), (seed, name, what)
+        if opens:
+            report = verify_directory(tried)
+            assert report.tail == "clean" or not ok, (seed, name, what)
+        verdicts.append(ok)
+        shutil.rmtree(tried)
+    assert {True, False} == set(verdicts)
+
+
+def _damage(rng: random.Random, path) -> str:
+    """One thing that crashes, devices or people do to a file."""
+    data = bytearray(path.read_bytes())
+    end = len(data.rstrip(b"\0"))
+    what = rng.choice(["tear", "flip", "cut", "stray", "sector", "some strays", "delete"])
+    at = rng.randrange(max(1, end))
+    if what == "tear":
+        at = rng.choice([at, max(0, end - rng.randrange(1, 300))])
+        data[at:] = bytes(len(data) - at)
+    elif what == "flip":
+        data[at] ^= 1 << rng.randrange(8)
+    elif what == "cut":
+        del data[rng.choice([at, end, rng.randrange(len(data))]) :]
+    elif what == "sector":
+        at -= at % 512
+        data[at : at + 512] = bytes(512)
+    elif len(data) > end and what != "delete":
+        for _ in range(1 if what == "stray" else rng.randrange(2, 40)):
+            data[rng.randrange(end, len(data))] = rng.randrange(1, 256)
+    path.write_bytes(data)
+    if what == "delete":
+        path.unlink()
+    return what
+
+
+def _opens(path) -> bool:
+    """Whether a start gets as far as accepting writes."""
+    try:
+        opening = open_ledger(RealDisk(path), CONFIG)
+    except LedgerError:
+        return False
+    try:
+        for _ in opening.catch_up():
+            pass
+    except LedgerError:
+        return False
+    finally:
+        opening.close()
+    return True
+
+
+def _files(path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}

@@ -1,0 +1,70 @@
+"""`hobus ledger` on files alone: what it says and the exit code it ends with."""
+
+import json
+
+import pytest
+
+from bus.disk import RealDisk
+from launch import cli, exit_codes
+from ledger_service.segment import segment_name
+from tests.ledger_service.rig import ledger_config, running, write
+
+
+async def _record(home, entries: int = 3) -> None:
+    async with running(RealDisk(home / "ledger"), ledger_config()) as ledger:
+        for number in range(entries):
+            await ledger.write(write(f"e{number}"))
+
+
+@pytest.mark.parametrize("command", ["verify", "show"])
+def test_a_home_without_a_record_is_named_with_the_next_command(tmp_path, capsys, command):
+    """Neither nothing at all nor a directory without segments is an empty record."""
+    for made in ("", "ledger", "ledger/segments"):
+        (tmp_path / made).mkdir(exist_ok=True)
+        assert cli.run(["ledger", command, "--home", str(tmp_path)]) == exit_codes.USAGE
+        said = capsys.readouterr()
+        assert not said.out and "there is no record in" in said.err and "hobus up --home" in said.err
+
+
+async def test_an_empty_record_is_whole(tmp_path, capsys):
+    """A ledger that was started and took nothing."""
+    await _record(tmp_path, entries=0)
+    assert cli.run(["ledger", "verify", "--home", str(tmp_path)]) == exit_codes.OK
+    assert "0 entries" in capsys.readouterr().out
+
+
+async def test_verify_says_what_the_index_was_worth_and_what_the_next_start_sets_aside(tmp_path, capsys):
+    """In words and as JSON; a stray byte behind the last batch is no fault."""
+    await _record(tmp_path)
+    segment = tmp_path / "ledger" / "segments" / segment_name(0)
+    data = bytearray(segment.read_bytes())
+    data[-1] = 7
+    segment.write_bytes(data)
+    assert cli.run(["ledger", "verify", "--home", str(tmp_path)]) == exit_codes.OK
+    said = capsys.readouterr().out
+    assert "index: agrees" in said and "tail: torn (" in said and "the next start sets them aside" in said
+    assert cli.run(["ledger", "verify", "--json", "--home", str(tmp_path)]) == exit_codes.OK
+    assert json.loads(capsys.readouterr().out)["index"] == "agrees"
+
+
+async def test_verify_of_a_cut_record_names_file_byte_and_entries(tmp_path, capsys):
+    """The exit code is that of damage."""
+    await _record(tmp_path)
+    segment = tmp_path / "ledger" / "segments" / segment_name(0)
+    end = segment.read_bytes().find(b"HOBUSLG1", 8)
+    segment.write_bytes(segment.read_bytes()[:end])
+    assert cli.run(["ledger", "verify", "--home", str(tmp_path)]) == exit_codes.INTEGRITY
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"{segment.name}, byte {end}, entry 1" in said and "entries 1..2 were acknowledged and are gone" in said
+    segment.unlink()
+    assert cli.run(["ledger", "verify", "--json", "--home", str(tmp_path)]) == exit_codes.INTEGRITY
+    document = json.loads(capsys.readouterr().out)
+    assert (document["ok"], document["index"], document["fault"]["byte"]) == (False, "ahead", 0)
+
+
+@pytest.mark.parametrize("command", ["verify", "show"])
+def test_a_directory_in_place_of_a_segment_is_named(tmp_path, capsys, command):
+    """One sentence with the path."""
+    (tmp_path / "ledger" / "segments" / segment_name(0)).mkdir(parents=True)
+    assert cli.run(["ledger", command, "--home", str(tmp_path)]) == exit_codes.INTEGRITY
+    assert segment_name(0) in capsys.readouterr().err
