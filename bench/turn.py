@@ -4,7 +4,7 @@ usage: python -m bench.turn [--turns 200] [--json FILE]
 
 One client asks "what packages are installed?" again and again in one session: classify, synthesize, one tool call,
 synthesize: three model calls, every step durable. Printed: p50 and p99 of the turn as the client sees it; frames on the
-bus, ledger commits (= syncs), entries and bytes per turn; one raw 4 KB append + fdatasync on the same disk in the same
+bus, ledger commits (= syncs), entries, bytes and CPU per turn; one raw 4 KB append + fdatasync on the same disk in the same
 run; and where the time goes, from the times in the record itself (median over the turns).
 """
 
@@ -22,6 +22,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import psutil
 
 from bus.messages.ledger import Entry, LedgerStats, ReadLedgerStats
 from bus.messages.session import ProcessTurn, TurnResult
@@ -88,7 +90,16 @@ async def frames_of_one_turn(place: Place, door: Bus, session_id: str) -> dict[s
     return kinds
 
 
-async def measure(place: Place, turns: int) -> dict[str, object]:
+def cpu_of(children: dict[str, psutil.Process]) -> dict[str, float]:
+    """Seconds of CPU that each process and what it started have used so far."""
+    used = {}
+    for actor, process in children.items():
+        family = [process, *process.children(recursive=True)]
+        used[actor] = sum(sum(member.cpu_times()[:2]) for member in family)
+    return used
+
+
+async def measure(place: Place, children: dict[str, psutil.Process], turns: int) -> dict[str, object]:
     async with connected(place, "door") as door, connected(place, "operator") as operator:
         first, _ = await ask(door, None)
         for _ in range(WARM_UP):
@@ -97,12 +108,13 @@ async def measure(place: Place, turns: int) -> dict[str, object]:
         async def stats() -> LedgerStats:
             return await operator.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=5)
 
-        before = await stats()
+        before, cpu_before = await stats(), cpu_of(children)
         times = []
         for _ in range(turns):
             _, elapsed = await ask(door, first.session_id)
             times.append(elapsed * 1000)
-        after = await stats()
+        after, cpu_after = await stats(), cpu_of(children)
+        cpu = {actor: round((cpu_after[actor] - cpu_before[actor]) / turns * 1000, 1) for actor in children}
         frames = await frames_of_one_turn(place, door, first.session_id)
         times.sort()
         return {
@@ -115,6 +127,8 @@ async def measure(place: Place, turns: int) -> dict[str, object]:
             "bytes_per_turn": round((after.bytes_written - before.bytes_written) / turns),
             "bus_frames_per_turn": sum(frames.values()),
             "bus_frames_by_kind": frames,
+            "cpu_ms_per_turn": round(sum(cpu.values()), 1),
+            "cpu_ms_by_process": cpu,
             "session_id": first.session_id,
         }
 
@@ -154,7 +168,8 @@ def main() -> None:
             if run is None:
                 raise SystemExit("the cluster is gone")
             place = place_of(home_of(home), run)
-            found = asyncio.run(measure(place, given.turns))
+            children = {child.actor: psutil.Process(child.pid) for child in run.children}
+            found = asyncio.run(measure(place, children, given.turns))
             raw = raw_append_us(root)
             session = Filter(session=str(found["session_id"]))
             entries = list(read_entries(home / "ledger", session))
