@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic.fields import FieldInfo
 
@@ -90,8 +90,8 @@ def render() -> str:
 
 
 def _header_table() -> str:
-    types = Header.__annotations__
-    rows = ((f"`{name}`", str(types[name]), _HEADER_FIELDS[name]) for name in Header._fields)
+    types = get_type_hints(Header)
+    rows = ((f"`{name}`", types[name].__name__, _HEADER_FIELDS[name]) for name in Header._fields)
     return _table(("field", "type", "meaning"), rows)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -59,3 +60,10 @@ def test_every_row_field_kind_and_header_field_is_on_the_page():
 def test_types_are_said_in_words(annotation, text):
     """A reader of another language understands the table."""
     assert protocol_doc.type_text(annotation) == text
+
+
+def test_header_fields_show_their_types_as_people_write_them() -> None:
+    """No inner name of Python's typing stands on the page."""
+    page = (Path(__file__).parents[2] / "bus" / "PROTOCOL.md").read_text(encoding="utf-8")
+    assert "| `message_id` | str |" in page
+    assert "ForwardRef" not in page
