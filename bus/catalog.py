@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from bus.messages import control, gateway, ledger, session, work_order
+from bus.messages import control, gateway, ledger, memory, session, streams, work_order
 from bus.messages.base import Message
 
 Mode = Literal["slot", "ordered", "immediate"]
@@ -22,6 +22,7 @@ ROLES = ("broker", "ledger", "gateway", "ho1", "ho2", "ho3", "host", "door", "op
 EVERY_ROLE = frozenset(ROLES)
 CLIENT_ROLES = frozenset({"door", "operator"})
 _OPERATION = frozenset({"operator", "launcher"})
+_MEMORY = frozenset({"ho2", "operator"})
 
 
 class Row(NamedTuple):
@@ -45,6 +46,7 @@ _ROWS = (
     # ho2 (StartSession and EndSession are passed on by the host)
     Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host"}), sensitive=True),
     Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator"})),
+    Row(session.Consolidate, "ho2", None, frozenset({"host"}), "ordered", redeliver=False, low=True),
     # ho1
     Row(work_order.ExecuteWorkOrder, "ho1", work_order.Receipt, frozenset({"ho2"}), "slot", sensitive=True),
     # gateway
@@ -52,6 +54,19 @@ _ROWS = (
     Row(gateway.DegradedPrompt, "gateway", gateway.PromptResponse, frozenset({"host"}), sensitive=True),
     Row(gateway.ReadBudget, "gateway", gateway.Budget, frozenset({"ho1", "ho2", "operator"})),
     Row(gateway.ReadBreakers, "gateway", gateway.Breakers, frozenset({"ho1", "ho2", "operator"})),
+    # ho3 reads
+    Row(memory.ReadSignals, "ho3", memory.Signals, _MEMORY),
+    Row(memory.ReadOverlays, "ho3", memory.Overlays, _MEMORY, sensitive=True),
+    Row(memory.ReadActiveBiases, "ho3", memory.Biases, _MEMORY, sensitive=True),
+    Row(memory.CheckGate, "ho3", memory.GateChecked, _MEMORY),
+    Row(memory.ReadMemoryStats, "ho3", memory.MemoryStats, _MEMORY),
+    # ho3 logs
+    Row(memory.LogSignal, "ho3", memory.SignalsLogged, _MEMORY),
+    Row(memory.LogSignals, "ho3", memory.SignalsLogged, _MEMORY),
+    Row(memory.LogOverlay, "ho3", memory.OverlayLogged, _MEMORY, sensitive=True),
+    Row(memory.DeactivateOverlay, "ho3", memory.OverlayChanged, _MEMORY, sensitive=True),
+    Row(memory.UpdateOverlayWeight, "ho3", memory.OverlayChanged, _MEMORY, sensitive=True),
+    Row(memory.LogConsolidationFailure, "ho3", memory.ConsolidationFailureLogged, _MEMORY),
     # ledger
     Row(ledger.Write, "ledger", ledger.Written, EVERY_ROLE, sensitive=True),
     Row(ledger.Lookup, "ledger", ledger.Found, EVERY_ROLE, sensitive=True),
@@ -79,10 +94,12 @@ ROWS: tuple[Row, ...] = _ROWS + _FORWARDED
 BY_ROUTE: dict[tuple[str, str], Row] = {(row.service, row.cls.TYPE): row for row in ROWS}
 """(service, type) -> row: what the policy asks."""
 
-CLASSES: dict[str, type[Message]] = {row.cls.TYPE: row.cls for row in ROWS} | {
-    row.reply.TYPE: row.reply for row in ROWS if row.reply is not None
-}
-"""type -> class for every routed body, replies included."""
+CLASSES: dict[str, type[Message]] = (
+    {row.cls.TYPE: row.cls for row in ROWS}
+    | {row.reply.TYPE: row.reply for row in ROWS if row.reply is not None}
+    | {cls.TYPE: cls for cls in (streams.StreamDelta, streams.StreamReset)}
+)
+"""type -> class for every routed body, replies and stream frames included."""
 
 
 def row_of(service: str, type_name: str) -> Row | None:

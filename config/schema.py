@@ -214,6 +214,37 @@ class Ho2Config(Section):
     reply_reserve_ms: Positive = Field(description="kept of the deadline for recording and replying")
 
 
+class Ho3Config(Section):
+    """Memory. The whole section may be missing: then memory is off, and not one of its code paths runs."""
+
+    enabled: bool = Field(description="false: the same as a missing section")
+    memory_dir: str = Field(description="below the home: where checkpoints of the derived state lie")
+    gate_mode: Literal["counting", "bistable"] = Field(
+        description="counting: all events count; bistable: evidence decays, two thresholds"
+    )
+    gate_count_threshold: Positive = Field(description="counting: events that cross the gate")
+    gate_session_threshold: Positive = Field(description="distinct sessions among them, in both modes")
+    gate_window_hours: PositiveFloat = Field(description="a signal is consolidated once per so many hours")
+    decay_half_life_hours: PositiveFloat = Field(description="after so long without an event a signal weighs half")
+    gate_high: PositiveFloat = Field(description="bistable: evidence at which the gate opens")
+    gate_low: PositiveFloat = Field(description="bistable: evidence at which it closes again")
+    evidence_half_life_hours: PositiveFloat = Field(description="bistable: after so long an event counts half")
+    evidence_cap_per_session: PositiveFloat = Field(description="bistable: at most so much evidence from one session")
+    require_fresh_evidence: bool = Field(description="an event newer than the last consolidation is needed")
+    bias_decay_floor: Share = Field(description="an artifact whose signals weigh less is not injected")
+    consolidation_cooldown_hours: PositiveFloat = Field(description="a failed consolidation closes the gate so long")
+    gate_excluded_signals: list[str] = Field(description="signals that say nothing alone and never cross")
+    log_timeout_ms: Positive = Field(description="a turn waits so long for its signals to be logged")
+    read_timeout_ms: Positive = Field(description="a turn waits so long for what it may remember")
+    checkpoint_entries: Positive = Field(description="applied entries after which the derived state is checkpointed")
+    artifact_scope: Literal["agent", "session", "global"] = Field(description="of what consolidation writes")
+    artifact_expiry_hours: PositiveFloat = Field(description="of what consolidation writes, from its crossing")
+    context_line_max_chars: Positive = Field(description="a longer learned line is refused")
+    recent_events_max: Positive = Field(description="excerpts that a consolidation is shown, newest first")
+    excerpt_max_chars: Positive = Field(description="of one excerpt")
+    consolidation_timeout_ms: Positive = Field(description="one consolidation, its model call included")
+
+
 class HostConfig(Section):
     """The session host."""
 
@@ -244,3 +275,4 @@ class AdminConfig(Section):
     ho1: Ho1Config
     ho2: Ho2Config
     host: HostConfig
+    ho3: Ho3Config | None = None

@@ -446,6 +446,7 @@ class ProcessTurn(Message):
     text: str = Field(description="the message of the user")
     agent_id: str | None = Field(default=None, description="for a first turn; None: host.agent_id")
     run_overrides: SessionConfig | None = None
+    stream: bool = Field(default=False, description="send provisional deltas before the answer")
 
 
 class TurnRequest(Message):
@@ -457,6 +458,7 @@ class TurnRequest(Message):
     input_id: InputId
     text: str = Field(description="the message of the user")
     run_overrides: SessionConfig | None = None
+    stream: bool = Field(default=False, description="send provisional deltas before the answer")
 
 
 class TurnReply(Message):
@@ -468,6 +470,20 @@ class TurnReply(Message):
     waiting: Literal["Paused", "WaitingInput"] | None = Field(
         default=None, description="the run waits for a resume or an approval; None: it does not"
     )
+
+
+class Consolidate(Message):
+    """Host -> HO2, post, after the reply was delivered: these signals of the turn crossed their gates.
+
+    Losing it loses nothing: a gate stays crossed, and the next turn that logs its signal names it again.
+    """
+
+    TYPE: ClassVar[str] = "ho2.consolidate"
+
+    session_id: SessionId
+    run_id: RunId
+    agent_id: str = Field(description="whose memory; also the routing key: one consolidation of an agent at a time")
+    signal_ids: Annotated[list[str], Field(min_length=1)] = Field(description="the turn's consolidation_candidates")
 
 
 class EndSession(Message):

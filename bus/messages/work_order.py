@@ -158,3 +158,4 @@ class ExecuteWorkOrder(Message):
 
     order: WorkOrder
     attempt: int = Field(ge=1, description="which delivery by the sender this is; outside the order's own bytes")
+    stream: bool = Field(default=False, description="send deltas before the receipt; outside the order's own bytes")

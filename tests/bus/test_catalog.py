@@ -45,6 +45,7 @@ def test_everything_but_drain_and_posts_is_redeliverable():
         "broker.drain",
         "broker.instance_lost",
         "broker.service_given_up",
+        "ho2.consolidate",
     }
 
 

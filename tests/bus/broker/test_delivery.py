@@ -96,7 +96,7 @@ def test_a_reply_of_another_type_than_the_catalogs_is_an_internal_failure(rig):
     [
         ("ho1", "gateway", "ledger.write", "unknown_type"),
         ("ho2", "gateway", "gateway.prompt", "sender_not_allowed"),
-        ("ho1", "ho3", "memory.log_signal", "unknown_type"),
+        ("ho1", "ho3", "memory.log_signal", "sender_not_allowed"),
         ("ho2", "nowhere", "wo.execute", "unknown_type"),
         ("ho2", "", "wo.execute", "unknown_type"),
         ("ho1", "broker", "broker.drain", "sender_not_allowed"),

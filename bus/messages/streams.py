@@ -1,0 +1,33 @@
+"""Provisional output on its way: deltas, and the word that takes them back. Only the reply is the answer.
+
+Source: spec page "Session host and HO2 supervisor", A turn in HO2, 8. Reply.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from bus.messages.base import Count, Message
+
+
+class StreamDelta(Message):
+    """The next piece of an answer that is being written; may be lost, never counts."""
+
+    TYPE: ClassVar[str] = "stream.delta"
+
+    run: str = Field(default="", description="`<session>-<run>`; empty: not known where it was made")
+    step: str = Field(description="id of the work order whose answer this is a piece of")
+    attempt: Count = Field(description="delivery of the order, and its provider call: a higher one begins anew")
+    index: Count = Field(description="position of this piece in its attempt, from 0: a hole means a lost piece")
+    text: str = Field(description="the piece")
+
+
+class StreamReset(Message):
+    """What was shown so far is not the answer: forget it."""
+
+    TYPE: ClassVar[str] = "stream.reset"
+
+    run: str = Field(default="", description="`<session>-<run>`; empty: not known where it was made")
+    reason: Literal["retry", "tools", "take_over", "degraded", "rejected"] = Field(description="why")
