@@ -15,7 +15,7 @@ from bus.messages.ids import SessionId
 
 ArtifactType = Literal["topic_affinity", "interaction_style", "task_pattern", "constraint"]
 ArtifactScope = Literal["agent", "session", "global"]
-Weight = Annotated[float, Field(ge=0, le=1)]
+Weight = Annotated[float, Field(ge=0, le=1, description="0 to 1")]
 SignalId = Annotated[str, Field(min_length=1, max_length=160, pattern=r"^[a-z_]+:\S+$", description="`<kind>:<label>`")]
 AgentId = Annotated[str, Field(min_length=1, max_length=80, description="whose memory")]
 
