@@ -68,17 +68,17 @@ class Artifact(Record):
     """An overlay: one learned line, with everything that it rests on."""
 
     artifact_id: str = Field(description="`ART-<hash>`")
-    artifact_type: ArtifactType
+    artifact_type: ArtifactType = Field(description="what kind of thing was learned")
     labels: Labels = Labels()
     weight: Weight
     decay_modifier: Weight = Field(default=1.0, description="factor per day since the consolidation; 1: none")
-    scope: ArtifactScope
+    scope: ArtifactScope = Field(description="session: for session_id alone; agent: by labels; global: always")
     session_id: SessionId | None = Field(default=None, description="of scope session; None otherwise")
     context_line: NonBlank = Field(max_length=400, description="one sentence, copied verbatim into prompts")
-    enabled: bool = True
+    enabled: bool = Field(default=True, description="false: deactivated")
     created_at_event_ts: Timestamp
     expires_at_event_ts: Timestamp | None = Field(default=None, description="returned while this is not past")
-    source_signal_ids: Annotated[list[SignalId], Field(min_length=1)]
+    source_signal_ids: Annotated[list[SignalId], Field(min_length=1)] = Field(description="signals it rests on")
     source_event_ids: Annotated[list[str], Field(min_length=1)] = Field(description="every one a logged event")
     gate_snapshot: GateResult | None = Field(default=None, description="the gate as it was; None: stated explicitly")
     model: str = Field(default="", description="model that wrote the line; empty: stated explicitly")
@@ -96,7 +96,7 @@ class PlainOverlay(Record):
     bias: NonBlank = Field(max_length=400, description="content.bias")
     category: str = Field(default="", description="content.category")
     decay_modifier: Weight = Field(default=1.0, description="factor per day since then; 1: none")
-    source_event_ids: Annotated[list[str], Field(min_length=1)]
+    source_event_ids: Annotated[list[str], Field(min_length=1)] = Field(description="every one a logged event")
     at: Timestamp
 
 
