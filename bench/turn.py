@@ -1,11 +1,15 @@
-"""A durable, audited turn over the whole cluster of real processes, with the zero-latency offline model.
+"""P1: a durable, audited turn over the whole cluster of real processes, beside LangGraph with SqliteSaver in the same run.
 
-usage: python -m bench.turn [--turns 200] [--json FILE]
+usage: python -m bench.turn [--rounds 10] [--no-peer] [--json FILE]
 
-One client asks "what packages are installed?" again and again in one session: classify, synthesize, one tool call,
-synthesize: three model calls, every step durable. Printed: p50 and p99 of the turn as the client sees it; frames on the
-bus, ledger commits (= syncs), entries, bytes and CPU per turn; one raw 4 KB append + fdatasync on the same disk in the same
-run; and where the time goes, from the times in the record itself (median over the turns).
+Both sides do the same duty: two model calls that take no time and one tool call, with the same texts, every step durable
+before the next one acts on it; ten turns of history, then ten measured ones, round after round in a new session (thread),
+the two sides taking turns. The first row is measured with `ho2.classify` off, since a classification is a third model call
+that the peer does not make; the second row is the turn as shipped, three calls against the peer's two.
+
+Then, per turn: calls and frames on the bus, ledger commits (= syncs), entries and bytes by event, CPU by process, and the
+times between the records of a turn. LangGraph gets an environment of its own in a cache directory (`bench/peers`), and
+runs in one process without a bus, supervision, budgets or an audit record: that is what it is, not a handicap.
 """
 
 from __future__ import annotations
@@ -14,36 +18,103 @@ import argparse
 import asyncio
 import json
 import os
-import platform
-import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-import psutil
-
+from bench.cluster import Cluster, cluster, machine
+from bench.peers.environment import PeerAway, python_of
 from bus.messages.ledger import Entry, LedgerStats, ReadLedgerStats
 from bus.messages.session import ProcessTurn, TurnResult
 from bus.port import Bus
 from bus.zeromq.context import ZeroMQ
 from bus.zeromq.tap import TapReader
-from launch.client import connected, place_of
-from launch.endpoints import Place
-from launch.home import home_of
-from launch.run_file import read as read_run
+from launch.client import connected
 from ledger_service.reader import Filter, read_entries
 
 QUESTION = "what packages are installed?"
-WARM_UP = 10
+HISTORY, MEASURED = 10, 10
+GOAL = 1.5
+LANGGRAPH = ("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2")
+ROWS = (
+    ("2 model calls + 1 tool (ho2.classify off)", {"ho2.classify": False}),
+    ("as shipped: classify, 2 model calls, 1 tool", {}),
+)
 
 
-def hobus(home: Path, *arguments: str) -> None:
-    subprocess.run(
-        [sys.executable, "-m", "launch.cli", "--home", str(home), *arguments], check=True, stdout=subprocess.DEVNULL
-    )
+# --- the peer ---------------------------------------------------------------------------------------------------------
+
+
+class Peer:
+    """LangGraph in a process of its own, one round at a time."""
+
+    def __init__(self, python: Path, texts: dict[str, str], directory: Path) -> None:
+        script = Path(__file__).parent / "peers" / "langgraph_turn.py"
+        given = json.dumps({**texts, "directory": str(directory)})
+        self._process = subprocess.Popen(
+            [str(python), "-E", str(script), given], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._line()
+
+    def round(self) -> list[float]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{HISTORY} {MEASURED}\n")
+        self._process.stdin.flush()
+        return json.loads(self._line())
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit("the peer ended; its own words stand above")
+        return line
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+# --- ours -------------------------------------------------------------------------------------------------------------
+
+
+async def ask(door: Bus, session_id: str | None) -> tuple[TurnResult, float]:
+    turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=QUESTION)
+    started = time.perf_counter()
+    result = await door.request("host", turn, expect=TurnResult, timeout_s=30)
+    elapsed = time.perf_counter() - started
+    if result.outcome != "success":
+        raise SystemExit(f"a turn failed: {result.code}")
+    return result, elapsed * 1000
+
+
+async def our_round(door: Bus) -> tuple[str, list[float]]:
+    first, _ = await ask(door, None)
+    for _ in range(HISTORY - 1):
+        await ask(door, first.session_id)
+    return first.session_id, [(await ask(door, first.session_id))[1] for _ in range(MEASURED)]
+
+
+async def frames_of_one_turn(found: Cluster, door: Bus, session_id: str) -> dict[str, int]:
+    """Frames that the broker delivered during one turn, by type; lanes are not the broker's."""
+    settings = found.place.snapshot.config.bus
+    zeromq = ZeroMQ(settings)
+    reader = TapReader(zeromq, settings, found.place.tap)
+    await reader.is_heard()
+    await ask(door, session_id)
+    await asyncio.sleep(0.3)
+    reader.close()
+    types: dict[str, int] = {}
+    async for batch in reader.batches():
+        for record in batch.records:
+            if record.verdict == "delivered":
+                types[record.type] = types.get(record.type, 0) + 1
+    zeromq.close()
+    return types
 
 
 def raw_append_us(directory: Path, count: int = 300) -> float:
@@ -63,135 +134,160 @@ def raw_append_us(directory: Path, count: int = 300) -> float:
     return statistics.median(times) * 1e6
 
 
-async def ask(door: Bus, session_id: str | None) -> tuple[TurnResult, float]:
-    turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=QUESTION)
-    started = time.perf_counter()
-    result = await door.request("host", turn, expect=TurnResult, timeout_s=30)
-    elapsed = time.perf_counter() - started
-    if result.outcome != "success":
-        raise SystemExit(f"a turn failed: {result.code}")
-    return result, elapsed
+# --- one row ----------------------------------------------------------------------------------------------------------
 
 
-async def frames_of_one_turn(place: Place, door: Bus, session_id: str) -> dict[str, int]:
-    """Frames that the broker handled during one turn, without control, by kind."""
-    zeromq = ZeroMQ(place.snapshot.config.bus)
-    reader = TapReader(zeromq, place.snapshot.config.bus, place.tap)
-    await reader.is_heard()
-    await ask(door, session_id)
-    await asyncio.sleep(0.3)
-    reader.close()
-    kinds: dict[str, int] = {}
-    async for batch in reader.batches():
-        for record in batch.records:
-            if record.verdict == "delivered":
-                kinds[record.kind] = kinds.get(record.kind, 0) + 1
-    zeromq.close()
-    return kinds
-
-
-def cpu_of(children: dict[str, psutil.Process]) -> dict[str, float]:
-    """Seconds of CPU that each process and what it started have used so far."""
-    used = {}
-    for actor, process in children.items():
-        family = [process, *process.children(recursive=True)]
-        used[actor] = sum(sum(member.cpu_times()[:2]) for member in family)
-    return used
-
-
-async def measure(place: Place, children: dict[str, psutil.Process], turns: int) -> dict[str, object]:
-    async with connected(place, "door") as door, connected(place, "operator") as operator:
-        first, _ = await ask(door, None)
-        for _ in range(WARM_UP):
-            await ask(door, first.session_id)
+async def measure(found: Cluster, rounds: int, python: Path | None, directory: Path) -> dict[str, Any]:
+    async with connected(found.place, "door") as door, connected(found.place, "operator") as operator:
 
         async def stats() -> LedgerStats:
             return await operator.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=5)
 
-        before, cpu_before = await stats(), cpu_of(children)
-        times = []
-        for _ in range(turns):
-            _, elapsed = await ask(door, first.session_id)
-            times.append(elapsed * 1000)
-        after, cpu_after = await stats(), cpu_of(children)
-        cpu = {actor: round((cpu_after[actor] - cpu_before[actor]) / turns * 1000, 1) for actor in children}
-        frames = await frames_of_one_turn(place, door, first.session_id)
-        times.sort()
-        return {
-            "turns": turns,
-            "p50_ms": round(statistics.median(times), 2),
-            "p99_ms": round(times[int(len(times) * 0.99) - 1], 2),
-            "commits_per_turn": round((after.commits - before.commits) / turns, 1),
-            "syncs_per_turn": round((after.syncs - before.syncs) / turns, 1),
-            "entries_per_turn": round((after.entries - before.entries) / turns, 1),
-            "bytes_per_turn": round((after.bytes_written - before.bytes_written) / turns),
-            "bus_frames_per_turn": sum(frames.values()),
-            "bus_frames_by_kind": frames,
-            "cpu_ms_per_turn": round(sum(cpu.values()), 1),
-            "cpu_ms_by_process": cpu,
-            "session_id": first.session_id,
-        }
+        session_id, _ = await our_round(door)  # everything is loaded, every cache warm
+        texts = texts_of(found, session_id)
+        peer = None if python is None else await asyncio.to_thread(Peer, python, texts, directory)
+        if peer is not None:
+            await asyncio.to_thread(peer.round)
+        ours: list[list[float]] = []
+        theirs: list[list[float]] = []
+        cpu: dict[str, float] = dict.fromkeys(found.processes, 0.0)
+        before = await stats()
+        for _ in range(rounds):
+            cpu_before = found.cpu_s()
+            session_id, times = await our_round(door)
+            cpu_after = found.cpu_s()
+            cpu = {actor: cpu[actor] + cpu_after[actor] - cpu_before[actor] for actor in cpu}
+            ours.append(times)
+            if peer is not None:
+                theirs.append(await asyncio.to_thread(peer.round))
+        after = await stats()
+        if peer is not None:
+            peer.close()
+        types = await frames_of_one_turn(found, door, session_id)
+    turns = rounds * (HISTORY + MEASURED)
+    entries = turns_of(list(read_entries(found.record, Filter(session=session_id))))[HISTORY : HISTORY + MEASURED]
+    by_process = {actor: round(seconds / turns * 1000, 1) for actor, seconds in cpu.items()}
+    return {
+        **percentiles("", ours),
+        **(percentiles("peer_", theirs) | {"peer_ratio": ratio(theirs, ours)} if theirs else {}),
+        "commits_per_turn": round((after.commits - before.commits) / turns, 1),
+        "syncs_per_turn": round((after.syncs - before.syncs) / turns, 1),
+        "entries_per_turn": round((after.entries - before.entries) / turns, 1),
+        "bytes_per_turn": round((after.bytes_written - before.bytes_written) / turns),
+        "calls_per_turn": sum(types.values()) // 2,
+        "frames_by_type": types,
+        "cpu_ms_per_turn": round(sum(by_process.values()), 1),
+        "cpu_ms_by_process": by_process,
+        "body_bytes_by_event": bytes_by_event(entries),
+        "where_ms": where_time_goes(entries),
+        "texts_bytes": {name: len(text.encode()) for name, text in texts.items()},
+    }
 
 
-def where_time_goes(entries: list[Entry]) -> dict[str, float]:
-    """Median milliseconds between consecutive records of a turn, by the ledger's own times."""
-    gaps: dict[str, list[float]] = {}
-    turn: list[Entry] = []
+def percentiles(prefix: str, rounds: Sequence[Sequence[float]]) -> dict[str, float]:
+    times = sorted(time for one in rounds for time in one)
+    return {
+        f"{prefix}p50_ms": round(statistics.median(times), 2),
+        f"{prefix}p99_ms": round(times[max(0, int(len(times) * 0.99) - 1)], 2),
+    }
+
+
+def ratio(theirs: Sequence[Sequence[float]], ours: Sequence[Sequence[float]]) -> float:
+    """How many times faster, median over the rounds: a machine that is slow for a while is slow for both."""
+    pairs = zip(theirs, ours, strict=True)
+    return round(statistics.median(statistics.median(t) / statistics.median(o) for t, o in pairs), 2)
+
+
+def texts_of(found: Cluster, session_id: str) -> dict[str, str]:
+    """What our model and tool said in the last turn, for the other side to say too."""
+    entries = list(read_entries(found.record, Filter(session=session_id), with_bodies=True))
+    outputs = [e.bodies[1] for e in entries if e.event_type == "WO_COMPLETED" and len(e.bodies) > 1]
+    answers = [e.bodies[1] for e in entries if e.event_type == "PROMPT_RECEIVED" and e.bodies[1]]
+    agent = found.place.snapshot.agents[found.place.snapshot.config.host.agent_id]
+    tool_output, answer = (outputs[-1] or b"").decode(), (answers[-1] or b"").decode()
+    return {"question": QUESTION, "tool_output": tool_output, "answer": answer, "system": agent.system_prompt}
+
+
+def turns_of(entries: Sequence[Entry]) -> list[list[Entry]]:
+    """The entries of each turn of a session, in the order of the ledger."""
+    turns: list[list[Entry]] = []
     for entry in entries:
         if entry.event_type == "RunRequested":
-            turn = [entry]
-            continue
-        if not turn:
-            continue
-        seen = sum(1 for other in turn if other.event_type == entry.event_type)
-        step = f"{turn[-1].event_type} -> {entry.event_type}" + (f" ({seen + 1})" if seen else "")
-        gaps.setdefault(step, []).append((entry.ledger_at_us - turn[-1].ledger_at_us) / 1000)
-        turn.append(entry)
-        if entry.event_type == "RunCompleted":
-            turn = []
-    return {
-        step: round(statistics.median(values), 2) for step, values in gaps.items() if statistics.median(values) >= 0.05
-    }
+            turns.append([])
+        if turns:
+            turns[-1].append(entry)
+    return turns
+
+
+def bytes_by_event(turns: Sequence[Sequence[Entry]]) -> dict[str, str]:
+    """`count x mean bytes of their bodies` of each event type in one turn, largest first."""
+    found: dict[str, list[int]] = {}
+    for turn in turns:
+        for entry in turn:
+            found.setdefault(entry.event_type, []).append(sum(entry.body_lengths))
+    rows = sorted(found.items(), key=lambda item: -sum(item[1]))
+    return {name: f"{len(sizes) / len(turns):.1f} x {statistics.mean(sizes):.0f} B" for name, sizes in rows}
+
+
+def where_time_goes(turns: Sequence[Sequence[Entry]]) -> dict[str, float]:
+    """Median milliseconds between consecutive records of a turn, by the ledger's own times."""
+    gaps: dict[str, list[float]] = {}
+    for turn in turns:
+        seen: dict[str, int] = {}
+        for earlier, entry in pairwise(turn):
+            seen[entry.event_type] = number = seen.get(entry.event_type, 0) + 1
+            step = f"{earlier.event_type} -> {entry.event_type}" + (f" ({number})" if number > 1 else "")
+            gaps.setdefault(step, []).append((entry.ledger_at_us - earlier.ledger_at_us) / 1000)
+    return {step: round(statistics.median(values), 2) for step, values in gaps.items() if len(values) * 2 >= len(turns)}
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+def run(rounds: int, python: Path | None) -> dict[str, Any]:
+    rows = []
+    before = machine()
+    for name, changes in ROWS:
+        with cluster(changes) as found, tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
+            row = asyncio.run(measure(found, rounds, python, Path(directory)))
+            raw_us = raw_append_us(Path(directory))
+        rows.append({"row": name, **row, "raw_append_p50_us": round(raw_us)})
+    load = {"load_average": before["load_average"], "load_average_after": machine()["load_average"]}
+    return {"measured_on": before | load, "rounds": rounds, "goal": GOAL, "rows": rows}
+
+
+def show(result: dict[str, Any]) -> None:
+    print(f"a turn, every step durable, {HISTORY} turns of history ({result['rounds']} rounds of {MEASURED} turns)")
+    print("measured on:", ", ".join(f"{name} {value}" for name, value in result["measured_on"].items()))
+    for row in result["rows"]:
+        print(f"\n{row['row']}")
+        if "peer_ratio" in row:
+            verdict = "met" if row["peer_ratio"] >= GOAL else "missed"
+            print(f"    {row['peer_ratio']} x as fast as LangGraph + SqliteSaver sync (goal {GOAL}: {verdict})")
+        for name, value in row.items():
+            if isinstance(value, dict):
+                print(f"    {name}:")
+                for key, part in value.items():
+                    print(f"        {key:56} {part}")
+            elif name != "row":
+                print(f"    {name:28} {value}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turns", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--no-peer", action="store_true", help="without LangGraph; no registry is asked")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
-    root = Path(tempfile.mkdtemp(prefix="hobus-bench-"))
-    home = root / "home"
     try:
-        hobus(home, "up", "--wait", "--detach")
-        try:
-            run = read_run(home_of(home).run_file)
-            if run is None:
-                raise SystemExit("the cluster is gone")
-            place = place_of(home_of(home), run)
-            children = {child.actor: psutil.Process(child.pid) for child in run.children}
-            found = asyncio.run(measure(place, children, given.turns))
-            raw = raw_append_us(root)
-            session = Filter(session=str(found["session_id"]))
-            entries = list(read_entries(home / "ledger", session))
-        finally:
-            hobus(home, "down")
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
-    machine = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-    found["raw_append_p50_us"] = round(raw)
-    found["turn_in_raw_appends"] = round(float(str(found["p50_ms"])) * 1000 / raw, 1)
-    found["where_ms"] = where_time_goes(entries)
-    print(f"one turn: 3 model calls, 1 tool, every step durable ({machine})")
-    for name, value in found.items():
-        if isinstance(value, dict):
-            print(f"{name}:")
-            for key, part in value.items():
-                print(f"    {key:60} {part}")
-        else:
-            print(f"{name:24} {value}")
+        python = None if given.no_peer else python_of("langgraph", LANGGRAPH)
+    except PeerAway as away:
+        raise SystemExit(str(away)) from None
+    result = run(given.rounds, python)
+    show(result)
     if given.json:
         given.json.parent.mkdir(parents=True, exist_ok=True)
-        given.json.write_text(json.dumps({"machine": machine, **found}, indent=2) + "\n")
+        given.json.write_text(json.dumps(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -203,6 +203,7 @@ class Ho2Config(Section):
 
     count: Positive = Field(description="supervisors that `hobus up` starts")
     runs_max: Positive = Field(description="runs at once per instance")
+    classify: bool = Field(description="a turn begins with a classification call; false: one call less, and no labels")
     classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
     order_timeout_ms: Positive = Field(description="any other order")
     order_attempts_max: Positive = Field(description="sends of one order by a run")

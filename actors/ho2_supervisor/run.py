@@ -20,7 +20,7 @@ from actors.ho2_supervisor.session.record import RunMemo, step_key
 from actors.ho2_supervisor.work_orders import OrderContext
 from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
 from bus.messages.base import pack
-from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, parse_iso
+from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, parse_iso, work_order_id
 from bus.messages.session import (
     BatchSettled,
     OrderDispatched,
@@ -99,6 +99,13 @@ class Run:
         if config is None:
             raise AssertionError(f"run {self.run_id} has not started")
         return config
+
+    @property
+    def is_classified(self) -> bool:
+        """Whether its first round is a classification: as the journal has it, else as it is configured."""
+        turn_id = TurnId(run_id=self.run_id, turn_seq=1)
+        first = self._memo.orders.get(work_order_id(StepId(turn_id=turn_id, step_seq=1), ""))
+        return self.config.ho2.classify if first is None else first["wo_type"] == "classify"
 
     @property
     def elapsed_ms(self) -> int:

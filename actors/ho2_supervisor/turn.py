@@ -37,7 +37,7 @@ class Progress:
 async def take_turn(run: Run, progress: Progress) -> TurnResult:
     """Answer the run's input; RunCompleted is durable when this returns. Raises RuntimeFault: the run has failed."""
     run.begin()
-    labels = await _classify(run, progress)
+    labels = await _classify(run, progress) if run.is_classified else Classification()
     context = _context(run, labels)
 
     while True:

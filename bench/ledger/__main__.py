@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import shutil
 import statistics
 import sys
@@ -18,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.cluster import machine
 from bus.clock import SystemClock
 from bus.disk import RealDisk, RealFile
 from bus.dispatch import Call
@@ -169,12 +169,7 @@ def _machine(folder: Path) -> dict[str, object]:
         (line.split() for line in Path("/proc/mounts").read_text().splitlines()),
         key=lambda fields: len(fields[1]) if str(folder).startswith(fields[1]) else -1,
     )
-    return {
-        "python": platform.python_version(),
-        "kernel": platform.release(),
-        "cpus": os.cpu_count(),
-        "filesystem": mount[2],
-    }
+    return machine() | {"filesystem": mount[2]}
 
 
 def main() -> None:

@@ -86,6 +86,19 @@ def test_successor_finishes_a_turn_from_every_prefix_of_its_journal() -> None:
             assert len(dispatched) == len(set(dispatched)) == 6, length
 
 
+@pytest.mark.parametrize("length", [6, 7])
+def test_successor_that_does_not_classify_goes_on_with_a_turn_that_was_classified(length: int) -> None:
+    """Round 1 is what the journal has of it, dispatched or ended, whatever the successor's configuration says."""
+    journal = recorded_turn()
+    assert journal[5].event_type == "WO_DISPATCHED"
+    with Rig(("ho2.classify", False), script=one_tool) as rig:
+        session_id = str(UUID(int=1))
+        rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:length])))
+        result = rig.run(rig.ask(TurnRequest(session_id=session_id, input_id="i1", text=QUESTION), TurnReply)).result
+        assert result.response.startswith("from tools: result of list_packages")
+        assert result.cost.llm_calls == 3
+
+
 def test_order_is_sent_again_with_the_same_bytes_under_the_next_attempt() -> None:
     """The recorded form, expanded, is the order as it was sent first; only the attempt beside it grows."""
     with Rig(script=one_tool) as rig:

@@ -50,6 +50,15 @@ def test_turn_without_tools_is_recorded_step_by_step() -> None:
         assert names(rig.run(rig.journal("ho2m"))) == ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"]
 
 
+def test_turn_without_classification_begins_with_its_answer() -> None:
+    """`ho2.classify` off: one call less, round 1 is the answer's, and nothing stands of labels."""
+    with Rig(("ho2.classify", False)) as rig:
+        result = asked(rig, "hello")
+        assert (result.response, result.outcome) == ("answer to hello", "success")
+        assert [order.wo_type for order in rig.pool.orders] == ["synthesize"]
+        assert payloads(rig, "ho2m")["WO_CHAIN_COMPLETE"]["labels"] == {"domain": [], "task": []}
+
+
 def test_submission_ids_are_derived_or_counted_in_the_tenure() -> None:
     """Ids that take-overs and retries rest on have the form that the specification gives them."""
     with Rig() as rig:
