@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from config.assets import Agent, Contract, Framework
-from config.schema import AdminConfig, BudgetConfig, GatewayConfig
+from config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config
 
 BUDGET_KEYS = tuple(name for name in BudgetConfig.model_fields if name.endswith(("_budget", "_token_limit")))
 """Token budgets of section `budget`: what an agent may name."""
 
 BUDGET_PURPOSES = ("session", "agent", "classify", "synthesize", "consolidate", "history")
 """What an agent's budget names keys for."""
+
+_HOME_DIRECTORIES = ("config", "run", "logs", "ledger", "spool")
+"""What lies below a home already."""
+
+_MEMORY_DIR = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 def inconsistencies(
@@ -22,7 +28,7 @@ def inconsistencies(
     frameworks: Mapping[str, Framework],
 ) -> list[str]:
     """Every fault between valid parts; empty if they fit together."""
-    faults = [*_order_faults(config), *_route_faults(config.gateway)]
+    faults = [*_order_faults(config), *_route_faults(config.gateway), *_memory_faults(config.ho3)]
     if config.host.agent_id not in agents:
         faults.append(f"host.agent_id: no agent {config.host.agent_id!r}; shipped and added agents: {_names(agents)}")
     for contract_id, contract in contracts.items():
@@ -70,6 +76,26 @@ def _order_faults(config: AdminConfig) -> list[str]:
         for low, low_value, high, high_value in pairs
         if low_value > high_value
     ]
+
+
+def _memory_faults(ho3: Ho3Config | None) -> list[str]:
+    """A missing section is memory switched off, and no fault."""
+    if ho3 is None:
+        return []
+    pairs = (
+        ("ho3.gate_low", ho3.gate_low, "ho3.gate_high", ho3.gate_high),
+        ("ho3.reply_reserve_ms", ho3.reply_reserve_ms, "ho3.log_timeout_ms", ho3.log_timeout_ms),
+        ("ho3.reply_reserve_ms", ho3.reply_reserve_ms, "ho3.read_timeout_ms", ho3.read_timeout_ms),
+    )
+    faults = [
+        f"{low}: {low_value} is above {high} ({high_value}); lower the first or raise the second"
+        for low, low_value, high, high_value in pairs
+        if low_value > high_value
+    ]
+    if _MEMORY_DIR.fullmatch(ho3.memory_dir) is None or ho3.memory_dir in _HOME_DIRECTORIES:
+        taken = _names(_HOME_DIRECTORIES)
+        faults.append(f"ho3.memory_dir: expected the name of one directory below the home, and none of {taken}")
+    return faults
 
 
 def snapshot_faults(config: AdminConfig, size_bytes: int) -> list[str]:

@@ -237,6 +237,8 @@ class Ho3Config(Section):
     gate_excluded_signals: list[str] = Field(description="signals that say nothing alone and never cross")
     log_timeout_ms: Positive = Field(description="a turn waits so long for its signals to be logged")
     read_timeout_ms: Positive = Field(description="a turn waits so long for what it may remember")
+    reply_reserve_ms: NonNegative = Field(description="kept of a caller's deadline for the answer's own way")
+    rebuild_page: Positive = Field(description="entries per read when the derived state is brought up to date")
     checkpoint_entries: Positive = Field(description="applied entries after which the derived state is checkpointed")
     artifact_scope: Literal["agent", "session", "global"] = Field(description="of what consolidation writes")
     artifact_expiry_hours: PositiveFloat = Field(description="of what consolidation writes, from its crossing")
@@ -277,3 +279,8 @@ class AdminConfig(Section):
     ho2: Ho2Config
     host: HostConfig
     ho3: Ho3Config | None = None
+
+    @property
+    def memory(self) -> Ho3Config | None:
+        """Section ho3 if memory is on; None when it is missing or says `enabled: false`."""
+        return self.ho3 if self.ho3 is not None and self.ho3.enabled else None

@@ -21,6 +21,7 @@ class Plan:
     origin: str
     """Which admin_config.json it rests on."""
     counts: dict[str, int]
+    """Processes per role; a role that is not named has one."""
 
 
 def make_plan(home: Home, *, config_file: Path | None, scale: Sequence[str]) -> Plan:
@@ -33,6 +34,7 @@ def make_plan(home: Home, *, config_file: Path | None, scale: Sequence[str]) -> 
         )
     counts = parse_scale(scale)
     snapshot = load_snapshot(home.config if home.config.is_dir() else None, config_file)
-    shipped = {"ho1": snapshot.config.ho1.count, "ho2": snapshot.config.ho2.count}
+    config = snapshot.config
+    shipped = {"ho1": config.ho1.count, "ho2": config.ho2.count, "ho3": 0 if config.memory is None else 1}
     origin = snapshot.origins.get("admin_config.json", "shipped")
     return Plan(snapshot=snapshot, origin=str(origin), counts=shipped | counts)

@@ -19,6 +19,7 @@ from actors.ho1_executor.tools.in_process import InProcessToolRunner
 from actors.ho1_executor.tools.registry import BUILTIN
 from actors.ho1_executor.tools.view import snapshot_view
 from actors.ho2_supervisor.actor import Supervisor
+from actors.ho3_memory.actor import Memory
 from actors.session_host.actor import SessionHost
 from bus.messages.ledger import Entry
 from bus.messages.session import ProcessTurn, TurnResult
@@ -42,7 +43,7 @@ class Strike:
 
 
 class SimulatedCluster:
-    """Broker, ledger, gateway, executors, supervisors and host in one `World`; use as a context manager."""
+    """Broker, ledger, gateway, memory, executors, supervisors and host in one `World`; use as a context manager."""
 
     def __init__(
         self,
@@ -60,11 +61,14 @@ class SimulatedCluster:
         self._starters: dict[str, Callable[[], Peer]] = {
             "ledger": self._start_ledger,
             "gateway": self._start_gateway,
+            "ho3": self._start_ho3,
             "ho1": self._start_ho1,
             "ho2": self._start_ho2,
             "host": self._start_host,
         }
-        for role, count in (("ledger", 1), ("gateway", 1), ("ho1", ho1), ("ho2", ho2), ("host", 1)):
+        ho3 = 0 if snapshot.config.memory is None else 1
+        counts = (("ledger", 1), ("gateway", 1), ("ho3", ho3), ("ho1", ho1), ("ho2", ho2), ("host", 1))
+        for role, count in counts:
             for _ in range(count):
                 self.start(role)
         self._door = self.world.client("door", lanes=())
@@ -92,6 +96,10 @@ class SimulatedCluster:
         spool = self.world.disk("gateway")
         actor = GatewayService(snapshot=self.snapshot, providers=self._providers, spool=spool)
         return self.world.start(actor, role="gateway", slots=self.snapshot.config.gateway.slots, disk=spool)
+
+    def _start_ho3(self) -> Peer:
+        disk = self.world.disk("ho3")
+        return self.world.start(Memory(snapshot=self.snapshot, disk=disk), role="ho3", disk=disk)
 
     def _start_ho1(self) -> Peer:
         """Its tools run in the same simulated process."""

@@ -17,10 +17,10 @@ from launch.restart_policy import History, after_crash
 from launch.run_file import ChildRow
 from launch.states import RUNNING, Event, State, next_state
 
-START_ORDER = ("broker", "ledger", "gateway", "ho1", "ho2", "host")
+START_ORDER = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host")
 """Only for the eye: every process binds first and connects late, so the order of starting does not matter."""
 
-STOP_ORDER = ("host", "ho2", "ho1", "gateway", "ledger", "broker")
+STOP_ORDER = ("host", "ho2", "ho1", "ho3", "gateway", "ledger", "broker")
 """Edges first, so that nobody loses what it still needs."""
 
 NOT_AGAIN = f"exit {exit_codes.INTEGRITY}"

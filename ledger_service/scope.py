@@ -41,12 +41,23 @@ WRITES: dict[str, dict[str, frozenset[str]]] = {
             }
         )
     },
+    "ho3": {
+        "signals": frozenset({"HO3_SIGNAL"}),
+        "overlays": frozenset(
+            {
+                "HO3_OVERLAY",
+                "HO3_OVERLAY_DEACTIVATED",
+                "HO3_OVERLAY_WEIGHT_UPDATED",
+                "HO3_CONSOLIDATION_FAILED",
+            }
+        ),
+    },
     "host": {SESSION: frozenset({TURN_DEGRADED}), "governance": frozenset({"DEGRADATION"})},
     "broker": {"governance": frozenset({"DENIED", "DEAD_LETTER"})},
     "launcher": {"governance": frozenset({"CONFIG_SNAPSHOT"})},
     "ledger": {"governance": frozenset({"RECOVERED", "WRITE_CONFLICT", "DENIED"})},
 }
-"""role -> stream -> event types. A role without a line (door, operator, ho3) writes nothing."""
+"""role -> stream -> event types. A role without a line (door, operator) writes nothing."""
 
 _EVERYTHING = frozenset({*STREAMS, SESSION})
 
@@ -57,9 +68,10 @@ READS: dict[str, frozenset[str]] = {
     "ho2": frozenset({SESSION, "ho2m", "ho1m", "prompts"}),  # prompts: the texts that its journal names by ref
     "ho1": frozenset({"ho1m", "prompts"}),  # prompts: the answer that an order's receipt names by ref
     "gateway": frozenset({"prompts"}),
+    "ho3": frozenset({"signals", "overlays"}),
     "host": frozenset({SESSION}),
 }
-"""role -> streams whose entries and bodies it reads. A role without a line (door, broker, ho3) reads nothing."""
+"""role -> streams whose entries and bodies it reads. A role without a line (door, broker) reads nothing."""
 
 LISTS: dict[str, frozenset[str]] = {"ho1": _EVERYTHING}
 """role -> streams whose entries it lists besides, without their bodies: for an executor's `query_ledger` tool."""

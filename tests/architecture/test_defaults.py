@@ -34,8 +34,9 @@ SECTIONS = list(sections(AdminConfig, set()))
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)
 def test_no_setting_has_a_default_in_code(section: type[BaseModel]) -> None:
-    """A missing value is an error at start, never a number that nobody chose."""
-    assert [name for name, field in section.model_fields.items() if not field.is_required()] == []
+    """A missing value is an error at start, never a number that nobody chose. Only without section ho3 memory is off."""
+    optional = ["ho3"] if section is AdminConfig else []
+    assert [name for name, field in section.model_fields.items() if not field.is_required()] == optional
 
 
 @pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.__name__)

@@ -36,6 +36,8 @@ SHELLS: dict[str, str] = {
     "actors.ho2_supervisor.sessions": "sessions held in memory",
     "actors.ho2_supervisor.turn": "the linear turn",
     "actors.ho2_supervisor.turn_record": "writes the turn's records",
+    "actors.ho3_memory.actor": "where READ and LOG arrive",
+    "actors.ho3_memory.store": "writes to the record and reads from it",
     "gateway_service.service": "where prompts arrive: the pipeline",
     "gateway_service.account": "budgets rebuilt from the record",
     "gateway_service.calls": "calls in flight, joined by key",

@@ -12,7 +12,7 @@ from launch.scale import parse_scale
 def test_scale_overrides_the_configured_counts(tmp_path):
     """Roles that are not named keep their configured number."""
     plan = make_plan(home_of(tmp_path), config_file=None, scale=["ho1=3"])
-    assert plan.counts == {"ho1": 3, "ho2": plan.snapshot.config.ho2.count}
+    assert plan.counts == {"ho1": 3, "ho2": plan.snapshot.config.ho2.count, "ho3": 1}
 
 
 @pytest.mark.parametrize("item", ["ho1", "ho1=0", "ho1=-1", "ledger=2", "ho1=x", "ho1=1001", "=3", ""])

@@ -176,8 +176,9 @@ def test_a_drained_member_in_back_off_is_not_started_any_more():
 def test_the_plan_has_every_role_in_order():
     """One of each, and as many executors and supervisors as asked for."""
     actors = [member.actor for member in plan({"ho1": 2, "ho2": 1})]
-    assert actors == ["broker/1", "ledger/1", "gateway/1", "ho1/1", "ho1/2", "ho2/1", "host/1"]
+    assert actors == ["broker/1", "ledger/1", "gateway/1", "ho3/1", "ho1/1", "ho1/2", "ho2/1", "host/1"]
     assert sorted(START_ORDER) == sorted(STOP_ORDER)
+    assert "ho3/1" not in [member.actor for member in plan({"ho3": 0})]
 
 
 def test_a_service_is_given_up_when_its_last_member_failed():

@@ -35,6 +35,11 @@ RECORD_TABLE = {
     **{("prompts", f"PROMPT_{name}"): {"gateway"} for name in ("SENT", "RECEIVED", "FAILED", "REJECTED")},
     ("prompts", "BUDGET_ALLOCATED"): {"gateway"},
     ("prompts", "BUDGET_WARNING"): {"gateway"},
+    ("signals", "HO3_SIGNAL"): {"ho3"},
+    ("overlays", "HO3_OVERLAY"): {"ho3"},
+    ("overlays", "HO3_OVERLAY_DEACTIVATED"): {"ho3"},
+    ("overlays", "HO3_OVERLAY_WEIGHT_UPDATED"): {"ho3"},
+    ("overlays", "HO3_CONSOLIDATION_FAILED"): {"ho3"},
     ("governance", "DEGRADATION"): {"host"},
     ("governance", "DENIED"): {"broker", "ledger"},
     ("governance", "DEAD_LETTER"): {"broker"},
@@ -63,7 +68,8 @@ def test_writers_are_those_of_the_record_table_and_nobody_else():
         ("ho1", {"ho1m", "prompts"}),
         ("gateway", {"prompts"}),
         ("host", {SESSION}),
-        *((role, set[str]()) for role in ("door", "broker", "ho3", "stranger")),
+        ("ho3", {"signals", "overlays"}),
+        *((role, set[str]()) for role in ("door", "broker", "stranger")),
     ],
 )
 def test_readers_read_their_own_streams(role: str, streams: set[str]):

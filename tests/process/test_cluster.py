@@ -19,7 +19,7 @@ from tests.process.cluster import Cluster, eventually, hobus, write_config
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
-ACTORS = ["broker/1", "ledger/1", "gateway/1", "ho1/1", "ho2/1", "host/1"]
+ACTORS = ["broker/1", "ledger/1", "gateway/1", "ho3/1", "ho1/1", "ho2/1", "host/1"]
 PACKAGES = "what packages are installed?"
 
 
@@ -29,7 +29,7 @@ def test_up_ask_ps_tap_request_verify_down(cluster: Cluster):
     assert "ready in" in up.out
 
     listed = cluster("ps", "--json").json
-    assert [row["actor"] for row in listed["actors"]] == [*ACTORS[:4], "ho1/2", *ACTORS[4:]]
+    assert [row["actor"] for row in listed["actors"]] == [*ACTORS[:5], "ho1/2", *ACTORS[5:]]
     assert {row["state"] for row in listed["actors"]} == {"ready"}
     assert all(row["rss_bytes"] > 0 and row["restarts"] == 0 and row["up_s"] > 0 for row in listed["actors"])
     assert all(row["last_beat_ms"] is not None for row in listed["actors"] if row["actor"] != "broker/1")
@@ -47,7 +47,7 @@ def test_up_ask_ps_tap_request_verify_down(cluster: Cluster):
     assert " 0 lost" in tapped.err
 
     peers = cluster("request", "broker", "broker.read_peers").json
-    assert {peer["role"] for peer in peers["peers"]} >= {"ledger", "gateway", "ho1", "ho2", "host", "launcher"}
+    assert {peer["role"] for peer in peers["peers"]} >= {"ledger", "gateway", "ho1", "ho2", "ho3", "host", "launcher"}
     denied = cluster("request", "ho2", "session.start", "{}")
     assert denied.code == exit_codes.REFUSED and "denied" in denied.err
 
@@ -64,7 +64,7 @@ def test_up_ask_ps_tap_request_verify_down(cluster: Cluster):
     ]
     run = cluster.run()
     down = cluster("down")
-    assert down.code == 0 and "7 processes" in down.out and down.err == ""
+    assert down.code == 0 and "8 processes" in down.out and down.err == ""
     assert not cluster.home.run.exists()
     assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
     assert cluster.verify().entries >= verified["entries"]
@@ -145,7 +145,7 @@ def test_down_after_the_launcher_died_cleans_up(cluster: Cluster):
     assert not cluster.home.run.exists()
 
 
-@pytest.mark.parametrize("actor", ["broker/1", "ledger/1", "gateway/1", "ho1/1", "ho2/1", "host/1"])
+@pytest.mark.parametrize("actor", ACTORS)
 def test_a_killed_process_comes_back_under_a_new_name(cluster: Cluster, actor: str):
     """Each process alone can be killed; it is restarted as another incarnation and the cluster answers."""
     cluster.up()
@@ -154,11 +154,11 @@ def test_a_killed_process_comes_back_under_a_new_name(cluster: Cluster, actor: s
     after = cluster.row(actor)
     assert after.restarts == 1 and after.instance != before.instance and after.pid != before.pid
     assert cluster.ask(PACKAGES)["outcome"] == "success"
-    assert [row.restarts for row in cluster.run().children if row.actor != actor] == [0] * 5
+    assert [row.restarts for row in cluster.run().children if row.actor != actor] == [0] * (len(ACTORS) - 1)
     cluster.verify()
 
 
-@pytest.mark.parametrize("actor", ["ho1/1", "ho2/1", "gateway/1", "host/1", "ledger/1", "broker/1"])
+@pytest.mark.parametrize("actor", ["ho1/1", "ho2/1", "ho3/1", "gateway/1", "host/1", "ledger/1", "broker/1"])
 def test_a_kill_in_the_middle_of_a_turn_costs_no_answer(cluster: Cluster, tmp_path: Path, actor: str):
     """One answer, one run, each order ended once; the record is whole."""
     slow = write_config(tmp_path / "slow.json", ("gateway.providers.offline.latency_ms", 600))

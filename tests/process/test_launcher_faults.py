@@ -82,7 +82,7 @@ def test_a_run_file_that_is_gone_or_damaged_comes_back(cluster: Cluster, text: s
     identity.end(run.launcher_pid, run.launcher_mark, signal.SIGCONT)
     out, err = down.communicate(timeout=30)
     assert down.returncode == 0, err
-    assert out == f"stopped 6 processes of {cluster.home.root}\n".encode()
+    assert out == f"stopped 7 processes of {cluster.home.root}\n".encode()
     assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
     assert not cluster.home.run.exists()
 

@@ -10,7 +10,7 @@ from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record
 
-ROLES = ("ho1", "ho2", "gateway", "ledger", "host")
+ROLES = ("ho1", "ho2", "ho3", "gateway", "ledger", "host")
 QUESTIONS = (
     "what packages are installed?",
     "is the ledger intact?",

@@ -69,7 +69,7 @@ def test_a_blank_message_is_refused_without_a_model_call(text):
     assert count_of(entries, "PROMPT_SENT") == count_of(entries, "RunRequested") == 0
 
 
-@pytest.mark.parametrize("role", ["ho1", "ho2", "gateway"])
+@pytest.mark.parametrize("role", ["ho1", "ho2", "ho3", "gateway"])
 def test_a_turn_survives_the_loss_of_a_process_at_any_moment(role):
     """A process dies at moment after moment of a turn and a new incarnation starts: one answer, nothing executed twice."""
     moment_s, struck = 0.0, 0
