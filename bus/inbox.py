@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -219,10 +220,13 @@ class Inbox:
         header = running.header
 
         def stream(message: Message) -> None:
-            body = encode(message, self.settings.body_max_bytes)
-            running.route.answer(
-                running.header, Kind.STREAM, Recorded(Kind.STREAM, message.TYPE, message.VERSION, body)
-            )
+            if running.stopped or self._running.get(running.key) is not running:
+                return  # answered, or given up: nobody waits for pieces of it
+            with suppress(RuntimeFault):  # one that does not fit is lost; no answer fails for it
+                body = encode(message, self.settings.body_max_bytes)
+                running.route.answer(
+                    running.header, Kind.STREAM, Recorded(Kind.STREAM, message.TYPE, message.VERSION, body)
+                )
 
         return Call(
             header.sender, running.key[0], header.message_id, header.attempt, header.key, header.trace,

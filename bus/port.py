@@ -144,8 +144,13 @@ class Provider(Protocol):
     @property
     def provider_id(self) -> str: ...
 
-    async def complete(self, prompt: Prompt, *, model_id: str, timeout_s: float) -> PromptResponse:
-        """One attempt, no retries; raises GatewayError with a provider code. Cancelling stops the HTTP call."""
+    async def complete(
+        self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
+    ) -> PromptResponse:
+        """One attempt, no retries; raises GatewayError with a provider code. Cancelling stops the HTTP call.
+
+        `on_delta`, where given, is told pieces of the content as they come: in order, together a beginning of it.
+        """
         ...
 
 

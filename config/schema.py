@@ -92,6 +92,9 @@ class GatewayConfig(Section):
     request_timeout_ms: Positive = Field(description="longest wait for one answer of a provider")
     reply_reserve_ms: NonNegative = Field(description="kept of a caller's deadline for recording and answering")
     recent_calls_max: Positive = Field(description="answered calls remembered in memory; older ones are in the record")
+    stream_interval_ms: NonNegative = Field(
+        description="a call's deltas leave at most once per so long; 0: each at once"
+    )
     rebuild_page: Positive = Field(description="entries per read when budgets are rebuilt at start")
     spool_after_ms: Positive = Field(description="silence of the ledger after which unconditional records are spooled")
     on_ledger_outage: Literal["spool", "refuse"] = Field(

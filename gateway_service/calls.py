@@ -14,6 +14,7 @@ from itertools import islice
 
 from bus.errors import GatewayError
 from bus.messages.gateway import PromptResponse
+from bus.streaming import Draft, Listener
 
 
 @dataclass(slots=True, eq=False)
@@ -23,6 +24,7 @@ class InFlight:
     key: str
     digest: str
     deadline: float
+    draft: Draft
     task: asyncio.Task[PromptResponse] | None = None
     waiters: int = 0
 
@@ -68,9 +70,17 @@ class Calls:
         return len(self._running)
 
     async def answer(
-        self, key: str, digest: str, deadline: float, run: Callable[[InFlight], Awaitable[PromptResponse]]
+        self,
+        key: str,
+        digest: str,
+        deadline: float,
+        run: Callable[[InFlight], Awaitable[PromptResponse]],
+        *,
+        listener: Listener | None = None,
     ) -> PromptResponse:
         """The remembered answer of this key, or that of its running call, or that of a new one made by `run`.
+
+        A listener is told what the running call says, from its beginning.
 
         Raises GatewayError(INVALID_INPUT) when the key stands for another request. Cancelling the last waiter cancels
         the call.
@@ -85,7 +95,8 @@ class Calls:
         if call is None:
             call = self._start(key, digest, deadline, run)
         call.deadline = max(call.deadline, deadline)
-        return await self._wait(call)
+        with call.draft.watched(listener):
+            return await self._wait(call)
 
     def next_attempt(self, key: str) -> int:
         """The number of the next attempt of a running call; no number is given twice while the key is in the window."""
@@ -111,7 +122,7 @@ class Calls:
     def _start(
         self, key: str, digest: str, deadline: float, run: Callable[[InFlight], Awaitable[PromptResponse]]
     ) -> InFlight:
-        call = self._running[key] = InFlight(key, digest, deadline)
+        call = self._running[key] = InFlight(key, digest, deadline, Draft())
         self._recent.setdefault(key, _Recent(digest))
         self._recent.move_to_end(key)
         self._evict()

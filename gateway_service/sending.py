@@ -18,10 +18,12 @@ from bus.messages.gateway import PromptResponse
 from bus.messages.ledger import Ack, Entry, WriteEntry
 from bus.port import Bus, Provider
 from bus.spool import RecordKeeper
+from bus.streaming import Draft
 from config.schema import AdminConfig
 from gateway_service import pricing, recorded, records, routing
 from gateway_service.account import Account, Held
 from gateway_service.calls import Attempts, key_conflict
+from gateway_service.pieces import Pieces
 from gateway_service.pricing import NEVER_SENT, Settlement
 from gateway_service.records import Ask, once_got, once_sent, record_id
 
@@ -172,18 +174,34 @@ class Sender:
 
     # --- stages 10 and 11 -------------------------------------------------------------------------------------------
 
-    async def send(self, held: Held, deadline: float) -> PromptResponse:
-        """One call of the provider, its end recorded, its reservation settled; raises the GatewayError of its end."""
+    async def send(self, held: Held, deadline: float, draft: Draft) -> PromptResponse:
+        """One call of the provider, its end recorded, its reservation settled; raises the GatewayError of its end.
+
+        Who watches the draft is told what the provider says; none of it is recorded, and all of it is provisional.
+        """
         ask, left = held.attempt.ask, self._left(deadline)
         if left <= 0:
             raise self._failed(held, _too_late(ask), NEVER_SENT)
         self.sent_count += 1
         self._made.add(held.attempt.name)
         started = self._bus.clock.monotonic()
+        pieces = Pieces(
+            draft,
+            self._bus.clock.monotonic,
+            interval_s=self._config.gateway.stream_interval_ms / 1000,
+            chars_max=self._config.ledger.bodies_max_bytes,
+        )
+        draft.begin(ask.prompt.work_order_id, held.attempt.number)
         try:
             async with asyncio.timeout(left):
                 provider = self._providers[ask.route.provider_id]
-                response = await provider.complete(ask.prompt, model_id=ask.route.model_id, timeout_s=left)
+                response = await provider.complete(
+                    ask.prompt,
+                    model_id=ask.route.model_id,
+                    timeout_s=left,
+                    on_delta=pieces.add if draft.is_watched else None,
+                )
+            pieces.flush()
         except asyncio.CancelledError:
             self._failed(held, GatewayError("CANCELLED", "cancelled while the provider worked"))
             raise

@@ -161,7 +161,11 @@ class GatewayService(Actor):
             access.authorise(prompt, caller, route, self._snapshot.agents, is_degraded=is_degraded)  # 3 authorise
             ask = Ask(prompt, route, records.digest_of(prompt, route), call.trace, is_degraded)
             return await self._calls.answer(  # 4 idempotency
-                prompt.idempotency_key, ask.digest, deadline, lambda running: self._run(ask, running)
+                prompt.idempotency_key,
+                ask.digest,
+                deadline,
+                lambda running: self._run(ask, running),
+                listener=call.stream if prompt.stream else None,
             )
         except GatewayError as refusal:
             return self._refused(prompt, refusal, trace=call.trace, is_degraded=is_degraded)
@@ -207,7 +211,8 @@ class GatewayService(Actor):
                 for gate in self._gates:  # 7 rate limits, 8 circuit breaker
                     await gate.enter(ask, running.deadline)
                 earlier = await self._sender.record_sent(held, running.deadline)  # 9 record PROMPT_SENT
-                return earlier or await self._sender.send(held, running.deadline)  # 10 send, 11 record and settle
+                # 10 send, 11 record and settle
+                return earlier or await self._sender.send(held, running.deadline, running.draft)
         except GatewayError as refusal:
             if refusal.code in _BUDGET_CODES and (recorded := await self._sender.recorded(ask)) is not None:
                 return recorded  # answered before a restart: what was paid for is not refused

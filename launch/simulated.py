@@ -21,6 +21,7 @@ from actors.ho1_executor.tools.view import snapshot_view
 from actors.ho2_supervisor.actor import Supervisor
 from actors.ho3_memory.actor import Memory
 from actors.session_host.actor import SessionHost
+from bus.messages.base import Message
 from bus.messages.ledger import Entry
 from bus.messages.session import ProcessTurn, TurnResult
 from bus.peer import Peer
@@ -137,12 +138,22 @@ class SimulatedCluster:
 
     # --- what a person does -----------------------------------------------------------------------------------------
 
-    def ask(self, text: str, *, input_id: str, session_id: str | None = None, timeout_s: float = 60.0) -> TurnResult:
-        """One turn through the host, in virtual time."""
-        turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text)
+    def ask(
+        self,
+        text: str,
+        *,
+        input_id: str,
+        session_id: str | None = None,
+        timeout_s: float = 60.0,
+        on_stream: Callable[[Message], None] | None = None,
+    ) -> TurnResult:
+        """One turn through the host, in virtual time; streamed to `on_stream`, where given."""
+        turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=on_stream is not None)
         self.is_asking = True
         try:
-            return self.world.run(self._door.request("host", turn, expect=TurnResult, timeout_s=timeout_s))
+            return self.world.run(
+                self._door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
+            )
         finally:
             self.is_asking = False
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from actors.ho1_executor.receipts import Moment, Tally
 from bus.dispatch import Call
 from bus.messages.work_order import WorkOrder
 from bus.port import Bus
+from bus.streaming import Draft
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Job:
     is_repeat: bool  # it was, or may have been, delivered before
     deadline: float
     trace: str
+    draft: Draft = field(default_factory=Draft)  # what the model says meanwhile
 
     @property
     def remaining_s(self) -> float:
@@ -44,4 +46,7 @@ def job_of(bus: Bus, order: WorkOrder, call: Call, *, is_repeat: bool, reserve_s
         is_repeat=is_repeat,
         deadline=started + limit_s,
         trace=call.trace,
+        draft=Draft(
+            run=str(order.fence.run_id), step=order.wo_id, attempt=call.attempt, before="retry" if is_repeat else None
+        ),
     )

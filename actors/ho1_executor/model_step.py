@@ -59,6 +59,8 @@ class ModelStep:
         while True:
             number += 1
             prompt = prompt_of(order, checked, messages, tools, number=number, used_tokens=tally.total_tokens)
+            if order.wo_type == "synthesize" and job.draft.is_watched:
+                prompt = prompt.model_copy(update={"stream": True})
             response = await self._ask(job, prompt)
             tally.add_response(response)
             # The outcome before the content: whatever a refusal or an error carries as text is no answer.
@@ -74,6 +76,7 @@ class ModelStep:
                 raise WorkOrderFault(
                     "output_schema_invalid", f"{checked.contract.contract_id}: {'; '.join(verdict.faults)}"
                 )
+            job.draft.take_back("rejected")
             messages = [*messages, *repair_messages(response, verdict.faults, wants_json=checked.wants_json)]
 
     def _contract(self, order: WorkOrder, snapshot: Snapshot) -> CheckedContract:
@@ -97,8 +100,10 @@ class ModelStep:
                     message_id=prompt.idempotency_key,
                     attempt=attempt,
                     trace=job.trace,
+                    on_stream=job.draft.relay if prompt.stream else None,
                 )
             except RuntimeFault as fault:
+                job.draft.take_back("retry")
                 if not fault.retryable:
                     raise WorkOrderFault("execution_error", f"the gateway did not answer: {fault.code}") from None
                 if job.remaining_s <= pause_s:

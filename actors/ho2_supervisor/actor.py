@@ -138,7 +138,8 @@ class Supervisor(Actor):
             case Begin():
                 wanted = TurnInput(message.input_id, message.text, message.run_overrides, deadline_at)
                 drive = self._drives.begin(session, wanted, trace=call.trace)
-        return TurnReply(result=await asyncio.shield(drive.answer))
+        with drive.draft.watched(call.stream if message.stream else None):
+            return TurnReply(result=await asyncio.shield(drive.answer))
 
     async def read_session(self, message: ReadSession, call: Call) -> SessionView:  # noqa: ARG002 - a handler's shape
         """What is known of a session; reading never takes it over."""

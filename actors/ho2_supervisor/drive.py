@@ -23,6 +23,7 @@ from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
 from bus.messages.ids import body_ref, iso, parse_iso
 from bus.messages.session import RunAttached, RunFailed, RunRequested, SessionConfig, TurnResult
 from bus.port import Bus
+from bus.streaming import Draft
 from config.snapshot import Snapshot
 
 
@@ -44,6 +45,7 @@ class Drive:
     input: TurnInput
     trace: str
     answer: asyncio.Future[TurnResult]
+    draft: Draft
     task: asyncio.Task[None] | None = None
     scope: asyncio.Timeout | None = field(default=None)
 
@@ -80,7 +82,7 @@ class Drives:
         if len(self._drives) >= self._config.ho2.runs_max:
             raise BusError("busy", f"{len(self._drives)} runs are active; the limit is ho2.runs_max", retryable=True)
         self._request(session, wanted, trace)
-        return self._start(session, wanted, trace)
+        return self._start(session, wanted, trace, Draft())
 
     def resume(self, session: OwnedSession) -> None:
         """Drive the unfinished run of a session that was just taken over, if it has one."""
@@ -93,7 +95,7 @@ class Drives:
             overrides=memo.requested.run_overrides,
             deadline_at=memo.requested.deadline_at,
         )
-        self._start(session, wanted, "")
+        self._start(session, wanted, "", Draft(before="take_over"))
 
     def attach(self, drive: Drive, deadline_at: str) -> None:
         """Another request for the same input: the deadline moves, never backwards, never past the longest life."""
@@ -123,9 +125,9 @@ class Drives:
 
     # --- one drive ----------------------------------------------------------------------------------------------------
 
-    def _start(self, session: OwnedSession, wanted: TurnInput, trace: str) -> Drive:
+    def _start(self, session: OwnedSession, wanted: TurnInput, trace: str, draft: Draft) -> Drive:
         loop = asyncio.get_running_loop()
-        drive = Drive(session, wanted, trace, loop.create_future())
+        drive = Drive(session, wanted, trace, loop.create_future(), draft)
         drive.answer.add_done_callback(_seen)
         self._drives[session.session_id] = drive
         drive.task = loop.create_task(self._drive(drive))
@@ -198,7 +200,7 @@ class Drives:
                 raise WorkOrderFault("execution_error", f"agent {session.record.state.agent_id} is not configured")
             run = Run(
                 session=session, memo=memo, bus=self._bus, config=self._config, agent=agent,
-                own_entries=self._own_entries, trace=drive.trace,
+                own_entries=self._own_entries, trace=drive.trace, draft=drive.draft,
             )  # fmt: skip
             if run.remaining_s() > 0:
                 deadline_at = session.record.state.deadline_at or drive.input.deadline_at

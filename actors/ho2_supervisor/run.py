@@ -34,6 +34,7 @@ from bus.messages.session import (
 )
 from bus.messages.work_order import Cost, ExecuteWorkOrder, Receipt, ToolCall, WorkOrder, WorkOrderError
 from bus.port import Bus
+from bus.streaming import Draft
 from config.assets import Agent
 from config.schema import AdminConfig
 
@@ -62,6 +63,7 @@ class Run:
         agent: Agent,
         own_entries: OwnEntries,
         trace: str,
+        draft: Draft,
     ) -> None:
         if memo.input_text is None:
             raise LedgerError("erased", f"the text of input {memo.requested.input_id} is erased")
@@ -70,6 +72,8 @@ class Run:
         self.agent = agent
         self.own_entries = own_entries
         self.trace = trace
+        self.draft = draft
+        draft.run = str(memo.run_id)
         self.input_text: str = memo.input_text
         self.input_id = memo.requested.input_id
         self.input_ref = memo.requested.input_ref
@@ -298,17 +302,21 @@ class Run:
 
     async def _sent(self, order: WorkOrder, first_attempt: int) -> Receipt:
         """The receipt of the pool; a failed one of our own making when nobody answers within the order's time-out."""
-        clock = self._bus.clock
+        clock, draft = self._bus.clock, self.draft
         give_up = clock.monotonic() + order.constraints.timeout_seconds
         fault = RuntimeFault("expired", "no attempt fitted into the time-out")
         for attempt in range(first_attempt, first_attempt + self.config.ho2.order_attempts_max):
             left_s = give_up - clock.monotonic()
             if left_s <= 0:
                 break
+            is_watched = order.wo_type == "synthesize" and draft.is_watched
+            if is_watched:
+                draft.begin(order.wo_id, attempt)
             try:
                 receipt = await self._bus.request(
-                    HO1, ExecuteWorkOrder(order=order, attempt=attempt), expect=Receipt, timeout_s=left_s,
-                    message_id=order.wo_id, attempt=attempt, trace=self.trace,
+                    HO1, ExecuteWorkOrder(order=order, attempt=attempt, stream=is_watched), expect=Receipt,
+                    timeout_s=left_s, message_id=order.wo_id, attempt=attempt, trace=self.trace,
+                    on_stream=draft.relay if is_watched else None,
                 )  # fmt: skip
             except RuntimeFault as refusal:
                 fault = refusal

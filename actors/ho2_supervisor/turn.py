@@ -47,6 +47,7 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
         progress.parent = receipt.wo_id
         progress.tokens_used += receipt.cost.total_tokens
         if output.tool_calls:
+            run.draft.take_back("tools")
             await _call_tools(run, output, progress)
             continue
         judgement = quality_gate.judge(_criteria(run.config), output)
@@ -54,6 +55,7 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
             progress.best = (output, judgement)
         if judgement.is_accepted or not _may_retry(run, progress):
             break
+        run.draft.take_back("rejected")
         progress.rejections += 1
         progress.note = judgement.note()
 

@@ -105,8 +105,9 @@ class SessionHost(Actor):
             return await self._supervised(turn, message)
         except RuntimeFault as fault:
             if turns.is_verdict(fault):
-                elapsed_s = self._bus.clock.monotonic() - turn.started
-                return turns.error(turn, fault.code, fault.detail, elapsed_ms=max(0, round(elapsed_s * 1000)))
+                return turns.error(
+                    turn, fault.code, fault.detail, elapsed_ms=turn.elapsed_ms(self._bus.clock.monotonic())
+                )
             return await self._degradation.answer(turn, fault)
 
     async def on_end_session(self, message: EndSession, call: Call) -> SessionClosed:
@@ -147,6 +148,7 @@ class SessionHost(Actor):
             input_id=turn.input_id,
             text=turn.text,
             run_overrides=message.run_overrides,
+            stream=message.stream,
         )
         for asked in count(1):
             reply = await self._ask(turn, request, TurnReply, f"{begun:d}.{asked}")
@@ -168,6 +170,7 @@ class SessionHost(Actor):
                     # Derived from the client's request: what a restarted host sends again for it joins this one.
                     message_id=f"turn:{turn.session_id}/{turn.input_id}/{turn.request_id}.{name}.{tries}",
                     trace=turn.trace,
+                    on_stream=turn.stream,
                 )
             except RuntimeFault as fault:
                 if fault.code != "moved":

@@ -17,6 +17,7 @@ from bus.ledger_client import LedgerClient
 from bus.messages.gateway import PromptResponse
 from bus.messages.ledger import Ack, Entry
 from bus.messages.session import TurnResult
+from bus.messages.streams import StreamReset
 from bus.port import Bus
 from bus.spool import RecordKeeper
 from config.snapshot import Snapshot
@@ -38,6 +39,7 @@ class Degradation:
     async def answer(self, turn: Turn, fault: RuntimeFault) -> TurnResult:
         """The reduced answer, or the one that the stream has instead, or an honest error; before the deadline."""
         self._record(turn, fault)
+        turn.stream(StreamReset(reason="degraded"))
         try:
             response = await self._bus.request(
                 "gateway",
@@ -103,4 +105,4 @@ class Degradation:
         return max(0.0, turn.deadline - turn.reserves * reserve_ms / 1000 - self._bus.clock.monotonic())
 
     def _elapsed_ms(self, turn: Turn) -> int:
-        return max(0, round((self._bus.clock.monotonic() - turn.started) * 1000))
+        return turn.elapsed_ms(self._bus.clock.monotonic())

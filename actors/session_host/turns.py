@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from bus.dispatch import Call
 from bus.errors import VERDICT_CODES, RuntimeFault
-from bus.messages.base import unpack
+from bus.messages.base import Message, unpack
 from bus.messages.gateway import PromptResponse
 from bus.messages.ids import session_id_of, split_body_ref
 from bus.messages.ledger import Entry
@@ -46,6 +47,11 @@ class Turn:
     reserves: float  # share of the configured reserves that this turn's whole time allows, 0..1
     request_id: str
     trace: str
+    stream: Callable[[Message], None]  # to whoever asked for pieces of the answer
+
+    def elapsed_ms(self, now: float) -> int:
+        """Since it arrived."""
+        return max(0, round((now - self.started) * 1000))
 
 
 def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig) -> Turn:
@@ -65,6 +71,7 @@ def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig)
         reserves=min(1.0, config.reserve_share_max * max(0.0, until - now) * 1000 / config.degrade_reserve_ms),
         request_id=call.message_id,
         trace=call.trace,
+        stream=call.stream if message.stream else lambda _: None,
     )
 
 
@@ -72,8 +79,7 @@ def refusal_of(turn: Turn, max_bytes: int) -> tuple[str, str] | None:
     """Code and sentence for a text that is no turn; None for one that is."""
     if not turn.text.strip():
         return "invalid_input", "The message is blank; a turn needs text."
-    size = len(turn.text.encode())
-    if size > max_bytes:
+    if (size := len(turn.text.encode())) > max_bytes:
         return "too_large", f"The message has {size} bytes; at most {max_bytes} are taken (host.prompt_max_bytes)."
     return None
 

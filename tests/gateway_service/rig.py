@@ -77,13 +77,17 @@ class Scripted:
     provider_id: str = "offline"
     prompts: list[Prompt] = field(default_factory=list)
     cancelled: int = 0
+    on_delta: Callable[[str], None] | None = None  # of the newest call: what `act` may say meanwhile
 
     @property
     def calls(self) -> int:
         return len(self.prompts)
 
-    async def complete(self, prompt: Prompt, *, model_id: str, timeout_s: float) -> PromptResponse:
+    async def complete(
+        self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
+    ) -> PromptResponse:
         self.prompts.append(prompt)
+        self.on_delta = on_delta
         try:
             return answered() if self.act is None else await self.act(prompt)
         except asyncio.CancelledError:

@@ -6,6 +6,7 @@ Source: spec page "Gateway", Providers. It recognises prompts by their contract 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from gateway_service.providers.offline.reading import Reading, read_prompt
 from gateway_service.providers.offline.structured import consolidate, least_instance
 
 MODEL_ID = "offline-rules-1"
+_WORD = re.compile(r"\s*\S+|\s+\Z")
 
 
 class OfflineProvider:
@@ -43,12 +45,27 @@ class OfflineProvider:
         """The configured instance's name."""
         return self._provider_id
 
-    async def complete(self, prompt: Prompt, *, model_id: str, timeout_s: float) -> PromptResponse:  # noqa: ARG002
-        """The answer of the rules after the configured thinking time; nothing here can outlast a time-out."""
-        if self._latency_s:
-            await self._sleep(self._latency_s)
-        answer = self._answer(prompt, read_prompt(prompt))
-        return self._response(prompt, answer)
+    async def complete(
+        self,
+        prompt: Prompt,
+        *,
+        model_id: str,  # noqa: ARG002 - there is one
+        timeout_s: float,  # noqa: ARG002 - nothing here can outlast it
+        on_delta: Callable[[str], None] | None = None,
+    ) -> PromptResponse:
+        """The answer of the rules after the configured thinking time; told word by word, it takes just as long."""
+        if on_delta is None:
+            if self._latency_s:
+                await self._sleep(self._latency_s)
+            return self._response(prompt, self._answer(prompt, read_prompt(prompt)))
+        response = self._response(prompt, self._answer(prompt, read_prompt(prompt)))
+        words = _WORD.findall(response.content)
+        for word in words or [""]:
+            if self._latency_s:
+                await self._sleep(self._latency_s / max(1, len(words)))
+            if word:
+                on_delta(word)
+        return response
 
     def _answer(self, prompt: Prompt, reading: Reading) -> rules.Answer:
         contract = prompt.contract_id

@@ -423,6 +423,29 @@ async def test_latency_is_the_configured_one():
     assert slept == [0.05]
 
 
+async def test_an_answer_told_word_by_word_takes_no_longer_and_is_the_same():
+    """The pieces are the content; the pauses between them are the thinking time; tool calls are told nothing of."""
+    slept: list[float] = []
+    told: list[str] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    slow = provider(latency_ms=50, sleep=sleep)
+    wanted = prompt("PRC-SYNTHESIZE-001", "hello", tools=TOOLS)
+    response = await slow.complete(wanted, model_id="m", timeout_s=1, on_delta=told.append)
+    assert response == await ask(wanted)
+    assert "".join(told) == response.content and len(told) == len(slept) == len(response.content.split())
+    assert sum(slept) == pytest.approx(0.05)
+    slept.clear()
+    told.clear()
+    calls = await slow.complete(
+        prompt("PRC-SYNTHESIZE-001", "what packages are installed?", tools=TOOLS),
+        model_id="m", timeout_s=1, on_delta=told.append,
+    )  # fmt: skip
+    assert calls.tool_calls and told == [] and slept == [0.05]
+
+
 def test_only_the_beginning_of_a_huge_message_is_read():
     """However long a message is, the patterns see a bounded beginning of it."""
     grammar = load_grammar()

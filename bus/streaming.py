@@ -1,0 +1,116 @@
+"""An answer while it is being written: who watches it, what was said so far, and when that is taken back. Pure.
+
+A piece continues what was said if it is the next one of the same delivery and call; piece 0 begins anew; any other is
+behind a hole, and everything behind a hole is dropped: the reply says all of it. So whoever relays pieces, and whoever
+shows them, needs no promise of the bus about them.
+Source: spec page "Session host and HO2 supervisor", A turn in HO2, 8. Reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bus.messages.base import Message
+from bus.messages.streams import StreamDelta, StreamReset
+
+Listener = Callable[[Message], None]
+Reason = Literal["retry", "tools", "take_over", "degraded", "rejected"]
+Place = Literal["next", "anew", "lost"]
+
+
+@dataclass(slots=True)
+class Continuity:
+    """Where the next piece belongs."""
+
+    step: str = ""
+    attempt: int = 0
+    index: int = 0
+    is_whole: bool = False  # false: nothing was begun, or a piece is missing
+
+    def place(self, delta: StreamDelta) -> Place:
+        """How this piece stands to those before it; from now on it is one of them."""
+        is_same = (delta.step, delta.attempt) == (self.step, self.attempt)
+        if self.is_whole and is_same and delta.index == self.index:
+            self.index += 1
+            return "next"
+        self.step, self.attempt, self.index = delta.step, delta.attempt, delta.index + 1
+        self.is_whole = delta.index == 0
+        return "anew" if self.is_whole else "lost"
+
+    def forget(self) -> None:
+        """The next piece begins anew, or is behind a hole."""
+        self.is_whole = False
+
+
+@dataclass(slots=True)
+class Draft:
+    """What was said of one answer, and who listens. Newcomers are told at once what stands."""
+
+    run: str = ""
+    step: str = ""
+    attempt: int = 1
+    before: Reason | None = None  # another delivery may have said something: who listens forgets that first, and why
+    _said: list[StreamDelta] = field(default_factory=list[StreamDelta])
+    _listeners: list[Listener] = field(default_factory=list[Listener])
+    _source: Continuity = field(default_factory=Continuity)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
+
+    @contextmanager
+    def watched(self, listener: Listener | None) -> Generator[None]:
+        """While this lasts, the listener is told; None listens to nothing."""
+        if listener is None:
+            yield
+            return
+        self._listeners.append(listener)
+        if self.before is not None:
+            listener(StreamReset(run=self.run, reason=self.before))
+        for delta in self._said:
+            listener(delta)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)
+
+    def begin(self, step: str, attempt: int) -> None:
+        """The answer of this order is written from now on; what was said of another one, or before, is taken back."""
+        self.take_back("retry")
+        self.attempt = max(attempt, self.attempt) if step == self.step else attempt
+        self.step = step
+
+    def say(self, text: str) -> None:
+        """The next piece, of one's own writing."""
+        self._tell(StreamDelta(run=self.run, step=self.step, attempt=self.attempt, index=len(self._said), text=text))
+
+    def relay(self, message: Message) -> None:
+        """A stream frame of whoever writes: said on under this draft's own numbers, or taken back."""
+        if isinstance(message, StreamReset):
+            self.take_back(message.reason)
+        elif isinstance(message, StreamDelta):
+            place = self._source.place(message)
+            if place != "next":
+                self.take_back("retry", forget_source=False)
+            if place != "lost":
+                self.say(message.text)
+
+    def take_back(self, reason: Reason, *, forget_source: bool = True) -> None:
+        """What was said is no answer; nothing happens if nothing was said."""
+        if forget_source:
+            self._source.forget()
+        if not self._said:
+            return
+        self._said.clear()
+        self.attempt += 1
+        for listener in list(self._listeners):
+            listener(StreamReset(run=self.run, reason=reason))
+
+    def _tell(self, delta: StreamDelta) -> None:
+        self._said.append(delta)
+        for listener in list(self._listeners):
+            listener(delta)
