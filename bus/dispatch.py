@@ -21,6 +21,10 @@ def _to_nobody(_message: Message) -> None:
     """A call outside a shell streams to nobody."""
 
 
+def _never(_step: Callable[[], Awaitable[None]]) -> None:
+    """A call outside a shell is answered by nobody, so nothing follows its answer."""
+
+
 class Call(NamedTuple):
     """What a handler knows about the request besides its message."""
 
@@ -33,6 +37,9 @@ class Call(NamedTuple):
     deadline: float | None  # on bus.clock.monotonic(); None for a post
     lane: str  # "" through the broker, else the lane's service
     stream: Callable[[Message], None] = _to_nobody
+    after_reply: Callable[[Callable[[], Awaitable[None]]], None] = _never
+    """`call.after_reply(step)`: the step runs once the reply of this handler was handed to its requester's connection,
+    and not at all if the handler fails or is stopped. A fault of it is logged and changes nothing for the requester."""
 
     def remaining_s(self, now_monotonic: float, *, reserve_s: float = 0.0) -> float:
         """Seconds until the deadline less a reserve, never below zero; a post has no deadline and gets infinity."""

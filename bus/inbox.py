@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ from bus.envelope import Header, Kind
 from bus.errors import BusError, RuntimeFault
 from bus.lanes import role_of
 from bus.messages.base import Message
-from bus.outcome import failure_answer, internal_fault
+from bus.outcome import failure_answer, follow_up, internal_fault
 from bus.port import Clock
 from bus.settings import BusSettings
 from bus.window import DuplicateWindow, Recorded, RequestKey
@@ -62,6 +62,7 @@ class Running:
     stopped: Literal["", "cancelled", "expired"] = ""
     again: tuple[Header, bytes, Route] | None = None  # asked again while it was being stopped
     counted_for: str = ""  # the sender that it was admitted for: a later requester changes the header
+    afterwards: list[Callable[[], Awaitable[None]]] = field(default_factory=list["Callable[[], Awaitable[None]]"])
 
 
 @dataclass(slots=True)
@@ -215,6 +216,8 @@ class Inbox:
             answer = internal_fault(running.header, error)
         self._finish(running)
         self._answer(running, answer)
+        if not isinstance(answer, RuntimeFault) and running.again is None:
+            await follow_up(running.header, running.afterwards)
 
     def _call(self, running: Running) -> Call:
         header = running.header
@@ -230,7 +233,7 @@ class Inbox:
 
         return Call(
             header.sender, running.key[0], header.message_id, header.attempt, header.key, header.trace,
-            running.deadline, running.route.lane, stream,
+            running.deadline, running.route.lane, stream, running.afterwards.append,
         )  # fmt: skip
 
     def _encoded(self, running: Running, reply: Message | None) -> Recorded | None:

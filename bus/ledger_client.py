@@ -14,7 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Self
 
 from bus.errors import LedgerError, RuntimeFault
 from bus.messages.ledger import (
@@ -49,6 +49,25 @@ class _Submitted:
     outcome: list[Ack] | RuntimeFault | None = None
 
 
+class LedgerSettings(Protocol):
+    """What a client goes by: of section `ledger` of the configuration."""
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """A read or write unanswered this long is sent again."""
+        ...
+
+    @property
+    def outage_wait_ms(self) -> int:
+        """How long a barrier waits for a restart of the ledger."""
+        ...
+
+    @property
+    def client_outstanding_max(self) -> int:
+        """Unacknowledged entries kept."""
+        ...
+
+
 class LedgerClient:
     """The ledger as one process sees it; bounded, in order, surviving the ledger's restarts."""
 
@@ -61,6 +80,16 @@ class LedgerClient:
         self._outstanding = 0
         self._goes_back = False
         self._retry: asyncio.Task[None] | None = None
+
+    @classmethod
+    def configured(cls, bus: Bus, settings: LedgerSettings) -> Self:
+        """The client of an actor, under the configuration."""
+        return cls(
+            bus,
+            request_timeout_s=settings.request_timeout_ms / 1000,
+            outage_wait_s=settings.outage_wait_ms / 1000,
+            outstanding_max=settings.client_outstanding_max,
+        )
 
     @property
     def outstanding(self) -> int:

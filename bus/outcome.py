@@ -1,8 +1,12 @@
-"""How a handler's end becomes an answer: a fault as a Failure, a programming error as `internal` without its text."""
+"""How a handler's end becomes an answer, and what follows it.
+
+A fault is a Failure, a programming error is `internal` without its text.
+"""
 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -39,3 +43,12 @@ def internal_fault(request: Header, error: BaseException) -> BusError:
         trace="".join(traceback.format_tb(error.__traceback__)),
     )
     return BusError("internal", f"the handler of {request.type} failed: {type(error).__name__} at {where}")
+
+
+async def follow_up(request: Header, steps: Sequence[Callable[[], Awaitable[None]]]) -> None:
+    """The steps in order, after the reply has left; a fault of one is logged and is nobody else's."""
+    for step in steps:
+        try:
+            await step()
+        except RuntimeFault as fault:
+            _log.warning("after_reply_failed", type=request.type, message_id=request.message_id, code=fault.code)

@@ -80,12 +80,7 @@ class GatewayService(Actor):
         """Reads the spool; everything else waits for the ledger, in `ready`."""
         config = self._config
         self._bus = bus
-        self._ledger = LedgerClient(
-            bus,
-            request_timeout_s=config.ledger.request_timeout_ms / 1000,
-            outage_wait_s=config.ledger.outage_wait_ms / 1000,
-            outstanding_max=config.ledger.client_outstanding_max,
-        )
+        self._ledger = LedgerClient.configured(bus, config.ledger)
         self._spool.open()
         self._keeper = RecordKeeper(
             self._ledger,

@@ -25,7 +25,18 @@ def _journal_types() -> frozenset[str]:
 WRITES: dict[str, dict[str, frozenset[str]]] = {
     "ho2": {
         SESSION: _journal_types(),
-        "ho2m": frozenset({"WO_CHAIN_COMPLETE", "WO_QUALITY_GATE", "ESCALATION", "BUDGET_WARNING"}),
+        "ho2m": frozenset(
+            {
+                "WO_CHAIN_COMPLETE",
+                "WO_QUALITY_GATE",
+                "ESCALATION",
+                "BUDGET_WARNING",
+                "MEMORY_WARNING",
+                "CONSOLIDATION_DUE",
+                "WO_DISPATCHED",  # of consolidations, which belong to no session's order
+            }
+        ),
+        "ho2_context_authority": frozenset({"CONTEXT_ASSEMBLED"}),
         "ho1m": frozenset({"WO_FAILED"}),  # of an order that was lost
     },
     "ho1": {"ho1m": frozenset({"TOOL_STARTED", "WO_COMPLETED", "WO_FAILED", "WO_LATE"})},

@@ -48,12 +48,7 @@ class Executor(Actor):
     async def start(self, bus: Bus) -> None:
         """Connects the worker to its ports."""
         self._bus = bus
-        self._ledger = LedgerClient(
-            bus,
-            request_timeout_s=self._config.ledger.request_timeout_ms / 1000,
-            outage_wait_s=self._config.ledger.outage_wait_ms / 1000,
-            outstanding_max=self._config.ledger.client_outstanding_max,
-        )
+        self._ledger = LedgerClient.configured(bus, self._config.ledger)
         self._ends = Ends(self._ledger)
         self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=self._config.ho1.snapshots_kept)
         self._model_step = ModelStep(bus=bus, specs=self._specs, config=self._config, checked={})

@@ -11,6 +11,8 @@ import asyncio
 from actors.ho2_supervisor import answers, turn, views
 from actors.ho2_supervisor.admission import Attach, Begin, Known, Refused, admit
 from actors.ho2_supervisor.drive import Drive, Drives, TurnInput
+from actors.ho2_supervisor.learning import Learning
+from actors.ho2_supervisor.memory import Memory
 from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession, is_gone
 from actors.ho2_supervisor.session.journal import input_digest, turn_key
@@ -54,21 +56,19 @@ class Supervisor(Actor):
 
     async def start(self, bus: Bus) -> None:
         """Everything that lives as long as this incarnation."""
-        ledger = self._config.ledger
         self._bus = bus
-        self._client = LedgerClient(
-            bus,
-            request_timeout_s=ledger.request_timeout_ms / 1000,
-            outage_wait_s=ledger.outage_wait_ms / 1000,
-            outstanding_max=ledger.client_outstanding_max,
+        self._client = LedgerClient.configured(bus, self._config.ledger)
+        own_entries, memory = OwnEntries(bus.instance), self._config.memory
+        self._learning = memory and Learning(
+            memory=Memory(bus, memory), snapshot=self._snapshot, own_entries=own_entries
         )
-        self._drives = Drives(bus=bus, snapshot=self._snapshot, own_entries=OwnEntries(bus.instance))
+        self._drives = Drives(bus=bus, snapshot=self._snapshot, own_entries=own_entries, learning=self._learning)
         self._sessions = Sessions(
             bus=bus,
             client=self._client,
             config=self._config,
             limits=turn.history_limits(self._config),
-            taken_over=self._drives.resume,
+            taken_over=self._taken_over,
             is_running=self._drives.is_running,
         )
         self._drives.sessions = self._sessions
@@ -86,6 +86,8 @@ class Supervisor(Actor):
     async def drain(self) -> None:
         """The runs in progress are answered and everything is durable."""
         await self._drives.drain()
+        if self._learning is not None:
+            await self._learning.drain()
         await self._client.flush()
 
     def counters(self) -> dict[str, int]:
@@ -174,6 +176,12 @@ class Supervisor(Actor):
         raise self._keeps_moving(message.session_id)
 
     # --- steps of the handlers ----------------------------------------------------------------------------------------
+
+    def _taken_over(self, session: OwnedSession) -> None:
+        """An unfinished run is driven on; what the newest finished one taught may have got lost with its owner."""
+        self._drives.resume(session)
+        if self._learning is not None:
+            self._learning.log_later(session)
 
     async def _started(self, session_id: str) -> OwnedSession:
         """The session, at hand and started. One that only the host has answered so far is started under its agent."""

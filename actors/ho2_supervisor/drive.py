@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from actors.ho2_supervisor import answers, turn, turn_record
+from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession
 from actors.ho2_supervisor.run import Run
@@ -53,11 +54,12 @@ class Drive:
 class Drives:
     """Session id -> the drive of its active run."""
 
-    def __init__(self, *, bus: Bus, snapshot: Snapshot, own_entries: OwnEntries) -> None:
+    def __init__(self, *, bus: Bus, snapshot: Snapshot, own_entries: OwnEntries, learning: Learning | None) -> None:
         self._bus = bus
         self._snapshot = snapshot
         self._config = snapshot.config
         self._own_entries = own_entries
+        self._learning = learning
         self._drives: dict[str, Drive] = {}
         self.sessions: Sessions | None = None
 
@@ -200,7 +202,7 @@ class Drives:
                 raise WorkOrderFault("execution_error", f"agent {session.record.state.agent_id} is not configured")
             run = Run(
                 session=session, memo=memo, bus=self._bus, config=self._config, agent=agent,
-                own_entries=self._own_entries, trace=drive.trace, draft=drive.draft,
+                own_entries=self._own_entries, learning=self._learning, trace=drive.trace, draft=drive.draft,
             )  # fmt: skip
             if run.remaining_s() > 0:
                 deadline_at = session.record.state.deadline_at or drive.input.deadline_at
@@ -217,8 +219,9 @@ class Drives:
         return await self._ended(drive, run, fault, progress)
 
     async def _ended(self, drive: Drive, run: Run | None, fault: RuntimeFault, progress: Progress) -> TurnResult:
-        session = drive.session
-        if session.record.run is None:  # the deadline passed while RunCompleted was on its way: it decides
+        session, active = drive.session, drive.session.record.run
+        if active is None or active.requested.input_id != drive.input.input_id:
+            # The deadline passed while RunCompleted was on its way: it decides.
             await session.barrier()
             return await answers.recorded(session, session.record.inputs[drive.input.input_id])
         if run is not None and is_verdict(fault.code):
@@ -226,6 +229,8 @@ class Drives:
         failed = WorkOrderFault(failure_code(fault.code), fault.detail) if fault.code == "not_found" else fault
         self._append_failed(drive, failed)
         session.flush()
+        if self._learning is not None:
+            self._learning.log_later(session, trace=drive.trace)
         raise failed
 
     async def _give_up(self, drive: Drive, refused: EntryRefused) -> NoReturn:

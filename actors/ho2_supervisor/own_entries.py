@@ -1,15 +1,16 @@
-"""Entries that HO2 writes beside a session's journal: the chain, the gate, escalations, orders that were lost.
+"""Entries that HO2 writes beside a session's journal: the chain, the gate, escalations, context, orders that were lost.
 
-Source: spec page "The ledger", the record table (streams ho2m and ho1m).
+Source: spec page "The ledger", the record table (streams ho2m, ho2_context_authority and ho1m).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from actors.ho2_supervisor.recorded_form import blank_receipt
 from bus.messages.base import pack
+from bus.messages.ids import body_ref
 from bus.messages.ledger import Provenance, WriteEntry
 from bus.messages.work_order import Receipt
 
@@ -20,6 +21,33 @@ class OwnEntries:
     def __init__(self, instance: str) -> None:
         self._instance = instance
         self._count = 0
+
+    def next_id(self, event_type: str) -> str:
+        """A submission id of this incarnation, by counting."""
+        self._count += 1
+        return f"{event_type}:{self._instance}/{self._count}"
+
+    def context(  # noqa: PLR0913 - an entry has these fields
+        self, payload: dict[str, Any], lines: Mapping[str, str], *, provenance: Provenance, parents: Sequence[str],
+        at_us: int, reason: str, trace: str,
+    ) -> WriteEntry:  # fmt: skip
+        """CONTEXT_ASSEMBLED: what memory gave to a prompt; `lines` (artifact id -> context line) as bodies."""
+        entry_id = self.next_id("CONTEXT_ASSEMBLED")
+        listed = [
+            {"artifact_id": artifact_id, "context_line": body_ref(entry_id, number)}
+            for number, artifact_id in enumerate(lines, 1)
+        ]
+        return WriteEntry(
+            submission_id=entry_id,
+            stream="ho2_context_authority",
+            event_type="CONTEXT_ASSEMBLED",
+            reason=reason,
+            provenance=provenance,
+            parents=list(parents),
+            trace=trace,
+            at_us=at_us,
+            bodies=[pack(payload | {"ho3_biases": listed}), *(line.encode() for line in lines.values())],
+        )
 
     def ho2m(  # noqa: PLR0913 - an entry has these fields
         self,
@@ -34,9 +62,8 @@ class OwnEntries:
         trace: str = "",
     ) -> WriteEntry:
         """One entry about a run; its parents say which journal entry it stands on."""
-        self._count += 1
         return WriteEntry(
-            submission_id=f"{event_type}:{self._instance}/{self._count}",
+            submission_id=self.next_id(event_type),
             stream="ho2m",
             event_type=event_type,
             decision=decision,

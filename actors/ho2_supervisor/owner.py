@@ -190,6 +190,17 @@ class OwnedSession:
         self.tenure = self.record.state.tenure + 1
         self.append(TookOver(tenure=self.tenure, instance=self._bus.instance, at=self.now()))
 
+    def along(self, entry: WriteEntry) -> None:
+        """Queue an entry of another stream in its place among the appends: it stands before whatever comes next.
+
+        It has no condition of its own, so it stands also if what comes next is refused.
+        """
+        self._unsent.append(entry)
+
+    def note(self, entry: WriteEntry) -> None:
+        """An entry of another stream about what is durable already: on its way, and no barrier."""
+        self._follow([entry])
+
     def also(self, entry: WriteEntry) -> None:
         """Queue an entry of another stream: it leaves once everything appended so far stands, and is no barrier."""
         self._following.append(entry)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from actors.ho2_supervisor import chain, recorded_form, work_orders
 from actors.ho2_supervisor.history import History
+from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import OwnedSession
 from actors.ho2_supervisor.session.record import RunMemo, step_key
@@ -32,7 +33,7 @@ from bus.messages.session import (
     ToolBatchIssued,
     ToolReceipt,
 )
-from bus.messages.work_order import Cost, ExecuteWorkOrder, Receipt, ToolCall, WorkOrder, WorkOrderError
+from bus.messages.work_order import Cost, ExecuteWorkOrder, Receipt, Segment, ToolCall, WorkOrder, WorkOrderError
 from bus.port import Bus
 from bus.streaming import Draft
 from config.assets import Agent
@@ -62,6 +63,7 @@ class Run:
         config: AdminConfig,
         agent: Agent,
         own_entries: OwnEntries,
+        learning: Learning | None,
         trace: str,
         draft: Draft,
     ) -> None:
@@ -71,12 +73,14 @@ class Run:
         self.config = config
         self.agent = agent
         self.own_entries = own_entries
+        self.learning = learning  # None: memory is off
         self.trace = trace
         self.draft = draft
         draft.run = str(memo.run_id)
         self.input_text: str = memo.input_text
         self.input_id = memo.requested.input_id
         self.input_ref = memo.requested.input_ref
+        self.requested_at = memo.requested.at  # the turn's event time
         self.receipts: dict[str, Receipt] = {}
         self.round_count = 0
         self._memo = memo
@@ -167,6 +171,16 @@ class Run:
         """Whether an earlier drive of this run began this round."""
         step_id = StepId(turn_id=TurnId(run_id=self.run_id, turn_seq=number), step_seq=1)
         return f"StepStarted:{step_id}" in self._memo.steps
+
+    async def recorded_inputs(self, round_number: int) -> list[Segment] | None:
+        """The input_context of the order that an earlier drive of this run sent in this round; None: it sent none."""
+        step_id = StepId(turn_id=TurnId(run_id=self.run_id, turn_seq=round_number), step_seq=1)
+        recorded = self._memo.orders.get(work_order_id(step_id))
+        if recorded is None:
+            return None
+        order = recorded_form.recorded_order(recorded, self._memo.orders)
+        texts = await self.session.texts(recorded_form.order_refs(order))
+        return recorded_form.expand_order(order, texts).input_context
 
     # --- orders -------------------------------------------------------------------------------------------------------
 

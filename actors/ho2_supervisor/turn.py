@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.ho2_supervisor import chain, classification, history, quality_gate, turn_record, work_orders
+from actors.ho2_supervisor import chain, classification, history, quality_gate, recall, turn_record, work_orders
 from actors.ho2_supervisor.classification import Classification
 from actors.ho2_supervisor.history import HistoryLimits
+from actors.ho2_supervisor.memory import beside
 from actors.ho2_supervisor.quality_gate import Judgement
 from actors.ho2_supervisor.run import Run
 from actors.ho2_supervisor.verdicts import GATEWAY_REFUSALS
@@ -37,8 +38,8 @@ class Progress:
 async def take_turn(run: Run, progress: Progress) -> TurnResult:
     """Answer the run's input; RunCompleted is durable when this returns. Raises RuntimeFault: the run has failed."""
     run.begin()
-    labels = await _classify(run, progress) if run.is_classified else Classification()
-    context = _context(run, labels)
+    labels, memory_lines = await _understand(run, progress)
+    context = _context(run, labels, memory_lines)
 
     while True:
         _require_round(run, progress)
@@ -63,8 +64,19 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
     return await turn_record.record_answer(run, answer, verdict, labels, progress.tool_calls)
 
 
+async def _understand(run: Run, progress: Progress) -> tuple[Classification, list[Segment]]:
+    """The message's labels and, read meanwhile, the memory lines that match them; lines once shown stay as they are."""
+    recorded = await recall.recorded_lines(run) if run.learning is not None else []
+    if run.learning is None or recorded is not None:
+        return await _classify(run, progress), recorded or []
+    labels, found = await beside(_classify(run, progress), recall.recalled(run, run.learning.memory))
+    return labels, recall.chosen_lines(run, labels, found)
+
+
 async def _classify(run: Run, progress: Progress) -> Classification:
-    """The message's labels; none when the classification failed. Only a gateway's refusal ends the turn."""
+    """The message's labels; none without a classification, or when it failed. A gateway's refusal ends the turn."""
+    if not run.is_classified:
+        return Classification()
     config = run.config
     inputs = [
         _message_to_classify(run),
@@ -97,10 +109,11 @@ def _message_to_classify(run: Run) -> Segment:
     return Segment(name="user_input", text=run.input_text[:chars_max])
 
 
-def _context(run: Run, labels: Classification) -> list[Segment]:
+def _context(run: Run, labels: Classification, memory_lines: list[Segment]) -> list[Segment]:
     """The prompt's inputs that stay the same in every round, the stable ones first."""
     return [
         Segment(name="system", text=run.agent.system_prompt),
+        *memory_lines,
         *history.segments(run.history, history_limits(run.config)),
         Segment(name="classification", text=labels.as_text()),
         Segment(name="user_input", ref=run.input_ref, text=run.input_text),

@@ -23,7 +23,10 @@ from bus.messages.work_order import OutputResult
 async def record_answer(
     run: Run, answer: OutputResult, judgement: Judgement, labels: Classification, tool_calls: Sequence[ToolCallSummary]
 ) -> TurnResult:
-    """The turn's result; RunCompleted is durable, and what explains it follows in one write of its own."""
+    """The turn's result; RunCompleted is durable, and what explains it follows in one write of its own.
+
+    With memory on, the result names the signals that may be consolidated now; what is recorded does not.
+    """
     receipts = list(run.receipts.values())
     result = TurnResult(
         response=answer.text.text,
@@ -71,8 +74,11 @@ async def record_answer(
                 decision=decision_of, trace=run.trace,
             )
         )  # fmt: skip
-    await run.session.barrier()
-    return result
+    if run.learning is None:
+        await run.session.barrier()
+        return result
+    learned = await run.learning.durably_and_learned(run.session, trace=run.trace)
+    return result.model_copy(update={"consolidation_candidates": list(learned.candidates)})
 
 
 async def record_verdict(run: Run, code: str, tool_calls: Sequence[ToolCallSummary]) -> TurnResult:
@@ -95,7 +101,11 @@ async def record_verdict(run: Run, code: str, tool_calls: Sequence[ToolCallSumma
         once=turn_key(run.session.session_id, run.input_id),
         trace=run.trace,
     )
-    await run.session.barrier()
+    await (
+        run.session.barrier()
+        if run.learning is None
+        else run.learning.durably_and_learned(run.session, trace=run.trace)
+    )
     return result
 
 

@@ -5,6 +5,7 @@ Source: spec page "Session host and HO2 supervisor", section Session host.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 
 import structlog
@@ -48,20 +49,14 @@ class SessionHost(Actor):
 
     async def start(self, bus: Bus) -> None:
         """What an earlier incarnation spooled is on its way to the ledger."""
-        ledger = self._snapshot.config.ledger
         self._bus = bus
-        self._ledger = LedgerClient(
-            bus,
-            request_timeout_s=ledger.request_timeout_ms / 1000,
-            outage_wait_s=ledger.outage_wait_ms / 1000,
-            outstanding_max=ledger.client_outstanding_max,
-        )
+        self._ledger = LedgerClient.configured(bus, self._snapshot.config.ledger)
         left_over = self._spool.open()
         self._keeper = RecordKeeper(
             self._ledger,
             self._spool,
             spool_after_s=self._config.append_reserve_ms / 1000,
-            retry_s=ledger.spool_retry_ms / 1000,
+            retry_s=self._snapshot.config.ledger.spool_retry_ms / 1000,
         )
         self._degradation = Degradation(bus, self._ledger, self._keeper, self._snapshot)
         for entry in left_over:
@@ -97,18 +92,22 @@ class SessionHost(Actor):
         )
 
     async def on_process_turn(self, message: ProcessTurn, call: Call) -> TurnResult:
-        """One message, answered before the client's deadline: by HO2, a verdict, degraded, or an honest error."""
+        """One message, answered before the client's deadline: by HO2, a verdict, degraded, or an honest error.
+
+        Once the reply of a turn that HO2 answered is on its way, HO2 is told which signals it may consolidate.
+        """
         turn = turns.turn_of(message, call, now=self._bus.clock.monotonic(), config=self._config)
         if refusal := turns.refusal_of(turn, self._config.prompt_max_bytes):
             return turns.error(turn, *refusal, elapsed_ms=0)
         try:
-            return await self._supervised(turn, message)
+            result = await self._supervised(turn, message)
         except RuntimeFault as fault:
             if turns.is_verdict(fault):
-                return turns.error(
-                    turn, fault.code, fault.detail, elapsed_ms=turn.elapsed_ms(self._bus.clock.monotonic())
-                )
+                return turns.error(turn, fault.code, fault.detail, elapsed_ms=self._degradation.elapsed_ms(turn))
             return await self._degradation.answer(turn, fault)
+        if consolidate := turns.consolidation_of(turn, result):
+            call.after_reply(partial(self._bus.post, "ho2", consolidate, key=turn.agent_id, trace=turn.trace))
+        return result
 
     async def on_end_session(self, message: EndSession, call: Call) -> SessionClosed:
         """Best effort: whatever HO2 says, the client is done with this id; its next turn gets a new session."""

@@ -49,9 +49,9 @@ class Degradation:
                 trace=turn.trace,
             )
         except RuntimeFault as error:
-            return turns.unanswered(turn, error.code, elapsed_ms=self._elapsed_ms(turn))
+            return turns.unanswered(turn, error.code, elapsed_ms=self.elapsed_ms(turn))
         if response.outcome != "SUCCESS" or not response.content.strip():
-            return turns.unanswered(turn, response.error_code, elapsed_ms=self._elapsed_ms(turn))
+            return turns.unanswered(turn, response.error_code, elapsed_ms=self.elapsed_ms(turn))
         return await self._deliver(turn, response)
 
     def _record(self, turn: Turn, fault: RuntimeFault) -> None:
@@ -61,26 +61,28 @@ class Degradation:
 
     async def _deliver(self, turn: Turn, response: PromptResponse) -> TurnResult:
         """TurnDegraded is durable and first, or what came before it is the answer."""
-        entry = records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=False)
-        future = self._keeper.submit(entry, keep=False)
+        future = self._keeper.submit(
+            records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=False), keep=False
+        )
         try:
             async with asyncio.timeout(self._left(turn, self._config.reply_reserve_ms)):
                 ack = (await asyncio.shield(future))[0]
         except (TimeoutError, RuntimeFault):
             # The ledger cannot decide in time: the reply goes out, and the record will say that it did.
-            kept = records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=True)
-            self._keeper.submit_and_spool(kept)
+            self._keeper.submit_and_spool(
+                records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=True)
+            )
         else:
             if not ack.is_first:
                 return await self._winner(turn, ack)
-        return turns.degraded(turn, response, elapsed_ms=self._elapsed_ms(turn))
+        return turns.degraded(turn, response, elapsed_ms=self.elapsed_ms(turn))
 
     async def _winner(self, turn: Turn, ack: Ack) -> TurnResult:
         """What answered this input before: the run's own result, a verdict, or an earlier degraded reply."""
         try:
             async with asyncio.timeout(self._left(turn, self._config.reply_reserve_ms)):
                 asked, entry = await self._recorded(turn)
-            return turns.result_in(turn, asked, entry, elapsed_ms=self._elapsed_ms(turn))
+            return turns.result_in(turn, asked, entry, elapsed_ms=self.elapsed_ms(turn))
         except TimeoutError:
             sentence = (
                 "This turn is answered, and the answer cannot be read now. Please ask again under the same input id."
@@ -88,7 +90,7 @@ class Degradation:
         except ValueError as error:
             _log.warning("winning_answer_unreadable", submission_id=ack.submission_id, error=str(error))
             sentence = "This turn was answered before, and that answer cannot be read any more."
-        return turns.error(turn, "unavailable", sentence, elapsed_ms=self._elapsed_ms(turn))
+        return turns.error(turn, "unavailable", sentence, elapsed_ms=self.elapsed_ms(turn))
 
     async def _recorded(self, turn: Turn) -> list[Entry | None]:
         """The input as HO2 recorded it, and what answers it; asked until the ledger says."""
@@ -104,5 +106,6 @@ class Degradation:
     def _left(self, turn: Turn, reserve_ms: int) -> float:
         return max(0.0, turn.deadline - turn.reserves * reserve_ms / 1000 - self._bus.clock.monotonic())
 
-    def _elapsed_ms(self, turn: Turn) -> int:
+    def elapsed_ms(self, turn: Turn) -> int:
+        """Since the client's request arrived."""
         return turn.elapsed_ms(self._bus.clock.monotonic())

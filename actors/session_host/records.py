@@ -24,7 +24,6 @@ def requested_id(turn: Turn) -> str:
 
 def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
     """DEGRADATION: why the supervisor did not answer. Its payload says the same however often it is tried."""
-    payload = {"session_id": turn.session_id, "agent_id": turn.agent_id, "input_id": turn.input_id}
     return WriteEntry(
         submission_id=f"DEGRADATION:{turn.session_id}/{turn.input_id}",
         stream="governance",
@@ -34,7 +33,7 @@ def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
         provenance=_provenance(turn),
         trace=turn.trace,
         at_us=round(now * 1_000_000),
-        bodies=[pack(payload)],
+        bodies=[pack({"session_id": turn.session_id, "agent_id": turn.agent_id, "input_id": turn.input_id})],
     )
 
 

@@ -12,6 +12,7 @@ from bus.messages.gateway import PromptResponse
 from bus.messages.ids import session_id_of, split_body_ref
 from bus.messages.ledger import Entry
 from bus.messages.session import (
+    Consolidate,
     ProcessTurn,
     RunCancelled,
     RunCompleted,
@@ -87,6 +88,20 @@ def refusal_of(turn: Turn, max_bytes: int) -> tuple[str, str] | None:
 def is_verdict(fault: RuntimeFault) -> bool:
     """Whether somebody refused on purpose: then nothing degrades."""
     return fault.code in VERDICT_CODES or fault.code in GATEWAY_REFUSALS or fault.code == _UNKNOWN_SESSION
+
+
+def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:
+    """What HO2 is told after the reply; None if the turn named no signal that crossed its gate."""
+    return (
+        Consolidate(
+            session_id=result.session_id,
+            run_id=result.run_id,
+            agent_id=turn.agent_id,
+            signal_ids=result.consolidation_candidates,
+        )
+        if result.consolidation_candidates and result.run_id
+        else None
+    )
 
 
 def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int) -> TurnResult:

@@ -27,6 +27,7 @@ class Segment(Record):
     name: str = Field(default="", description="user_input, history, system, prior_results …; what prompt packs call it")
     ref: str | None = Field(default=None, description="`<submission id>/<n>` of the body that holds this text")
     text: str = Field(default="", description="the text itself; blank where only its ref is recorded")
+    artifact_id: str | None = Field(default=None, description="ho3_biases: `ART-…` whose context_line this is")
 
 
 class Fence(Record):

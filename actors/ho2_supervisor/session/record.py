@@ -49,6 +49,18 @@ class RunMemo:
     receipts: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
 
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """What the journal says of the newest run that is over, as far as memory learns from it."""
+
+    run_id: RunId
+    requested_at: str
+    classified: dict[str, Any] | None  # the checked answer of its classification
+    tool_ids: tuple[str, ...]  # as the model asked for them
+    outcome: Literal["success", "failed", "escalated", ""]  # "": cancelled, which says nothing
+    ended_by: str  # the entry that ended it
+
+
 class SessionRecord:
     """The fold of one journal. `take` is the only way it changes."""
 
@@ -61,6 +73,7 @@ class SessionRecord:
         self.total_tokens = 0
         self.total_cost_usd: float | None = 0.0
         self.run: RunMemo | None = None
+        self.last_run: EndedRun | None = None  # None also after a turn that the host answered
         self.degraded_agent_id = ""  # whom the host answered for before the session had started
         self._limits = limits
 
@@ -113,9 +126,9 @@ class SessionRecord:
             case events.RunCompleted():
                 self._completed(entry, event)
             case events.RunFailed():
-                self._ended(event.input_id, "failed", code=event.code, result_ref=event.detail_ref or "")
+                self._ended(entry, event.input_id, "failed", code=event.code, result_ref=event.detail_ref or "")
             case events.RunCancelled():
-                self._ended(event.input_id, "failed", code="cancelled")
+                self._ended(entry, event.input_id, "failed", code="cancelled")
             case events.TurnDegraded():
                 self._degraded(entry, event)
             case _:
@@ -143,11 +156,19 @@ class SessionRecord:
         self.history = history_rules.remember(self.history, turn, self._limits)
         if result is not None:
             self._spent(result)
-        self._ended(event.input_id, "answered", result_ref=event.result_ref)
+        is_escalated = result is not None and result.quality_gate_passed is False
+        self._ended(entry, event.input_id, "answered", result_ref=event.result_ref, is_escalated=is_escalated)
 
-    def _ended(self, input_id: str, became: AnswerKind, *, result_ref: str = "", code: str = "") -> None:
+    def _ended(  # noqa: PLR0913 - how a run ended
+        self, entry: Recorded, input_id: str, became: AnswerKind, *, result_ref: str = "", code: str = "",
+        is_escalated: bool = False,
+    ) -> None:  # fmt: skip
         known = self.inputs[input_id]
         known.became, known.result_ref, known.code = became, result_ref, code
+        if self.run is not None:
+            failed = "" if code == "cancelled" else "failed"
+            answered = "escalated" if is_escalated else "success"
+            self.last_run = ended_run(self.run, answered if became == "answered" else failed, entry.submission_id)
         self.run = None
 
     def _degraded(self, entry: Recorded, event: events.TurnDegraded) -> None:
@@ -168,12 +189,24 @@ class SessionRecord:
         )
         self.history = history_rules.remember(self.history, turn, self._limits)
         if self.state.active_run_id is None:
-            self.run = None
+            self.run = self.last_run = None
 
     def _spent(self, result: TurnResult) -> None:
         self.total_tokens += result.cost.total_tokens
         cost = result.cost.cost_usd
         self.total_cost_usd = None if cost is None or self.total_cost_usd is None else self.total_cost_usd + cost
+
+
+def ended_run(memo: RunMemo, outcome: Literal["success", "failed", "escalated", ""], ended_by: str) -> EndedRun:
+    """What is left of a run's memo once the run is over."""
+    classified: dict[str, Any] | None = None
+    tool_ids: dict[str, None] = {}
+    for wo_id, order in memo.orders.items():
+        if order.get("wo_type") == "classify":
+            classified = ((memo.receipts.get(wo_id) or {}).get("output_result") or {}).get("parsed")
+        elif order.get("tool_call"):
+            tool_ids[order["tool_call"]["tool_id"]] = None
+    return EndedRun(memo.run_id, memo.requested.at, classified, tuple(tool_ids), outcome, ended_by)
 
 
 def step_key(event: events.SessionEventKind) -> str:

@@ -1,0 +1,66 @@
+"""Which memory lines a turn gets: filter on fields, rank by numbers, fit the budget, copy verbatim. Pure.
+
+Meaning is never read here. Source: spec page "HO3: signal-based memory", section Consumption: the six lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from bus.messages.ids import parse_iso
+from bus.messages.memory import Artifact, Bias, Labels
+
+_DAY_S = 86_400
+_DECIMALS = 9
+"""Every float that is ranked is rounded to so many decimals first, so that all machines rank alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBudget:
+    """How much text fits, by the estimate of section `attention`."""
+
+    tokens: int
+    chars_per_token: int
+
+    def cost(self, text: str) -> int:
+        """The estimate of one text."""
+        return len(text) // self.chars_per_token
+
+
+def select_biases(artifacts: Sequence[Bias], turn_labels: Labels, budget: TokenBudget, as_of_ts: str) -> list[Artifact]:
+    """The artifacts whose lines go into this turn's prompt, the strongest first.
+
+    One that does not fit what is left of the budget is skipped, and the next one tried.
+    """
+    fitting = [bias for bias in artifacts if _applies(bias.artifact, turn_labels, as_of_ts)]
+    fitting.sort(key=lambda bias: (-score(bias, as_of_ts), -bias.artifact.weight, bias.artifact.artifact_id))
+    chosen: list[Artifact] = []
+    left = budget.tokens
+    for bias in fitting:
+        cost = budget.cost(bias.artifact.context_line)
+        if cost <= left:
+            left -= cost
+            chosen.append(bias.artifact)
+    return chosen
+
+
+def score(bias: Bias, as_of_ts: str) -> float:
+    """The rank: weight x decay x recency; recency = decay_modifier ** days since the consolidation."""
+    artifact = bias.artifact
+    days = max(0.0, parse_iso(as_of_ts) - parse_iso(artifact.consolidation_event_ts)) / _DAY_S
+    return round(artifact.weight * bias.decay * artifact.decay_modifier**days, _DECIMALS)
+
+
+def _applies(artifact: Artifact, turn_labels: Labels, as_of_ts: str) -> bool:
+    """In force as of then, and about what the turn is about: one shared (kind, label) pair, or of global scope."""
+    if not artifact.enabled or artifact.weight <= 0:
+        return False
+    # Timestamps have one width, so that text order is time order.
+    if artifact.expires_at_event_ts is not None and artifact.expires_at_event_ts < as_of_ts:
+        return False
+    return artifact.scope == "global" or not set(_pairs(artifact.labels)).isdisjoint(_pairs(turn_labels))
+
+
+def _pairs(labels: Labels) -> Iterable[tuple[str, str]]:
+    return [*(("domain", label) for label in labels.domain), *(("task", label) for label in labels.task)]

@@ -1,0 +1,75 @@
+"""What runs teach: their signals, logged with HO3 when they are over.
+
+The answer and its lesson are recorded at the same time: RunCompleted is on its way to the ledger while the signals are
+on theirs to HO3. So the candidates that come back stand in the first reply and in CONSOLIDATION_DUE, not in
+RunCompleted's bytes, and an input that is asked for again is answered without them: its gates stay crossed, and the
+next turn that logs such a signal names it again.
+Source: spec page "Session host and HO2 supervisor", A turn in HO2, step 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from actors.ho2_supervisor.memory import Learned, Memory, beside
+from actors.ho2_supervisor.own_entries import OwnEntries
+from actors.ho2_supervisor.owner import OwnedSession
+from actors.ho2_supervisor.session.record import EndedRun
+from actors.ho2_supervisor.signals import signals_of
+from config.snapshot import Snapshot
+
+
+class Learning:
+    """Logs what runs teach. The long-lived owner of the tasks that do so when nobody waits for the result."""
+
+    def __init__(self, *, memory: Memory, snapshot: Snapshot, own_entries: OwnEntries) -> None:
+        self.memory = memory
+        self._snapshot = snapshot
+        self._own_entries = own_entries
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    async def durably_and_learned(self, session: OwnedSession, *, trace: str) -> Learned:
+        """The run that was just ended is durable, and, at the same time, its signals were logged."""
+        ended = session.record.last_run
+        _, learned = await beside(session.barrier(), self._log(session, ended, trace))
+        if learned.candidates or learned.code:
+            self._note(session, ended, learned, trace)
+        return learned
+
+    def log_later(self, session: OwnedSession, *, trace: str = "") -> None:
+        """The newest run's signals are on their way; those that were logged before count once all the same."""
+        if session.record.last_run is None:
+            return
+        task = asyncio.get_running_loop().create_task(self._log_and_warn(session, session.record.last_run, trace))
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    async def drain(self) -> None:
+        """Nothing is on its way any more; each of them is bounded by `ho3.log_timeout_ms`."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks)
+
+    async def _log_and_warn(self, session: OwnedSession, ended: EndedRun, trace: str) -> None:
+        learned = await self._log(session, ended, trace)
+        if learned.code:
+            self._note(session, ended, learned, trace)
+
+    async def _log(self, session: OwnedSession, ended: EndedRun | None, trace: str) -> Learned:
+        agent = self._snapshot.agents.get(session.record.state.agent_id or "")
+        if ended is None or agent is None:
+            return Learned()
+        signals = signals_of(ended, tools=agent.tools, vocabulary=self._snapshot.config.classify_labels)
+        return await self.memory.log(agent.agent_id, signals, trace=trace)
+
+    def _note(self, session: OwnedSession, ended: EndedRun | None, learned: Learned, trace: str) -> None:
+        """What the reply names beyond RunCompleted's bytes, or that nobody knows what it should name."""
+        if ended is None:
+            return
+        session.note(
+            self._own_entries.ho2m(
+                "MEMORY_WARNING" if learned.code else "CONSOLIDATION_DUE",
+                {"run_id": str(ended.run_id), "signal_ids": list(learned.candidates)},
+                provenance=session.provenance(ended.run_id), parents=[ended.ended_by], at_us=session.at_us(),
+                reason=learned.code, trace=trace,
+            )
+        )  # fmt: skip

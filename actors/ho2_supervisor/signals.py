@@ -1,0 +1,46 @@
+"""What a turn teaches: its signals, by rules alone. Pure.
+
+One event per signal and turn, its id derived from the run, so that a turn that is logged again counts once.
+Source: spec page "Session host and HO2 supervisor", section Signals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from actors.ho2_supervisor.classification import read_classification
+from actors.ho2_supervisor.session.record import EndedRun
+from bus.messages.memory import Signal
+from config.schema import ClassifyLabels
+
+_IS_SIGNAL = re.compile(r"[a-z_]+:\S{1,120}")
+
+
+def signals_of(ended: EndedRun, *, tools: Collection[str], vocabulary: ClassifyLabels) -> list[Signal]:
+    """The signals of a run that is over, in a fixed order; a fact that is missing gives none.
+
+    `tools`: those that the agent has; a name that a model made up is no signal.
+    """
+    labels = read_classification(ended.classified, vocabulary, is_first=False)
+    found = [
+        *([f"intent:{labels.speech_act}"] if labels.speech_act else []),
+        *(f"domain:{label}" for label in labels.domain),
+        *(f"task:{label}" for label in labels.task),
+        *(f"tool:{tool_id}" for tool_id in ended.tool_ids if tool_id in tools),
+        *([f"outcome:{ended.outcome}"] if ended.outcome else []),
+    ]
+    return [
+        Signal(
+            event_id=f"EVT-{ended.run_id}-{signal_id}",
+            signal_id=signal_id,
+            session_id=ended.run_id.session_id,
+            at=ended.requested_at,
+        )
+        for signal_id in _once(found)
+        if _IS_SIGNAL.fullmatch(signal_id)
+    ]
+
+
+def _once(found: Iterable[str]) -> Iterable[str]:
+    return dict.fromkeys(found)
