@@ -15,8 +15,9 @@ from bus.errors import BusError, LedgerError, RuntimeFault
 from bus.inbox import CAUSE
 from bus.messages.control import PeerRow, Peers, ReadPeer, ReadPeers
 from bus.messages.gateway import Budget, Prompt, PromptResponse, ReadBudget
+from bus.messages.ids import RunId
 from bus.messages.ledger import Body, GetBody
-from bus.messages.session import EndSession, SessionClosed
+from bus.messages.session import Consolidate, EndSession, SessionClosed
 from bus.sim.network import DELAY_S
 from bus.sim.world import World
 from tests.conformance.clusters import bus_settings
@@ -436,6 +437,84 @@ def test_what_a_handler_sends_names_its_cause_and_carries_its_trace(world: World
         assert causes == [("END-1", "tr-1")]
         assert owner.calls[0].trace == "tr-1"
         assert owner.calls[0].remaining_s(door.clock.monotonic()) < 5
+
+    world.run(scenario())
+
+
+class Following(Actor):
+    """A host that does something after its reply, or fails and must not."""
+
+    service = "host"
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.fault: RuntimeFault | None = None
+
+    async def start(self, bus) -> None:
+        self.bus = bus
+
+    async def on_end(self, message: EndSession, call: Call) -> SessionClosed:
+        async def first() -> None:
+            self.done.append("first")
+            raise BusError("busy", "a step may fail")
+
+        async def second() -> None:
+            self.done.append("second")
+            await self.bus.post("ho2", CONSOLIDATE, key="ADMIN")
+
+        call.after_reply(first)
+        call.after_reply(second)
+        await self.bus.sleep(0.01)
+        assert self.done == []
+        if self.fault is not None:
+            raise self.fault
+        return SessionClosed(session_id=message.session_id, turn_count=0)
+
+
+CONSOLIDATE = Consolidate(
+    session_id=SESSION, run_id=RunId(session_id=SESSION, run_seq=1), agent_id="ADMIN", signal_ids=["task:plan"]
+)
+
+
+def test_what_follows_a_reply_happens_after_it_left(world: World) -> None:
+    """The reply is handed over before the first step runs; a step that fails stops neither the next one nor the peer."""
+    sent: list[int] = []
+
+    async def scenario() -> None:
+        host = Following()
+        connection = world.start(host, role="host")._broker
+        door = world.client("door")
+        await world.settled()
+        connection.link = _Spy(connection.link, sent.append)
+        for _ in range(2):
+            await door.request("host", EndSession(session_id=SESSION), expect=SessionClosed, timeout_s=5)
+            await asyncio.sleep(0.1)
+            assert host.done == ["first", "second"]
+            host.done.clear()
+
+    world.run(scenario())
+    assert [kind for kind in sent if kind in (Kind.REPLY, Kind.POST)] == [Kind.REPLY, Kind.POST] * 2
+
+
+@pytest.mark.parametrize("how", ["fault", "cancelled"])
+def test_nothing_follows_a_handler_that_did_not_reply(world: World, how: str) -> None:
+    """A handler that failed, or whose requester went away, has no after."""
+
+    async def scenario() -> None:
+        host = Following()
+        world.start(host, role="host")
+        door = world.client("door")
+        await world.settled()
+        host.fault = LedgerError("damaged", "no") if how == "fault" else None
+        asking = asyncio.ensure_future(
+            door.request("host", EndSession(session_id=SESSION), expect=SessionClosed, timeout_s=5)
+        )
+        await asyncio.sleep(0.005)
+        if how == "cancelled":
+            asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.sleep(1)
+        assert host.done == []
 
     world.run(scenario())
 

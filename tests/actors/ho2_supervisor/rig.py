@@ -54,10 +54,10 @@ CLASSIFIED = {
 
 @cache
 def snapshot(*changes: tuple[str, Any]) -> Snapshot:
-    """The shipped snapshot with some values of `admin_config.json` changed, named by dotted path."""
+    """The shipped snapshot with some values of `admin_config.json` changed, named by dotted path; memory is off."""
     shipped = load_snapshot()
     values = shipped.config.model_dump()
-    for path, value in (("bus.service_grace_ms", 500), *changes):
+    for path, value in (("bus.service_grace_ms", 500), ("ho3.enabled", False), *changes):
         *sections, name = path.split(".")
         section = values
         for step in sections:

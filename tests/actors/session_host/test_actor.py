@@ -12,9 +12,10 @@ from actors.session_host.actor import SessionHost
 from bus.dispatch import Actor, Call
 from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
 from bus.messages.base import pack, unpack
-from bus.messages.ids import iso, session_id_of
+from bus.messages.ids import RunId, iso, session_id_of
 from bus.messages.ledger import Entry, Write, WriteEntry, Written, session_stream
 from bus.messages.session import (
+    Consolidate,
     EndSession,
     ProcessTurn,
     RunCompleted,
@@ -57,6 +58,10 @@ class Supervisor(Actor):
         self.started: list[StartSession] = []
         self.turns: list[TurnRequest] = []
         self.cancelled = 0
+        self.consolidates: list[Consolidate] = []
+
+    async def on_consolidate(self, message: Consolidate, call: Call) -> None:
+        self.consolidates.append(message)
 
     async def on_start(self, message: StartSession, call: Call) -> SessionReady:
         self.started.append(message)
@@ -84,7 +89,7 @@ class Hosted(Cluster):
     def __init__(self, provider: Any = None, **sections: dict[str, Any]) -> None:
         super().__init__(provider or Scripted(), **sections)
         self.ho2 = Supervisor()
-        self.ho2_peer = self.world.start(self.ho2, role="ho2")
+        self.ho2_peer = self.world.start(self.ho2, role="ho2", slots=1)
         self.start_host()
         self.run(self.host_ready())
 
@@ -152,6 +157,52 @@ TAKEN = journal(TookOver(tenure=1, instance="ho2/9@x", at=iso(1.0)), "", "TookOv
 def event_in(entry: Entry) -> Any:
     """The session event of an entry."""
     return SessionEvent.model_validate(unpack(entry.bodies[0] or b"")).event
+
+
+# --- after the reply ----------------------------------------------------------------------------------------------
+
+
+def test_candidates_are_posted_once_the_client_has_its_reply(make):
+    """Not before: the client's answer is there while HO2 knows nothing yet; then exactly what the turn named."""
+    cluster = make()
+    run_id = RunId(session_id=SESSION, run_seq=7)
+
+    async def act(message):
+        named = result_of(message, run_id=run_id, consolidation_candidates=["domain:system", "task:plan"])
+        return TurnReply(result=named)
+
+    cluster.ho2.act = act
+
+    async def scenario():
+        result = await cluster.turn(agent_id="ADMIN")
+        at_reply = list(cluster.ho2.consolidates)
+        await asyncio.sleep(1)
+        return result, at_reply
+
+    result, at_reply = cluster.run(scenario())
+    assert result.consolidation_candidates == ["domain:system", "task:plan"]
+    assert at_reply == []
+    [posted] = cluster.ho2.consolidates
+    assert (posted.session_id, posted.run_id, posted.agent_id) == (SESSION, run_id, "ADMIN")
+    assert posted.signal_ids == ["domain:system", "task:plan"]
+
+
+@pytest.mark.parametrize("how", ["nothing named", "degraded", "verdict"])
+def test_without_candidates_of_a_turn_that_ho2_answered_nothing_is_posted(make, how):
+    """A turn that named none, a degraded one, a refused one."""
+    cluster = make()
+    cluster.ho2.fault = {
+        "degraded": WorkOrderFault("execution_error", "gone"),
+        "verdict": SessionFault("run_active", "busy"),
+    }.get(how)
+
+    async def scenario():
+        result = await cluster.turn()
+        await asyncio.sleep(1)
+        return result.outcome
+
+    assert cluster.run(scenario()) == {"nothing named": "success", "degraded": "degraded", "verdict": "error"}[how]
+    assert cluster.ho2.consolidates == []
 
 
 # --- HO2 answers --------------------------------------------------------------------------------------------------

@@ -1,0 +1,83 @@
+"""A stand-in for HO3 that answers as a test wants it, and artifacts to answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bus.dispatch import Actor, Call
+from bus.errors import RuntimeFault
+from bus.messages.memory import (
+    Artifact,
+    AsOf,
+    Bias,
+    Biases,
+    GateResult,
+    Labels,
+    LogSignals,
+    ReadActiveBiases,
+    SignalsLogged,
+)
+from bus.port import Bus
+
+AT = "2026-01-01T00:00:00.000000Z"
+
+
+def bias(artifact_id: str, *, decay: float = 1.0, **fields: Any) -> Bias:
+    """An artifact in force; about the domain `system` unless said otherwise."""
+    values: dict[str, Any] = {
+        "artifact_id": artifact_id, "artifact_type": "topic_affinity", "labels": Labels(domain=["system"]),
+        "weight": 0.5, "scope": "agent", "context_line": f"line of {artifact_id}", "created_at_event_ts": AT,
+        "source_signal_ids": ["domain:system"], "source_event_ids": ["EVT-1"], "consolidation_event_ts": AT,
+        "window_start": AT, "window_end": AT,
+    }  # fmt: skip
+    return Bias(overlay_id=f"OVL-{artifact_id}", artifact=Artifact(**{**values, **fields}), decay=decay)
+
+
+def crossed(signal_id: str) -> GateResult:
+    """A gate that is open."""
+    return GateResult(
+        signal_id=signal_id, crossed=True, count=5, session_count=3, already_consolidated=False, reason="5 of 5"
+    )
+
+
+@dataclass
+class Remembering(Actor):
+    """HO3 by script."""
+
+    biases: list[Bias] = field(default_factory=list)
+    crossing: Callable[[str], bool] = lambda _: False
+    delay_s: float = 0.0
+    fault: RuntimeFault | None = None
+    reads: list[ReadActiveBiases] = field(default_factory=list)
+    logs: list[LogSignals] = field(default_factory=list)
+    answered_at: list[float] = field(default_factory=list)
+    service = "ho3"
+
+    async def start(self, bus: Bus) -> None:
+        self.bus = bus
+
+    async def on_read(self, message: ReadActiveBiases, call: Call) -> Biases:
+        self.reads.append(message)
+        await self._wait()
+        return Biases(biases=self.biases, as_of=self._as_of(message.as_of_ts))
+
+    async def on_log(self, message: LogSignals, call: Call) -> SignalsLogged:
+        self.logs.append(message)
+        await self._wait()
+        self.answered_at.append(self.bus.now())
+        ids = sorted(signal.signal_id for signal in message.signals)
+        gates = [
+            crossed(one).model_copy(update={"crossed": self.crossing(one)})
+            for one in ids
+        ]  # fmt: skip
+        return SignalsLogged(new_count=len(ids), gates=gates, as_of=self._as_of(message.signals[0].at))
+
+    async def _wait(self) -> None:
+        await self.bus.sleep(self.delay_s)
+        if self.fault is not None:
+            raise self.fault
+
+    def _as_of(self, as_of_ts: str | None) -> AsOf:
+        return AsOf(as_of_ts=as_of_ts or AT, as_of_seq=41, from_clock=as_of_ts is None)
