@@ -80,6 +80,7 @@ _ROWS = (
     Row(control.ReadPeer, "broker", control.PeerRow, _OPERATION | {"ho1", "ho2"}),
     Row(control.ReadQueues, "broker", control.Queues, _OPERATION),
     Row(control.Drain, "broker", control.Done, _OPERATION, redeliver=False),
+    Row(control.CreateToken, "broker", control.TokenCreated, frozenset({"operator"})),
     Row(control.InstanceLost, "broker", None, frozenset({"launcher"}), redeliver=False),
     Row(control.ServiceGivenUp, "broker", None, frozenset({"launcher"}), redeliver=False),
 )

@@ -12,7 +12,7 @@ HEADER_VERSION = 1
 
 
 class Kind(IntEnum):
-    """What an envelope is for; the last six are control between a peer and its server."""
+    """What an envelope is for; those from HELLO on are control between a peer and its server."""
 
     REQUEST = 1
     REPLY = 2
@@ -27,6 +27,7 @@ class Kind(IntEnum):
     CREDIT = 19
     BYE = 20
     WELCOME = 21
+    JOIN = 22
 
 
 class Header(NamedTuple):

@@ -57,11 +57,12 @@ _KINDS = {
     Kind.BEAT: "both ways: the loop is alive",
     Kind.CREDIT: "peer to server: its slots",
     Kind.BYE: "peer to server: it leaves",
-    Kind.WELCOME: "server to peer: welcome, refused, or say hello again",
+    Kind.WELCOME: "server to peer: welcome, joined, refused, or say hello again",
+    Kind.JOIN: "worker elsewhere to broker: enrol my key",
 }
 _CONTROL: tuple[type[Message], ...] = (
-    control.Hello, control.Welcome, control.Refused, control.Rehello, control.Ready, control.Beat, control.Credit,
-    control.Bye, control.Cancelled, control.Probe, control.Probed, Failure,
+    control.Hello, control.Welcome, control.Join, control.Joined, control.Refused, control.Rehello, control.Ready,
+    control.Beat, control.Credit, control.Bye, control.Cancelled, control.Probe, control.Probed, Failure,
 )  # fmt: skip
 
 

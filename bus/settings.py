@@ -43,3 +43,13 @@ class BusSettings(BaseModel):
         description="frames that the broker handles per wake-up before tap and timers have a turn"
     )
     drain_ms: Positive = Field(description="bound of an endpoint's orderly stop")
+    listen: Annotated[str, Field(pattern=r"^(\S{1,255}:\d{1,5})?$")] = Field(
+        description="HOST:PORT where workers on other hosts connect, by CURVE; port 0: any free one; empty: nowhere"
+    )
+    handshake_timeout_ms: Positive = Field(
+        description="a connection from elsewhere that has not proved its key by then ends"
+    )
+    join_ttl_max_s: Positive = Field(description="longest life of a join token")
+    join_uses_max: Positive = Field(description="most workers that may join with one token")
+    refused_keys_max: Positive = Field(description="refused keys named in records and listings; the rest is a number")
+    refused_keys_window_ms: Positive = Field(description="a refused key is recorded once per so long")

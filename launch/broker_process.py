@@ -9,9 +9,12 @@ import structlog
 
 from bus.clock import SystemClock
 from bus.zeromq.broker_loop import run_broker
+from bus.zeromq.key_book import KeyFiles
 from bus.zeromq.tokens import TokenDirectory
 from launch import liveness, orphan
 from launch.endpoints import Place
+from launch.run_file import write_whole
+from launch.version import software_version
 
 _log = structlog.get_logger()
 
@@ -32,6 +35,7 @@ def run_until_told(place: Place, instance: str, liveness_fd: int) -> None:
 
     # For the case that this loop is stuck when the launcher dies; otherwise the descriptor below speaks first.
     liveness.watch(liveness_fd, on_gone=lambda: None, hard_limit_s=orphan.hard_limit_s(config))
+    remote = _remote(place)
     run_broker(
         settings=config.bus,
         endpoint=place.broker,
@@ -40,9 +44,30 @@ def run_until_told(place: Place, instance: str, liveness_fd: int) -> None:
         tokens=TokenDirectory(place.home.run),
         clock=clock,
         stops={told_fd: lambda _instances: True, liveness_fd: nobody_needs_it},
-        on_ready=lambda: _log.info("process_started", role="broker"),
+        on_ready=lambda: _started(place, remote),
+        remote=remote,
+        config_digest=place.snapshot.digest,
     )
     _log.info("process_ending", why="told" if orphaned_at is None else "orphaned")
+
+
+def _remote(place: Place) -> tuple[str, KeyFiles] | None:
+    """Where other hosts connect, and their keys; port 0 means the port that an earlier broker of this run had."""
+    settings = place.snapshot.config.bus
+    address = settings.listen
+    if not address:
+        return None
+    keys = KeyFiles(place.home.keys, settings=settings, version=software_version(), config_digest=place.snapshot.digest)
+    if address.endswith(":0") and place.home.listening.exists():
+        address = place.home.listening.read_text(encoding="ascii").strip()
+    return address, keys
+
+
+def _started(place: Place, remote: tuple[str, KeyFiles] | None) -> None:
+    if remote is not None:
+        write_whole(place.home.listening, f"{remote[1].listens}\n")
+        _log.info("listening_for_workers", address=remote[1].listens)
+    _log.info("process_started", role="broker")
 
 
 def _descriptor_of_signals() -> int:

@@ -5,6 +5,7 @@
     <home>/logs/     one file of JSON lines per actor
     <home>/ledger/   the record
     <home>/spool/    what a service keeps on disk until the ledger takes it
+    <home>/keys/     mode 0700: the broker's key, join tokens, workers on other hosts
 
 Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
@@ -57,6 +58,16 @@ class Home:
     def spool(self) -> Path:
         """What waits for the ledger."""
         return self.root / "spool"
+
+    @property
+    def keys(self) -> Path:
+        """Who may connect from elsewhere."""
+        return self.root / "keys"
+
+    @property
+    def listening(self) -> Path:
+        """Where the broker of this run listens for other hosts, so that its successor binds the same port."""
+        return self.run / "listening"
 
     @property
     def run_file(self) -> Path:

@@ -64,7 +64,7 @@ WRITES: dict[str, dict[str, frozenset[str]]] = {
         ),
     },
     "host": {SESSION: frozenset({TURN_DEGRADED}), "governance": frozenset({"DEGRADATION"})},
-    "broker": {"governance": frozenset({"DENIED", "DEAD_LETTER"})},
+    "broker": {"governance": frozenset({"DENIED", "DEAD_LETTER", "TOKEN_CREATED", "KEY_ENROLLED", "KEY_REFUSED"})},
     "launcher": {"governance": frozenset({"CONFIG_SNAPSHOT"})},
     "ledger": {"governance": frozenset({"RECOVERED", "WRITE_CONFLICT", "DENIED"})},
 }

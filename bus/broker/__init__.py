@@ -6,6 +6,7 @@ events.py       what goes in (FrameReceived, FrameGarbage, ConnectionLost, Tick)
 core.py         BrokerCore: one event in, actions out; the timers
 delivery.py     requests, replies, posts, cancels: placing, forwarding, failing, redelivering
 membership.py   hello, readiness, credit, leaving; who is lost
+enrolment.py    who a hello is from, who may join; remote.py: the book of keys that it asks; refused_keys.py
 liveness.py     silence and probes
 admission.py    which hello and which frame is allowed (plain functions)
 operations.py   what the broker answers itself (service `broker`)

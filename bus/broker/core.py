@@ -14,13 +14,24 @@ from __future__ import annotations
 
 from bus.broker.delivery import Delivery
 from bus.broker.endings import Endings
-from bus.broker.events import Action, Connected, ConnectionLost, Event, FrameGarbage, FrameReceived
+from bus.broker.enrolment import Authenticate, Enrolment
+from bus.broker.events import (
+    Action,
+    Connected,
+    ConnectionLost,
+    Event,
+    FrameGarbage,
+    FrameReceived,
+    KeyRefused,
+    Origin,
+)
 from bus.broker.liveness import Liveness
-from bus.broker.membership import Authenticate, Membership
+from bus.broker.membership import Membership
 from bus.broker.operations import Operations
 from bus.broker.peers import Peer
 from bus.broker.placing import Placement
 from bus.broker.records import RecordBook
+from bus.broker.remote import KeyBook
 from bus.broker.state import State
 from bus.catalog import row_of
 from bus.codec import unpack_header
@@ -36,17 +47,27 @@ _GARBAGE = header(Kind.POST, "")  # stands in the tap for what has no header
 class BrokerCore:
     """Routes, queues, stamps, enforces, watches."""
 
-    def __init__(
-        self, settings: BusSettings, *, epoch: str, authenticate: Authenticate, now: float, wall_now: float
+    def __init__(  # noqa: PLR0913 - what a broker knows at its start
+        self,
+        settings: BusSettings,
+        *,
+        epoch: str,
+        authenticate: Authenticate,
+        now: float,
+        wall_now: float,
+        keys: KeyBook | None = None,
+        config_digest: str = "",
     ) -> None:
         self._state = state = State(settings, epoch=epoch, now=now, wall_now=wall_now)
+        state.me.config_digest = config_digest
         self._records = RecordBook(settings, instance=state.me.instance)
         self._records.set_time(wall_now)
         endings = Endings(state, self._records)
         self._placement = Placement(state, endings)
         self._delivery = Delivery(state, endings, self._placement)
-        self._membership = Membership(state, endings, self._placement, self._records, authenticate)
-        self._operations = Operations(state, endings, self._placement, self._membership)
+        self._enrolment = Enrolment(state, self._records, authenticate, keys)
+        self._membership = Membership(state, endings, self._placement, self._records, self._enrolment)
+        self._operations = Operations(state, endings, self._placement, self._membership, self._enrolment)
         self._liveness = Liveness(state, self._membership)
         self._endings = endings
         self._services = tuple(state.services.values())
@@ -92,7 +113,7 @@ class BrokerCore:
         state.now = now
         actions = state.actions = []
         if isinstance(event, FrameReceived):
-            self._frame(event.connection, event.header, event.body)
+            self._frame(event.connection, event.header, event.body, event.origin)
         elif isinstance(event, ConnectionLost):
             peer = state.connections.get(event.connection)
             if peer is not None:
@@ -101,6 +122,8 @@ class BrokerCore:
             self._membership.connected(event.connection)
         elif isinstance(event, FrameGarbage):
             self._garbage(event.connection, event.detail)
+        elif isinstance(event, KeyRefused):
+            self._enrolment.key_refused(event.fingerprint, event.address)
         else:
             self._tick()
         if state.own_answers:
@@ -123,7 +146,7 @@ class BrokerCore:
                 at = min(at, service.absent_since + self._grace_s)
         return at
 
-    def _frame(self, connection: bytes, data: bytes, body: bytes) -> None:
+    def _frame(self, connection: bytes, data: bytes, body: bytes, origin: Origin) -> None:
         state = self._state
         peer = state.connections.get(connection)
         try:
@@ -134,7 +157,9 @@ class BrokerCore:
         kind = frame.kind
         if peer is None:
             if kind == Kind.HELLO:
-                self._membership.hello(connection, frame, body)
+                self._membership.hello(connection, frame, body, origin)
+            elif kind == Kind.JOIN:
+                self._membership.join(connection, frame, body, origin)
             else:
                 self._membership.unknown(connection, frame)
             return
@@ -146,7 +171,7 @@ class BrokerCore:
         elif kind == Kind.CANCEL:
             self._delivery.cancel(peer, frame, body)
         else:
-            self._control(peer, frame, body)
+            self._control(peer, frame, body, origin)
 
     def _ask(self, peer: Peer, frame: Header, header_bytes: int, body: bytes) -> None:
         row = self._delivery.admit(peer, frame, header_bytes, body)
@@ -157,7 +182,7 @@ class BrokerCore:
         else:
             self._delivery.ask(peer, frame, body, row)
 
-    def _control(self, peer: Peer, frame: Header, body: bytes) -> None:
+    def _control(self, peer: Peer, frame: Header, body: bytes, origin: Origin) -> None:
         membership = self._membership
         if frame.kind == Kind.BEAT:
             membership.beat(peer, frame, body)
@@ -166,7 +191,7 @@ class BrokerCore:
         elif frame.kind == Kind.CREDIT:
             membership.credit(peer, frame, body)
         elif frame.kind == Kind.HELLO:
-            membership.hello(peer.connection, frame, body)
+            membership.hello(peer.connection, frame, body, origin)
         elif frame.kind == Kind.BYE:
             membership.bye(peer, frame)
         elif frame.kind == Kind.PUBLISH:

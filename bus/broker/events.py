@@ -7,12 +7,23 @@ from typing import NamedTuple
 from bus.broker.tap_record import Tap
 
 
+class Origin(NamedTuple):
+    """Where a connection comes from, on its transport's word."""
+
+    key: str = ""  # the CURVE public key (Z85) that it proved to have; "" on a local socket
+    address: str = ""
+
+
+LOCAL = Origin()
+
+
 class FrameReceived(NamedTuple):
     """One well-cut frame pair of a connection; `connection` is the transport's own random name for it."""
 
     connection: bytes
     header: bytes
     body: bytes
+    origin: Origin = LOCAL
 
 
 class FrameGarbage(NamedTuple):
@@ -28,6 +39,13 @@ class Connected(NamedTuple):
     connection: bytes
 
 
+class KeyRefused(NamedTuple):
+    """Somebody connected with a key that is not known, and was not let in."""
+
+    fingerprint: str
+    address: str
+
+
 class ConnectionLost(NamedTuple):
     """The transport could not send to this connection: nobody is there, or it no longer takes anything."""
 
@@ -38,7 +56,7 @@ class Tick(NamedTuple):
     """Nothing but time has passed."""
 
 
-Event = FrameReceived | FrameGarbage | Connected | ConnectionLost | Tick
+Event = FrameReceived | FrameGarbage | Connected | KeyRefused | ConnectionLost | Tick
 
 
 class Send(NamedTuple):

@@ -7,11 +7,12 @@ Identity and Broker restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeVar
 
 from bus.broker.admission import refusal_of
 from bus.broker.endings import Endings, remember_late
+from bus.broker.enrolment import Enrolment
+from bus.broker.events import Origin
 from bus.broker.peers import Peer
 from bus.broker.placing import Placement
 from bus.broker.records import RecordBook
@@ -24,25 +25,29 @@ from bus.messages.control import Beat, Bye, Credit, Hello, Ready, Refused, Rehel
 from bus.pace import Pace
 
 M = TypeVar("M", bound=Message)
-Authenticate = Callable[[Hello], Refused | None]
 
 
 class Membership:
     """Binds connections to principals and unbinds them."""
 
     def __init__(
-        self, state: State, endings: Endings, placement: Placement, records: RecordBook, authenticate: Authenticate
+        self,
+        state: State,
+        endings: Endings,
+        placement: Placement,
+        records: RecordBook,
+        enrolment: Enrolment,
     ) -> None:
         self._state = state
         self._endings = endings
         self._placement = placement
         self._records = records
-        self._authenticate = authenticate
+        self._enrolment = enrolment
         beat_s, mailbox_max = state.settings.beat_interval_ms / 1000, state.settings.mailbox_max
         self._asking = Pace(beat_s, mailbox_max)
         self._refusing = Pace(beat_s, mailbox_max)
 
-    def hello(self, connection: bytes, frame: Header, body: bytes) -> None:
+    def hello(self, connection: bytes, frame: Header, body: bytes, origin: Origin) -> None:
         """The connection is bound, or refused and as unbound as before."""
         state = self._state
         try:
@@ -50,7 +55,7 @@ class Membership:
         except RuntimeFault as fault:
             self._refuse(connection, frame, "", Refused(code="malformed", detail=fault.detail))
             return
-        refused = refusal_of(hello) or self._authenticate(hello) or self._conflict_of(connection, hello)
+        refused = refusal_of(hello) or self._enrolment.identify(hello, origin) or self._conflict_of(connection, hello)
         if refused is not None:
             self._refuse(connection, frame, hello.instance, refused)
             return
@@ -63,15 +68,25 @@ class Membership:
             peer = self._join(connection, hello)
         else:
             self._rejoin(peer, connection)
-        self._take_particulars(peer, hello)
+        self._take_particulars(peer, hello, origin)
         welcome = Welcome(
             epoch=state.epoch,
             beat_interval_ms=state.settings.beat_interval_ms,
             peer_timeout_ms=state.settings.peer_timeout_ms,
+            config_digest=state.me.config_digest,
         )
         state.control(connection, Kind.WELCOME, welcome)
         state.tap("control", _without_body(frame), peer.instance)
         self._reconcile(peer, hello)
+
+    def join(self, connection: bytes, frame: Header, body: bytes, origin: Origin) -> None:
+        """A worker elsewhere is enrolled, or told why not; its connection stays unbound."""
+        answer = self._enrolment.join(body, origin)
+        if isinstance(answer, Refused):
+            self._refuse(connection, frame, "", answer)
+        else:
+            self._state.control(connection, Kind.WELCOME, answer)
+            self._state.tap("control", _without_body(frame), "", worker=answer.name, code="joined")
 
     def ready(self, peer: Peer, frame: Header, body: bytes) -> None:
         """The peer's readiness is known and acted on."""
@@ -199,7 +214,8 @@ class Membership:
         peer.ready_state, peer.reason = "starting", ""
         peer.judge()
 
-    def _take_particulars(self, peer: Peer, hello: Hello) -> None:
+    def _take_particulars(self, peer: Peer, hello: Hello, origin: Origin) -> None:
+        peer.host, peer.address = hello.host, origin.address
         peer.slots = hello.slots
         peer.tools = hello.tools
         peer.config_digest = hello.config_digest

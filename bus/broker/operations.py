@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bus.broker.endings import Endings
+from bus.broker.enrolment import Enrolment
 from bus.broker.membership import Membership
 from bus.broker.peers import Peer
 from bus.broker.placing import Placement
@@ -19,17 +20,21 @@ from bus.messages.base import Message
 class Operations:
     """Answers at once; questions about peers wait until a restarted broker has heard who is there."""
 
-    def __init__(self, state: State, endings: Endings, placement: Placement, membership: Membership) -> None:
+    def __init__(
+        self, state: State, endings: Endings, placement: Placement, membership: Membership, enrolment: Enrolment
+    ) -> None:
         self._state = state
         self._endings = endings
         self._placement = placement
         self._membership = membership
+        self._enrolment = enrolment
         self._held: list[tuple[Peer, Header, bytes]] = []
         self._answers: dict[str, tuple[type[Message], Callable[..., Message | None]]] = {
             control.ReadPeers.TYPE: (control.ReadPeers, self._read_peers),
             control.ReadPeer.TYPE: (control.ReadPeer, self._read_peer),
             control.ReadQueues.TYPE: (control.ReadQueues, self._read_queues),
             control.Drain.TYPE: (control.Drain, self._drain),
+            control.CreateToken.TYPE: (control.CreateToken, self._enrolment.create_token),
             control.InstanceLost.TYPE: (control.InstanceLost, self._instance_lost),
             control.ServiceGivenUp.TYPE: (control.ServiceGivenUp, self._service_given_up),
             control.Probe.TYPE: (control.Probe, self._probe),
@@ -81,7 +86,12 @@ class Operations:
         state = self._state
         state.me.last_seen = state.now
         rows = [self._row(peer) for peer in (state.me, *state.names.values())]
-        return control.Peers(epoch=state.epoch, peers=sorted(rows, key=lambda row: row.instance))
+        return control.Peers(
+            epoch=state.epoch,
+            peers=sorted(rows, key=lambda row: row.instance),
+            listens=self._enrolment.listens,
+            refused_keys=self._enrolment.refused_keys(),
+        )
 
     def _read_peer(self, message: control.ReadPeer) -> control.PeerRow:
         peer = self._state.find(message.instance)
@@ -122,6 +132,8 @@ class Operations:
                 "tools": list(peer.tools),
                 "config_digest": peer.config_digest,
                 "version": peer.version,
+                "host": peer.host,
+                "address": peer.address,
                 "counters": dict(sorted(state.counts.items())) if is_me else dict(peer.counters),
             }
         )

@@ -40,6 +40,8 @@ class Peer:
         self.tools: list[str] = []
         self.config_digest = ""
         self.version = ""
+        self.host = ""  # its machine's name, as it says
+        self.address = ""  # where it connects from; "" on a local socket
         self.counters: dict[str, int] = {}
 
     def judge(self) -> None:

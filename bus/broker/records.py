@@ -1,4 +1,4 @@
-"""Denials and dead letters on their way into the ledger: counted, batched, bounded, retried while it is away.
+"""Denials, dead letters and keys on their way into the ledger: counted, batched, bounded, retried while it is away.
 
 Codes and ids only: what a frame *claims* (its type, its destination, its id) is recorded only where it is a name this
 system knows or has the form of an id, so that no free text of a stranger reaches an entry. Source: spec page "The
@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from bus.broker.remote import KeyRecord
 from bus.catalog import CLASSES
 from bus.codec import decode, encode
 from bus.envelope import Header, Kind, header
@@ -39,7 +40,7 @@ class RecordBook:
         self._settings = settings
         self._instance = instance
         self._interval_s = settings.record_interval_ms / 1000
-        self._notes: dict[_Note, tuple[int, int]] = {}  # what -> (first at, count)
+        self._notes: dict[_Note | KeyRecord, tuple[int, int]] = {}  # what -> (first at, count)
         self._batch: bytes = b""  # the write that is not acknowledged yet
         self._is_sent = False
         self._entries_made = 0
@@ -57,7 +58,13 @@ class RecordBook:
         """One more of this kind. Dead letters are kept one by one, denials by sender, type and reason."""
         known_type = frame.type if frame is not None and frame.type in CLASSES else ""
         message_id = frame.message_id if frame is not None and event_type == "DEAD_LETTER" else ""
-        key = _Note(event_type, code, sender, known_type, service, message_id if _ID.fullmatch(message_id) else "")
+        self._add(_Note(event_type, code, sender, known_type, service, message_id if _ID.fullmatch(message_id) else ""))
+
+    def keep(self, record: KeyRecord) -> None:
+        """One more of what concerns a key."""
+        self._add(record)
+
+    def _add(self, key: _Note | KeyRecord) -> None:
         known = self._notes.get(key)
         if known is not None:
             self._notes[key] = (known[0], known[1] + 1)
@@ -110,8 +117,10 @@ class RecordBook:
         self._notes.clear()
         return encode(Write(entries=entries), self._settings.body_max_bytes)
 
-    def _entry(self, note: _Note, first_us: int, count: int) -> WriteEntry:
+    def _entry(self, note: _Note | KeyRecord, first_us: int, count: int) -> WriteEntry:
         self._entries_made += 1
+        if isinstance(note, KeyRecord):
+            return self._key_entry(note, first_us, count)
         payload = {
             "sender": note.sender,
             "type": note.type,
@@ -126,6 +135,20 @@ class RecordBook:
             event_type=note.event_type,
             decision="REJECTED" if note.event_type == "DENIED" else "",
             reason=note.code,
+            at_us=self._wall_us,
+            bodies=[pack(payload)],
+        )
+
+    def _key_entry(self, record: KeyRecord, first_us: int, count: int) -> WriteEntry:
+        payload: dict[str, str | int] = dict(record.facts)
+        if not record.submission_id:
+            payload |= {"count": count, "first_at_us": first_us}
+        return WriteEntry(
+            submission_id=record.submission_id or f"{self._instance}/{self._entries_made}",
+            stream="governance",
+            event_type=record.event_type,
+            decision=record.decision,
+            reason=record.reason,
             at_us=self._wall_us,
             bodies=[pack(payload)],
         )

@@ -29,6 +29,7 @@ class Hello(Message):
     keys: list[str] = Field(default_factory=list[str], description="sticky routing keys it holds (re-announced)")
     in_progress: list[str] = Field(default_factory=list[str], description="request ids it works on (re-announced)")
     answered: list[str] = Field(default_factory=list[str], description="recently answered request ids")
+    host: str = Field(default="", max_length=255, description="its machine's name, as it says; empty: the broker's own")
 
 
 class Welcome(Message):
@@ -39,14 +40,42 @@ class Welcome(Message):
     epoch: str = Field(description="of the broker or lane server; a new one means it restarted")
     beat_interval_ms: Count = Field(description="how often the peer beats")
     peer_timeout_ms: Count = Field(description="silence after which the peer is lost")
+    config_digest: str = Field(default="", description="snapshot that the broker runs under; empty at a lane")
+
+
+class Join(Message):
+    """First frame of a worker elsewhere, on a connection made with its token's key: enrol my own key.
+
+    These fields never change, so that a broker of any version can name what does not fit.
+    """
+
+    TYPE: ClassVar[str] = "bus.join"
+
+    public_key: str = Field(max_length=40, description="the worker's own CURVE key, Z85; its secret never leaves it")
+    role: str = Field(max_length=16, description="what it will be; the token's word counts")
+    version: str = Field(max_length=64, description="of the software")
+    protocol: int = Field(description="version of bus/PROTOCOL.md that it speaks")
+    host: str = Field(max_length=255, description="its machine's name, as it says")
+
+
+class Joined(Message):
+    """The key is enrolled, durably: connect with it from now on."""
+
+    TYPE: ClassVar[str] = "bus.joined"
+
+    name: str = Field(description="`<role>/<n>` of every incarnation with this key")
+    config_digest: str = Field(description="snapshot that the broker runs under")
 
 
 class Refused(Message):
-    """Hello was refused; the connection stays unbound."""
+    """Hello, or Join, was refused; the connection stays unbound."""
 
     TYPE: ClassVar[str] = "bus.refused"
 
-    code: Literal["bad_token", "name_taken", "bad_protocol", "role_mismatch", "malformed"] = Field(description="why")
+    code: Literal[
+        "bad_token", "name_taken", "bad_protocol", "role_mismatch", "malformed",
+        "token_expired", "token_used", "bad_version", "other_config", "not_enrolled", "unavailable",
+    ] = Field(description="why; those after `malformed` only at workers elsewhere")  # fmt: skip
     detail: str = Field(description="what was refused, in words")
 
 
@@ -150,6 +179,17 @@ class PeerRow(Message):
     )
     version: str = Field(default="", description="of the software")
     counters: dict[str, int] = Field(default_factory=dict, description="small integers of this incarnation, by name")
+    host: str = Field(default="", description="its machine's name, as it says; empty: the broker's own")
+    address: str = Field(default="", description="where it connects from, as the broker sees it; empty: a local socket")
+
+
+class RefusedKey(Record):
+    """Connections with a key that nobody enrolled."""
+
+    key: str = Field(description="its fingerprint")
+    address: str = Field(description="where the last one came from")
+    count: Count = Field(description="how many, since the broker's start")
+    last_ms: Count = Field(description="since the last one")
 
 
 class Peers(Message):
@@ -159,6 +199,8 @@ class Peers(Message):
 
     epoch: str = Field(description="of the broker; a new one means it restarted")
     peers: list[PeerRow]
+    listens: str = Field(default="", description="`HOST:PORT` for workers elsewhere; empty: none")
+    refused_keys: list[RefusedKey] = Field(default_factory=list[RefusedKey], description="latest last, bounded")
 
 
 class ReadQueues(Message):
@@ -191,6 +233,28 @@ class Drain(Message):
     TYPE: ClassVar[str] = "broker.drain"
 
     instance: str = Field(description="`<role>/<n>@<epoch>`")
+
+
+class CreateToken(Message):
+    """Operator -> broker: whoever connects with this key may enrol one of its own."""
+
+    TYPE: ClassVar[str] = "broker.create_token"
+
+    public_key: str = Field(max_length=40, description="Z85; its secret half stands in the token and nowhere else")
+    role: Literal["ho1"] = Field(description="what the worker will be")
+    ttl_s: int = Field(gt=0, description="seconds; at most bus.join_ttl_max_s")
+    uses: int = Field(gt=0, description="how many workers may join with it; at most bus.join_uses_max")
+
+
+class TokenCreated(Message):
+    """The key counts from now on, durably."""
+
+    TYPE: ClassVar[str] = "broker.token_created"
+
+    token_id: str = Field(description="its name in lists and records")
+    address: str = Field(description="`HOST:PORT` where the broker listens")
+    broker_key: str = Field(description="the broker's public key, Z85")
+    expires_at_us: Count = Field(description="microseconds since 1970 UTC")
 
 
 class Done(Message):

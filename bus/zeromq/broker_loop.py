@@ -13,23 +13,37 @@ import select
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import structlog
 import zmq
 
 from bus.broker.core import BrokerCore
-from bus.broker.events import Action, Connected, ConnectionLost, FrameGarbage, FrameReceived, Send, Tick
-from bus.broker.membership import Authenticate
+from bus.broker.enrolment import Authenticate
+from bus.broker.events import (
+    Action,
+    Connected,
+    ConnectionLost,
+    FrameGarbage,
+    FrameReceived,
+    KeyRefused,
+    Origin,
+    Send,
+    Tick,
+)
 from bus.broker.tap_record import Tap
 from bus.errors import ConfigError
 from bus.port import Clock
 from bus.settings import BusSettings
 from bus.zeromq.context import ZeroMQ, private_ipc
 from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, receiver_of, sender_of
+from bus.zeromq.key_book import KeyFiles
+from bus.zeromq.remote_router import MARK, RemoteRouter
 from bus.zeromq.tap import TapPublisher
 from bus.zeromq.tokens import TokenDirectory, refuses_a_stranger
 
 MayStop = Callable[[list[str]], bool]
 """Asked, once its descriptor has spoken, with the instances that are bound: may the broker end now?"""
 
+_log = structlog.get_logger("bus")
 _PARTS = 3  # routing id, header, body
 _PROBE_PARTS = 2  # routing id, nothing: what PROBE_ROUTER sends on a new connection
 _LOOPBACK = ("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:")
@@ -45,20 +59,24 @@ def run_broker(  # noqa: PLR0913 - what a broker's process is made of
     clock: Clock,
     stops: Mapping[int, MayStop],
     on_ready: Callable[[], None] = lambda: None,
+    remote: tuple[str, KeyFiles] | None = None,
+    config_digest: str = "",
 ) -> None:
     """Runs the broker until a descriptor of `stops` is readable or hung up and its predicate says that it may end.
 
-    `on_ready` is called once both sockets are bound. Raises ConfigError for an endpoint that others could reach, for
-    sockets that cannot be bound, and when the start-up self-test finds that a stranger would be let in.
+    `remote`: the `HOST:PORT` where workers elsewhere connect, and their keys. `on_ready` is called once all sockets are
+    bound. Raises ConfigError for an endpoint that others could reach, for sockets that cannot be bound, and when the
+    start-up self-test finds that a stranger would be let in.
     """
     if not refuses_a_stranger(tokens.authenticate):
         raise ConfigError("the broker does not start: a random token was accepted")
     check_private(endpoint, tap_endpoint)
     loop = BrokerLoop(
         settings=settings, endpoint=endpoint, tap_endpoint=tap_endpoint, epoch=epoch,
-        authenticate=tokens.authenticate, clock=clock, stops=stops,
+        authenticate=tokens.authenticate, clock=clock, stops=stops, remote=remote, config_digest=config_digest,
     )  # fmt: skip
     try:
+        loop.check_strangers()
         on_ready()
         loop.run()
     finally:
@@ -70,7 +88,7 @@ def check_private(endpoint: str, tap_endpoint: str) -> None:
     if not tap_endpoint.startswith("ipc://"):
         raise ConfigError(f"the tap must be an ipc socket in a private directory, not {tap_endpoint}")
     if not endpoint.startswith(("ipc://", *_LOOPBACK)):
-        raise ConfigError(f"{endpoint} can be reached from outside: without CURVE bind ipc or loopback")
+        raise ConfigError(f"{endpoint} can be reached from outside: bind ipc or loopback, or by CURVE (bus.listen)")
     for address in (endpoint, tap_endpoint):
         if address.startswith("ipc://"):
             folder = Path(address.removeprefix("ipc://")).parent
@@ -91,6 +109,8 @@ class BrokerLoop:
         authenticate: Authenticate,
         clock: Clock,
         stops: Mapping[int, MayStop],
+        remote: tuple[str, KeyFiles] | None = None,
+        config_digest: str = "",
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -99,22 +119,40 @@ class BrokerLoop:
         self._taps: list[Tap] = []
         self._zeromq = ZeroMQ(settings)
         self._core = BrokerCore(
-            settings, epoch=epoch, authenticate=authenticate, now=clock.monotonic(), wall_now=clock.now()
+            settings,
+            epoch=epoch,
+            authenticate=authenticate,
+            now=clock.monotonic(),
+            wall_now=clock.now(),
+            keys=remote[1] if remote is not None else None,
+            config_digest=config_digest,
         )
+        self._remote: RemoteRouter | None = None
         try:
+            if remote is not None:
+                self._remote = RemoteRouter(self._zeromq, settings, *remote)
             self._router = self._bound_router(endpoint)
             self._tap = TapPublisher(self._zeromq, settings, tap_endpoint, epoch=epoch, clock=clock)
         except zmq.ZMQError as error:
             self._zeromq.close()
             raise ConfigError(f"cannot bind {endpoint} or {tap_endpoint}: {error}; is another one running?") from error
+        except ConfigError:
+            self._zeromq.close()
+            raise
         self._option, self._send = option_of(self._router), sender_of(self._router)
         self._receive = receiver_of(self._router)
         # The sockets' own descriptors: zmq's poller asks every socket for its EVENTS twice per wake-up.
         self._poller = select.poll()
         self._router_descriptor = option_of(self._router)(zmq.FD)
         self._tap_descriptor = option_of(self._tap.socket)(zmq.FD)
-        for descriptor in (self._router_descriptor, self._tap_descriptor, *self._stops):
+        remote_descriptors = self._remote.descriptors if self._remote is not None else ()
+        for descriptor in (self._router_descriptor, self._tap_descriptor, *self._stops, *remote_descriptors):
             self._poller.register(descriptor, select.POLLIN)
+
+    def check_strangers(self) -> None:
+        """Self-test over the real socket. Raises ConfigError if a random key is let in, or is not refused in time."""
+        if self._remote is not None:
+            self._remote.check_strangers()
 
     def run(self) -> None:
         """Until it is told to end and may.
@@ -129,6 +167,8 @@ class BrokerLoop:
         while True:
             ready = dict(self._poller.poll(wait_ms))
             more = self._drain(has_spoken=self._router_descriptor in ready)
+            if self._remote is not None and self._drain_remote(self._remote):
+                more = True  # what it sent may have swallowed the other router's edge
             if self._tap_descriptor in ready or tap.has_sent:
                 tap.hear()
             if self._taps:
@@ -149,7 +189,9 @@ class BrokerLoop:
             wait_ms = 0 if more or self._taps or tap.has_sent or tap.is_answering else self._wait_ms(at, now)
 
     def close(self) -> None:
-        """Both sockets are closed and the context ended."""
+        """All sockets are closed and the context ended."""
+        if self._remote is not None:
+            self._remote.close()
         self._router.close(linger=0)
         self._tap.close()
         self._zeromq.close()
@@ -185,6 +227,31 @@ class BrokerLoop:
                 self._do(step(FrameGarbage(parts[0], f"{len(parts) - 1} parts, not header and body"), now), now)
         return True
 
+    def _drain_remote(self, remote: RemoteRouter) -> bool:
+        """The same for connections from elsewhere, and who was not let in; whether anything was handled."""
+        step, monotonic = self._core.step, self._clock.monotonic
+        for fingerprint, address in remote.hear_strangers():
+            now = monotonic()
+            actions = step(KeyRefused(fingerprint, address), now)
+            if actions:  # not each one of a flood
+                _log.warning("key_refused", key=fingerprint, address=address)
+            self._do(actions, now)
+        for _ in range(remote.take_failed_handshakes()):
+            self._core.count("handshakes_failed")
+        count = 0
+        while count < self._settings.batch_max and (received := remote.receive()) is not None:
+            count += 1
+            connection, key, address, parts = received
+            now = monotonic()
+            if len(parts) == _PARTS - 1:
+                frame = FrameReceived(connection, parts[0], parts[1], Origin(key, address))
+                self._do(step(frame, now), now)
+            elif len(parts) == _PROBE_PARTS - 1 and not parts[0]:
+                self._do(step(Connected(connection), now), now)
+            else:
+                self._do(step(FrameGarbage(connection, f"{len(parts)} parts, not header and body"), now), now)
+        return count > 0
+
     def _do(self, actions: list[Action], now: float) -> None:
         """Carries out actions in order; losses come after them, so that tapped frames stay in sequence."""
         send, taps = self._send, self._taps
@@ -194,6 +261,9 @@ class BrokerLoop:
                 taps.append(action)
                 continue
             try:
+                if self._remote is not None and action.connection.startswith(MARK):
+                    self._remote.send(action.connection, action.header, action.body)
+                    continue
                 send(action.connection, NOBLOCK_MORE)
                 send(action.header, NOBLOCK_MORE)
                 send(action.body, NOBLOCK)

@@ -49,3 +49,9 @@ def private_ipc(endpoint: str) -> None:
     """After a bind: an ipc socket's file is for its user alone."""
     if endpoint.startswith("ipc://"):
         Path(endpoint.removeprefix("ipc://")).chmod(0o600)
+
+
+def end_monitor(socket: zmq.Socket[bytes], monitor: zmq.Socket[bytes]) -> None:
+    """The socket's events are not told any more; before the socket itself is closed."""
+    socket.disable_monitor()
+    monitor.close(linger=0)

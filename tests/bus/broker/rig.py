@@ -39,11 +39,19 @@ class Got(NamedTuple):
 class Rig:
     """The core, its clock, and what every connection has received."""
 
-    def __init__(self, *, authenticate: Any = lambda _hello: None, **overrides: Any) -> None:
+    def __init__(
+        self, *, authenticate: Any = lambda _hello: None, keys: Any = None, config_digest: str = "", **overrides: Any
+    ) -> None:
         self.settings = settings_with(**overrides)
         self.now = 100.0
         self.core = BrokerCore(
-            self.settings, epoch="e1", authenticate=authenticate, now=self.now, wall_now=1_700_000_000.0
+            self.settings,
+            epoch="e1",
+            authenticate=authenticate,
+            now=self.now,
+            wall_now=1_700_000_000.0,
+            keys=keys,
+            config_digest=config_digest,
         )
         self.inbox: dict[bytes, list[Got]] = {}
         self.taps: list[Tap] = []

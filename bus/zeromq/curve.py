@@ -1,0 +1,111 @@
+"""CURVE keys: drawn, kept in a private file, named by a fingerprint. Secrets are printed nowhere."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import zmq
+import zmq.utils.z85 as z85  # noqa: PLR0402 - the module ships no names for `from`
+
+from bus.clock import SystemClock
+from bus.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """Both halves in Z85, ZeroMQ's own text form: 40 characters each."""
+
+    public: bytes
+    secret: bytes = field(repr=False)
+
+    @property
+    def fingerprint(self) -> str:
+        """The name of the public half."""
+        return fingerprint(self.public)
+
+
+def check_available() -> None:
+    """Raises ConfigError where the installed ZeroMQ cannot encrypt."""
+    if not zmq.has("curve"):
+        raise ConfigError("this ZeroMQ library was built without CURVE, so nothing may be bound to TCP: install pyzmq")
+
+
+def new_pair() -> KeyPair:
+    """A fresh one, drawn by the system's clock port as every secret is."""
+    return pair_of(z85.encode(bytes.fromhex(SystemClock().secret())))
+
+
+def pair_of(secret: bytes) -> KeyPair:
+    """The pair with this secret half (Z85). Raises ValueError for anything else."""
+    try:
+        return KeyPair(public=zmq.curve_public(secret), secret=secret)
+    except (zmq.ZMQError, TypeError) as error:
+        raise ValueError("not a CURVE secret key") from error
+
+
+def fingerprint(public: bytes) -> str:
+    """How a public key (Z85) is named to people and in records: `key:<16 hex>` of its SHA-256."""
+    return f"key:{hashlib.sha256(public).hexdigest()[:16]}"
+
+
+def raw(key: bytes) -> bytes:
+    """The 32 bytes behind Z85 text. Raises ValueError for anything else."""
+    if len(key) != 40:  # noqa: PLR2004 - a CURVE key in Z85
+        raise ValueError("not a CURVE key")
+    try:
+        return z85.decode(key)
+    except (KeyError, struct.error) as error:
+        raise ValueError("not a CURVE key") from error
+
+
+def text(key: bytes) -> bytes:
+    """The Z85 text of 32 bytes."""
+    return z85.encode(key)
+
+
+def kept_pair(path: Path) -> KeyPair:
+    """The pair of this file, made at first use. Raises ConfigError for a file that is damaged or open to others."""
+    try:
+        secret = path.read_bytes().strip()
+    except FileNotFoundError:
+        pair = new_pair()
+        write_durably(path, pair.secret + b"\n")
+        return pair
+    if stat.S_IMODE(path.stat().st_mode) & 0o077:
+        raise ConfigError(f"the key file {path} can be read by others: chmod 600 it, then start again")
+    try:
+        return pair_of(secret)
+    except ValueError:
+        raise ConfigError(
+            f"the key file {path} is damaged: put its copy back, or remove it; then every worker has to join again"
+        ) from None
+
+
+def private_folder(path: Path) -> Path:
+    """The directory, there and for this user alone. Raises OSError."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)
+    return path
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """The file is there whole or as it was, on the device, and was never readable for others. Raises OSError."""
+    private_folder(path.parent)
+    beside = path.with_name(f".{path.name}.new")
+    beside.unlink(missing_ok=True)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,269 @@
+"""The keys that may connect from elsewhere: join tokens and enrolled workers, as files below `<home>/keys`.
+
+    broker.key            the broker's own secret, made once; survives restarts, so that tokens and workers stay good
+    tokens/<id>.json      a join token: hash of its public key, role, end, number of uses; never changed
+    enrolled/<n>.json     a worker: its public key, its name, the token that it came by
+
+Directories 0700, files 0600, each written whole and synced before anybody is answered. What a token was used for is
+counted from the workers that came by it, so a use and its enrolment are one write: a crash leaves both or neither. The
+broker's process is the only writer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from bus.broker.remote import KeyRecord
+from bus.envelope import HEADER_VERSION
+from bus.errors import BusError, ConfigError
+from bus.messages.base import Record
+from bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
+from bus.messages.ids import iso
+from bus.settings import BusSettings
+from bus.zeromq import curve
+
+_TOKENS, _ENROLLED, _BROKER_KEY = "tokens", "enrolled", "broker.key"
+R = TypeVar("R", bound=Record)
+
+
+class TokenFile(Record):
+    """One join token; its secret half is nowhere here."""
+
+    token_id: str
+    key_hash: str
+    role: str
+    uses: int
+    created_at_us: int
+    expires_at_us: int
+
+
+class WorkerFile(Record):
+    """One enrolled worker."""
+
+    name: str
+    role: str
+    public_key: str
+    token_id: str
+    host: str
+    version: str
+    enrolled_at_us: int
+
+    @property
+    def fingerprint(self) -> str:
+        """The name of its key."""
+        return curve.fingerprint(self.public_key.encode())
+
+
+class KeyFiles:
+    """`bus.broker.remote.KeyBook` over the files of one home."""
+
+    def __init__(self, folder: Path, *, settings: BusSettings, version: str, config_digest: str) -> None:
+        """Reads everything. Raises ConfigError for a damaged file, OSError."""
+        self._folder = curve.private_folder(folder)
+        self._settings = settings
+        self._version = version
+        self._digest = config_digest
+        self.pair = curve.kept_pair(folder / _BROKER_KEY)
+        self.listens = ""
+        self._tokens = {token.key_hash: token for token in tokens_in(folder)}
+        self._workers = {worker.public_key: worker for worker in workers_in(folder)}
+        self._records = [_token_record(token) for token in self._tokens.values()]
+        self._records += [_worker_record(worker) for worker in self._workers.values()]
+
+    def knows(self, public: bytes) -> bool:
+        """Whether a connection with this key (Z85) may speak at all; one of a spent token may, to be told so."""
+        return public.decode("ascii", "replace") in self._workers or _hash(public) in self._tokens
+
+    def take_records(self) -> list[KeyRecord]:
+        """What is to be recorded since the last call; at first all that is known."""
+        records, self._records = self._records, []
+        return records
+
+    # --- hello ------------------------------------------------------------------------------------------------------
+
+    def authenticate(self, hello: Hello, key: str) -> Refused | None:
+        """None if this key is enrolled as who the hello says, and may do what the hello offers."""
+        worker = self._workers.get(key)
+        if worker is None:
+            return Refused(code="not_enrolled", detail="a token's key is for joining alone: hobus worker join TOKEN")
+        if hello.role != worker.role or hello.instance.partition("@")[0] != worker.name:
+            return Refused(
+                code="role_mismatch", detail=f"{worker.fingerprint} is enrolled as {worker.name}, as no other"
+            )
+        if hello.version != self._version:
+            return self._other_version(hello.version)
+        if hello.offers and hello.config_digest != self._digest:
+            return Refused(
+                code="other_config",
+                detail=f"{worker.name} runs under {hello.config_digest[:80] or 'no snapshot'}, the cluster under "
+                f"{self._digest}: fetch that one first",
+            )
+        return None
+
+    # --- join -------------------------------------------------------------------------------------------------------
+
+    def join(self, join: Join, key: str, now: float) -> Joined | Refused:
+        """The worker's own key is enrolled, durably; asking again with the same key gives the same answer."""
+        token = self._tokens.get(_hash(key.encode()))
+        refused = self._refusal(join, key, token, now)
+        if refused is not None:
+            reason, facts = refused.code, (("key", _shown(join.public_key)), ("token", token.token_id if token else ""))
+            self._records.append(KeyRecord("KEY_REFUSED", "REJECTED", reason, facts))
+            return refused
+        worker = self._workers.get(join.public_key)
+        if worker is None and token is not None:
+            worker = WorkerFile(
+                name=f"{token.role}/remote-{self._next_number()}", role=token.role, public_key=join.public_key,
+                token_id=token.token_id, host=join.host, version=join.version, enrolled_at_us=round(now * 1_000_000),
+            )  # fmt: skip
+            try:
+                self._write(f"{_ENROLLED}/{worker.name.partition('/')[2]}.json", worker)
+            except OSError as error:
+                return Refused(code="unavailable", detail=f"the cluster could not store the key: {error.strerror}")
+            self._workers[worker.public_key] = worker
+            self._records.append(_worker_record(worker))
+        assert worker is not None  # noqa: S101 - a refusal otherwise
+        return Joined(name=worker.name, config_digest=self._digest)
+
+    def _refusal(self, join: Join, key: str, token: TokenFile | None, now: float) -> Refused | None:
+        if join.protocol != HEADER_VERSION:
+            return Refused(
+                code="bad_protocol",
+                detail=f"the worker speaks protocol {join.protocol}, this cluster {HEADER_VERSION}: use one version",
+            )
+        if join.version != self._version:
+            return self._other_version(join.version)
+        if not _is_key(join.public_key) or join.public_key in (key, self.pair.public.decode()):
+            return Refused(code="malformed", detail="the key to enrol is none that a worker made for itself")
+        known = self._workers.get(join.public_key)
+        if known is not None:
+            return None  # its answer was lost
+        if token is None:
+            return Refused(code="bad_token", detail="this connection's key is no join token's")
+        if join.role != token.role:
+            return Refused(code="role_mismatch", detail=f"{token.token_id} is for {token.role} alone")
+        if now * 1_000_000 >= token.expires_at_us:
+            return Refused(
+                code="token_expired",
+                detail=f"{token.token_id} expired at {iso(token.expires_at_us / 1_000_000)}: make a new one",
+            )
+        if self._uses_of(token) >= token.uses:
+            return Refused(
+                code="token_used",
+                detail=f"{token.token_id} was good for {token.uses} worker{'s' * (token.uses > 1)} and is used up: "
+                "make a new one",
+            )
+        return None
+
+    def _other_version(self, version: str) -> Refused:
+        return Refused(
+            code="bad_version",
+            detail=f"the worker runs hobus {version[:64]!r}, this cluster {self._version!r}: install one version",
+        )
+
+    def _uses_of(self, token: TokenFile) -> int:
+        return sum(worker.token_id == token.token_id for worker in self._workers.values())
+
+    def _next_number(self) -> int:
+        """Never one that was used: names stand in records."""
+        return 1 + max((_number_of(worker.name) for worker in self._workers.values()), default=0)
+
+    # --- tokens -----------------------------------------------------------------------------------------------------
+
+    def create_token(self, wanted: CreateToken, now: float) -> TokenCreated:
+        """The token's key counts from now on, durably; asked again, the same answer. Raises BusError."""
+        if not _is_key(wanted.public_key):
+            raise BusError("malformed", "the token's public key is none")
+        for name, value, limit in (
+            ("ttl", wanted.ttl_s, self._settings.join_ttl_max_s),
+            ("uses", wanted.uses, self._settings.join_uses_max),
+        ):
+            if value > limit:
+                setting = {"ttl": "bus.join_ttl_max_s", "uses": "bus.join_uses_max"}[name]
+                raise BusError("rejected", f"--{name} {value}: at most {limit} ({setting})")
+        key_hash = _hash(wanted.public_key.encode())
+        token = self._tokens.get(key_hash) or self._new_token(key_hash, wanted, now)
+        return TokenCreated(
+            token_id=token.token_id, address=self.listens, broker_key=self.pair.public.decode(),
+            expires_at_us=token.expires_at_us,
+        )  # fmt: skip
+
+    def _new_token(self, key_hash: str, wanted: CreateToken, now: float) -> TokenFile:
+        token = TokenFile(
+            token_id=f"join-{key_hash[:12]}", key_hash=key_hash, role=wanted.role, uses=wanted.uses,
+            created_at_us=round(now * 1_000_000), expires_at_us=round((now + wanted.ttl_s) * 1_000_000),
+        )  # fmt: skip
+        try:
+            self._write(f"{_TOKENS}/{token.token_id}.json", token)
+        except OSError as error:
+            raise BusError("unavailable", f"the token could not be stored: {error.strerror}") from error
+        self._tokens[key_hash] = token
+        self._records.append(_token_record(token))
+        return token
+
+    def _write(self, path: str, record: Record) -> None:
+        curve.write_durably(self._folder / path, record.model_dump_json().encode() + b"\n")
+
+
+def tokens_in(folder: Path) -> list[TokenFile]:
+    """All join tokens, oldest first. Raises ConfigError for a damaged file."""
+    return sorted(_read_all(folder / _TOKENS, TokenFile), key=lambda token: (token.created_at_us, token.token_id))
+
+
+def workers_in(folder: Path) -> list[WorkerFile]:
+    """All enrolled workers, oldest first. Raises ConfigError for a damaged file."""
+    return sorted(_read_all(folder / _ENROLLED, WorkerFile), key=lambda worker: _number_of(worker.name))
+
+
+def _read_all(folder: Path, cls: type[R]) -> list[R]:
+    return [_read(path, cls) for path in sorted(folder.glob("[!.]*.json"))]
+
+
+def _read(path: Path, cls: type[R]) -> R:
+    try:
+        return cls.model_validate_json(path.read_bytes())
+    except ValidationError:
+        raise ConfigError(
+            f"the key file {path} is damaged: put its copy back, or remove it; who it names then has to join again"
+        ) from None
+
+
+def _hash(public: bytes) -> str:
+    return hashlib.sha256(public).hexdigest()
+
+
+def _is_key(public: str) -> bool:
+    try:
+        curve.raw(public.encode())
+    except ValueError:
+        return False
+    return True
+
+
+def _shown(public: str) -> str:
+    return curve.fingerprint(public.encode()) if _is_key(public) else ""
+
+
+def _number_of(name: str) -> int:
+    digits = name.rpartition("-")[2]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _token_record(token: TokenFile) -> KeyRecord:
+    facts = (
+        ("token", token.token_id), ("role", token.role), ("uses", token.uses),
+        ("created_at_us", token.created_at_us), ("expires_at_us", token.expires_at_us),
+    )  # fmt: skip
+    return KeyRecord("TOKEN_CREATED", "", "", facts, submission_id=f"TOKEN_CREATED:{token.token_id}")
+
+
+def _worker_record(worker: WorkerFile) -> KeyRecord:
+    facts = (
+        ("key", worker.fingerprint), ("name", worker.name), ("role", worker.role), ("token", worker.token_id),
+        ("host", worker.host), ("version", worker.version), ("enrolled_at_us", worker.enrolled_at_us),
+    )  # fmt: skip
+    return KeyRecord("KEY_ENROLLED", "ACCEPTED", "", facts, submission_id=f"KEY_ENROLLED:{worker.fingerprint}")

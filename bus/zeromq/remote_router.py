@@ -1,0 +1,148 @@
+"""The broker's socket for other hosts: a ROUTER on TCP that speaks CURVE alone, its ZAP, and its self-test.
+
+A connection is named `MARK` + the key that it proved + ZeroMQ's own routing id: so it can never be taken for one of the
+local socket, and the same routing id under another key is another connection. The key is read from every message
+(`User-Id`, set by ZAP), never from what a frame says, since a client may choose its routing id.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import zmq
+
+from bus.clock import SystemClock
+from bus.errors import ConfigError
+from bus.settings import BusSettings
+from bus.zeromq import curve
+from bus.zeromq.context import ZeroMQ, end_monitor
+from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
+from bus.zeromq.key_book import KeyFiles
+from bus.zeromq.zap import DOMAIN, Stranger, ZapHandler
+
+MARK = b"curve:"
+_KEY_CHARS = 40
+_ROUTING_AT = len(MARK) + _KEY_CHARS
+_FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+_WILDCARDS = ("0.0.0.0", "*", "[::]")  # noqa: S104 - what an operator may ask for; CURVE guards it
+_MONITOR_BACKLOG = 10_000
+
+
+class Received(NamedTuple):
+    """One message: from which connection, whose it is, and its parts."""
+
+    connection: bytes
+    key: str
+    address: str
+    parts: list[bytes]
+
+
+class RemoteRouter:
+    """Bound, and deaf until its owner drains it."""
+
+    def __init__(self, zeromq: ZeroMQ, settings: BusSettings, address: str, keys: KeyFiles) -> None:
+        """Raises ConfigError when CURVE is missing or the address cannot be bound."""
+        curve.check_available()
+        self._zeromq = zeromq
+        self._settings = settings
+        self._keys = keys
+        self._failed_handshakes = 0
+        self._zap = ZapHandler(zeromq, keys.knows)  # before the socket: nobody can come before there is an answer
+        self._router = self._bound(address)
+        self._option, self._send = option_of(self._router), sender_of(self._router)
+        self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT).removeprefix("tcp://")
+        keys.listens = self.address
+        self.descriptors = (self._option(zmq.FD), self._zap.descriptor, option_of(self._monitor)(zmq.FD))
+
+    def _bound(self, address: str) -> zmq.Socket[bytes]:
+        router = self._zeromq.socket(zmq.ROUTER)
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        router.setsockopt(zmq.CURVE_SERVER, 1)
+        router.setsockopt(zmq.CURVE_SECRETKEY, self._keys.pair.secret)
+        router.setsockopt(zmq.ZAP_DOMAIN, DOMAIN)
+        router.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)
+        router.setsockopt(zmq.HANDSHAKE_IVL, self._settings.handshake_timeout_ms)
+        if address.startswith("["):
+            router.setsockopt(zmq.IPV6, 1)
+        self._monitor = router.get_monitor_socket(_FAILED)
+        self._monitor.setsockopt(zmq.RCVHWM, _MONITOR_BACKLOG)
+        try:
+            router.bind(f"tcp://{address}")
+        except zmq.ZMQError as error:
+            raise ConfigError(
+                f"cannot listen at {address} (bus.listen, up --listen): {error}; choose another port, or port 0"
+            ) from error
+        return router
+
+    def receive(self) -> Received | None:
+        """The next message; None when there is none."""
+        while self._option(EVENTS) & POLLIN:
+            frames = self._router.recv_multipart(zmq.NOBLOCK, copy=False)
+            try:
+                key, address = str(frames[0].get("User-Id")), str(frames[0].get("Peer-Address"))
+            except zmq.ZMQError:
+                continue  # nobody is let in without a key: this cannot be
+            connection = MARK + key.encode() + frames[0].bytes
+            return Received(connection, key, address, [frame.bytes for frame in frames[1:]])
+        return None
+
+    def send(self, connection: bytes, header: bytes, body: bytes) -> None:
+        """As the local socket sends. Raises zmq.ZMQError: EHOSTUNREACH, EAGAIN."""
+        self._send(connection[_ROUTING_AT:], NOBLOCK_MORE)
+        self._send(header, NOBLOCK_MORE)
+        self._send(body, NOBLOCK)
+
+    def hear_strangers(self) -> list[Stranger]:
+        """Waiting questions about keys are answered; those who were not let in."""
+        return self._zap.answer()
+
+    def take_failed_handshakes(self) -> int:
+        """Connections since the last call that spoke no CURVE, or with another broker's key in mind."""
+        while option_of(self._monitor)(EVENTS) & POLLIN:
+            self._monitor.recv_multipart(zmq.NOBLOCK)
+            self._failed_handshakes += 1
+        count, self._failed_handshakes = self._failed_handshakes, 0
+        return count
+
+    def check_strangers(self) -> None:
+        """A connection with a random key over this very socket is refused. Raises ConfigError otherwise."""
+        clock, verdict = SystemClock(), 0
+        stranger = self._zeromq.socket(zmq.DEALER)
+        pair = curve.new_pair()
+        stranger.setsockopt(zmq.CURVE_PUBLICKEY, pair.public)
+        stranger.setsockopt(zmq.CURVE_SECRETKEY, pair.secret)
+        stranger.setsockopt(zmq.CURVE_SERVERKEY, self._keys.pair.public)
+        stranger.setsockopt(zmq.IPV6, int(self.address.startswith("[")))
+        monitor = stranger.get_monitor_socket(zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        poller = zmq.Poller()
+        poller.register(monitor, zmq.POLLIN)
+        poller.register(self._zap.descriptor, zmq.POLLIN)
+        try:
+            stranger.connect(f"tcp://{_reachable(self.address)}")
+            ends_at = clock.monotonic() + self._settings.handshake_timeout_ms / 1000
+            while not verdict and (left_s := ends_at - clock.monotonic()) > 0:
+                ready = dict(poller.poll(int(left_s * 1000) + 1))
+                self._zap.answer()
+                if monitor in ready:
+                    verdict = struct.unpack("=hi", monitor.recv_multipart()[0])[0]
+        finally:
+            end_monitor(stranger, monitor)
+            stranger.close(linger=0)
+        if verdict != int(zmq.EVENT_HANDSHAKE_FAILED_AUTH):
+            found = "was let in" if verdict else f"was not refused within {self._settings.handshake_timeout_ms} ms"
+            raise ConfigError(f"the broker does not start: a random key {found} at {self.address} (self-test)")
+
+    def close(self) -> None:
+        """Nothing is bound any more."""
+        end_monitor(self._router, self._monitor)
+        self._router.close(linger=0)
+        self._zap.close()
+
+
+def _reachable(address: str) -> str:
+    """The address by which this machine itself reaches the socket."""
+    host, _, port = address.rpartition(":")
+    if host not in _WILDCARDS:
+        return address
+    return f"[::1]:{port}" if host.startswith("[") else f"127.0.0.1:{port}"

@@ -1,0 +1,197 @@
+"""Workers on other hosts, at the broker's core: a connection is who its key is, and strangers are named, not obeyed."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.broker.events import FrameReceived, KeyRefused, Origin
+from bus.broker.refused_keys import RefusedKeys
+from bus.codec import decode, encode, pack_header
+from bus.envelope import Kind, header
+from bus.messages.base import unpack
+from bus.messages.control import (
+    CreateToken,
+    Hello,
+    Join,
+    Joined,
+    Peers,
+    ReadPeers,
+    Ready,
+    Refused,
+    TokenCreated,
+    Welcome,
+)
+from bus.messages.ledger import Write
+from bus.zeromq import curve
+from bus.zeromq.key_book import KeyFiles
+from tests.bus.broker.rig import BIG, Rig, settings_with
+
+DIGEST = "sha256:" + "a" * 64
+
+
+class Elsewhere:
+    """A core that listens, and what connections with keys say to it."""
+
+    def __init__(self, folder):
+        self.keys = KeyFiles(folder, settings=settings_with(), version="1", config_digest=DIGEST)
+        self.keys.listens = "127.0.0.1:5570"
+        self.rig = Rig(keys=self.keys, config_digest=DIGEST)
+
+    def say(self, key, kind, message, connection=b""):
+        """A control frame over a connection with this key; the answer."""
+        name = connection or key.encode()
+        frame = FrameReceived(
+            name, pack_header(header(kind, "", type=message.TYPE)), encode(message, BIG), Origin(key, "10.0.0.9")
+        )
+        self.rig.step(frame)
+        got = self.rig.got(name)
+        return got[-1] if got else None
+
+    def token(self, operator):
+        """The key of a new token, asked of the broker as the operator asks."""
+        public = curve.new_pair().public.decode()
+        wanted = CreateToken(public_key=public, role="ho1", ttl_s=60, uses=1)
+        answer = self.rig.call(operator, f"operator/1@a:{public}", wanted)
+        return public, answer
+
+    def enrolled(self, operator):
+        """A worker's key and its name."""
+        public, _ = self.token(operator)
+        mine = curve.new_pair().public.decode()
+        joined = self.say(public, Kind.JOIN, Join(public_key=mine, role="ho1", version="1", protocol=1, host="box"))
+        return mine, decode(Joined, joined.body, BIG).name
+
+
+def hello(instance, **fields):
+    """A hello as a worker elsewhere says it."""
+    role = instance.partition("/")[0]
+    return Hello.model_validate(
+        {"instance": instance, "token": "", "role": role, "slots": 2, "version": "1", "protocol": 1, "host": "box",
+         "config_digest": DIGEST, "offers": [role], "tools": ["list_tools"]} | fields
+    )  # fmt: skip
+
+
+@pytest.fixture
+def there(tmp_path):
+    """A core that listens."""
+    return Elsewhere(tmp_path)
+
+
+@pytest.fixture
+def operator(there):
+    """Its operator."""
+    return there.rig.client("operator/1@a")
+
+
+def test_a_worker_joins_with_a_token_and_is_welcome_with_its_own_key(there, operator):
+    """Enrolled, then bound: listed with host, address, slots, tools and version; it gets orders."""
+    key, name = there.enrolled(operator)
+    answer = there.say(key, Kind.HELLO, hello(f"{name}@e1"))
+    assert decode(Welcome, answer.body, BIG).config_digest == DIGEST
+    there.say(key, Kind.READY, Ready(state="ready"))
+    peers = decode(Peers, there.rig.call(operator, "q", ReadPeers()).body, BIG)
+    (row,) = [row for row in peers.peers if row.instance == f"{name}@e1"]
+    assert (row.host, row.address, row.slots, row.tools, row.version) == ("box", "10.0.0.9", 2, ["list_tools"], "1")
+    assert peers.listens == "127.0.0.1:5570"
+    ho2 = there.rig.client("ho2/1@a")
+    there.rig.order(ho2, "WO-1")
+    assert there.rig.requests(key.encode()) == ["WO-1"]
+
+
+def test_a_claimed_name_counts_for_nothing(there, operator):
+    """Another worker's name, a local actor's name, a token of the state directory: the key decides."""
+    key, name = there.enrolled(operator)
+    other, other_name = there.enrolled(operator)
+    for instance, by in [(f"{name}@x", other), ("ho1/1@a", key), ("ho2/1@a", key), ("operator/1@b", key)]:
+        answer = there.say(by, Kind.HELLO, hello(instance), instance.encode())
+        assert answer.header.type == Refused.TYPE
+    assert there.rig.core.peers == ["operator/1@a"]
+    assert there.say(other, Kind.HELLO, hello(f"{other_name}@e1")).header.type == Welcome.TYPE
+
+
+def test_a_token_s_key_may_join_and_do_nothing_else(there, operator):
+    """A hello is refused, a request answered with: say hello."""
+    public, _ = there.token(operator)
+    refused = decode(Refused, there.say(public, Kind.HELLO, hello("ho1/remote-1@e")).body, BIG)
+    assert refused.code == "not_enrolled"
+    assert there.say(public, Kind.REQUEST, ReadPeers()).header.type == "bus.rehello"
+
+
+def test_nobody_joins_over_a_local_socket_or_at_a_broker_that_listens_nowhere(there):
+    """A join without a key, and one at a core without keys, are refused; the connection stays outside."""
+    join = Join(public_key="x" * 40, role="ho1", version="1", protocol=1, host="")
+    for rig in (there.rig, Rig()):
+        rig.control(b"local", Kind.JOIN, join)
+        assert rig.refusal(b"local").code == "bad_token"
+        said = pack_header(header(Kind.HELLO, "", type=Hello.TYPE))
+        rig.step(FrameReceived(b"far", said, encode(hello("ho1/1@a"), BIG), Origin("k" * 40, "")))
+        assert rig.refusal(b"far").code == "not_enrolled"
+
+
+def test_a_cluster_that_does_not_listen_gives_no_tokens_and_says_what_to_do():
+    """Refused, with the command that mends it."""
+    rig = Rig()
+    operator = rig.client("operator/1@a")
+    answer = rig.call(operator, "q", CreateToken(public_key="x" * 40, role="ho1", ttl_s=1, uses=1))
+    assert answer.failure.code == "rejected"
+    assert "hobus up --listen" in answer.failure.detail
+
+
+def test_only_the_operator_makes_tokens(there):
+    """A worker that could would let others in."""
+    ho1 = there.rig.client("ho1/1@a")
+    answer = there.rig.call(ho1, "q", CreateToken(public_key="x" * 40, role="ho1", ttl_s=1, uses=1))
+    assert answer.failure.code == "denied"
+
+
+def test_what_happens_to_keys_reaches_the_ledger_without_the_secret(there, operator):
+    """TOKEN_CREATED, KEY_ENROLLED and KEY_REFUSED in governance, by the broker."""
+    ledger = there.rig.worker("ledger/1@a")
+    _, answer = there.token(operator)
+    assert decode(TokenCreated, answer.body, BIG).broker_key == there.keys.pair.public.decode()
+    there.enrolled(operator)
+    there.rig.step(KeyRefused("key:0123456789abcdef", "10.0.0.66"))
+    there.rig.advance(1.0)
+    (got,) = [got for got in there.rig.got(ledger) if got.header.type == Write.TYPE]
+    entries = decode(Write, got.body, BIG).entries
+    assert [entry.event_type for entry in entries] == [
+        "TOKEN_CREATED", "TOKEN_CREATED", "KEY_ENROLLED", "KEY_REFUSED",
+    ]  # fmt: skip
+    assert {entry.stream for entry in entries} == {"governance"}
+    assert (entries[3].reason, unpack(entries[3].bodies[0])["key"]) == ("unknown_key", "key:0123456789abcdef")
+
+
+def test_a_refused_key_is_shown_and_counted(there, operator):
+    """`hobus ps` can name it."""
+    for _ in range(3):
+        there.rig.step(KeyRefused("key:01", "10.0.0.66"))
+    peers = decode(Peers, there.rig.call(operator, "q", ReadPeers()).body, BIG)
+    (row,) = peers.refused_keys
+    assert (row.key, row.address, row.count) == ("key:01", "10.0.0.66", 3)
+    assert there.rig.core.counts["keys_refused"] == 3
+    assert there.rig.verdicts().count("denied") == 1
+
+
+def test_a_flood_of_keys_is_named_a_few_times_per_window():
+    """As many names as allowed, then "others" once; a new window begins anew; memory is bounded."""
+    refused = RefusedKeys(named_max=2, window_s=60)
+    assert [refused.add(key, "", 0.0) for key in ("a", "a", "b", "c", "d", "a")] == [
+        "a",
+        None,
+        "b",
+        "others",
+        None,
+        None,
+    ]
+    assert refused.add("e", "", 60.0) == "e"
+    assert [row.key for row in refused.rows(61.0)] == ["a", "e"]
+
+
+def test_a_worker_that_reconnects_keeps_its_name_and_its_key(there, operator):
+    """The same incarnation on a new connection replaces the old one; a new incarnation fences it."""
+    key, name = there.enrolled(operator)
+    for connection, instance in [(b"c1", f"{name}@e1"), (b"c2", f"{name}@e1"), (b"c3", f"{name}@e2")]:
+        answer = there.say(key, Kind.HELLO, hello(instance), connection)
+        assert answer.header.type == Welcome.TYPE
+    assert there.rig.core.peers == ["operator/1@a", f"{name}@e2"]
+    assert there.say(key, Kind.HELLO, hello(f"{name}@e1"), b"c4").header.type == Refused.TYPE

@@ -1,0 +1,240 @@
+"""Who may connect from elsewhere, as files: nothing is said before it is stored, nothing stored is forgotten or doubled."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from bus.errors import BusError, ConfigError
+from bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
+from bus.zeromq import curve
+from bus.zeromq.key_book import KeyFiles, tokens_in, workers_in
+from tests.bus.broker.rig import settings_with
+
+NOW = 1_700_000_000.0
+DIGEST = "sha256:" + "a" * 64
+
+
+def book(folder, **changes):
+    """The keys of a home as a broker of version 1.0 reads them."""
+    return KeyFiles(folder, settings=settings_with(), **({"version": "1.0", "config_digest": DIGEST} | changes))
+
+
+def token_for(keys, *, uses=1, ttl_s=60):
+    """The public key of a new join token."""
+    public = curve.new_pair().public.decode()
+    keys.create_token(CreateToken(public_key=public, role="ho1", ttl_s=ttl_s, uses=uses), NOW)
+    return public
+
+
+def join(**changes):
+    """A worker's word with a key of its own."""
+    fields = {
+        "public_key": curve.new_pair().public.decode(), "role": "ho1", "version": "1.0", "protocol": 1, "host": "box",
+    }  # fmt: skip
+    return Join.model_validate(fields | changes)
+
+
+def hello(name, **changes):
+    """A hello of an incarnation of this worker."""
+    fields = {
+        "instance": f"{name}@e1", "token": "", "role": "ho1", "offers": ["ho1"], "slots": 1, "version": "1.0",
+        "protocol": 1, "config_digest": DIGEST,
+    }  # fmt: skip
+    return Hello.model_validate(fields | changes)
+
+
+def test_a_token_lets_as_many_workers_in_as_it_says_until_it_expires(tmp_path):
+    """Uses and end are exact; the same worker asking again uses nothing up and gets the same name."""
+    keys = book(tmp_path)
+    token = token_for(keys, uses=2, ttl_s=60)
+    first, second, third = join(), join(), join()
+    assert keys.join(first, token, NOW) == Joined(name="ho1/remote-1", config_digest=DIGEST)
+    assert keys.join(first, token, NOW).name == "ho1/remote-1"
+    assert keys.join(second, token, NOW + 59.999).name == "ho1/remote-2"
+    assert keys.join(third, token, NOW).code == "token_used"
+    assert keys.join(first, token, NOW + 999).name == "ho1/remote-1"
+    assert keys.join(third, token_for(keys, ttl_s=60), NOW + 60).code == "token_expired"
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"version": "2.0"}, "bad_version"),
+        ({"protocol": 2}, "bad_protocol"),
+        ({"role": "ho2"}, "role_mismatch"),
+        ({"public_key": "~" * 40}, "malformed"),
+        ({"public_key": ""}, "malformed"),
+    ],
+)
+def test_a_join_that_does_not_fit_is_refused_by_name_and_uses_nothing_up(tmp_path, changes, code):
+    """Another version, protocol or role, a key that is none: the code says which, the token is as good as before."""
+    keys = book(tmp_path)
+    token = token_for(keys)
+    assert keys.join(join(**changes), token, NOW).code == code
+    assert isinstance(keys.join(join(), token, NOW), Joined)
+
+
+def test_a_token_s_own_key_and_the_broker_s_cannot_be_enrolled(tmp_path):
+    """A worker's key is one that it made itself."""
+    keys = book(tmp_path)
+    token = token_for(keys)
+    for public in (token, keys.pair.public.decode()):
+        assert keys.join(join(public_key=public), token, NOW).code == "malformed"
+
+
+def test_who_connects_is_who_its_key_was_enrolled_as(tmp_path):
+    """Another name or role, another version, another configuration, a token's key: each refused under its own code."""
+    keys = book(tmp_path)
+    token = token_for(keys)
+    mine = join()
+    name = keys.join(mine, token, NOW).name
+    assert keys.authenticate(hello(name), mine.public_key) is None
+    assert keys.authenticate(hello(name, config_digest="", offers=[]), mine.public_key) is None
+    for wrong, key, code in [
+        (hello("ho1/remote-2"), mine.public_key, "role_mismatch"),
+        (hello("ho1/remote-10"), mine.public_key, "role_mismatch"),
+        (hello("ho2/remote-1", role="ho2"), mine.public_key, "role_mismatch"),
+        (hello(name, version="2.0"), mine.public_key, "bad_version"),
+        (hello(name, config_digest="sha256:" + "b" * 64), mine.public_key, "other_config"),
+        (hello(name), token, "not_enrolled"),
+        (hello(name), curve.new_pair().public.decode(), "not_enrolled"),
+    ]:
+        refused = keys.authenticate(wrong, key)
+        assert isinstance(refused, Refused)
+        assert refused.code == code
+
+
+def test_keys_survive_a_restart_and_names_are_never_given_twice(tmp_path):
+    """Broker key, tokens, workers and uses are read back; the next worker is the next number."""
+    keys = book(tmp_path)
+    token = token_for(keys, uses=2)
+    mine = join()
+    keys.join(mine, token, NOW)
+    again = book(tmp_path)
+    assert again.pair == keys.pair
+    assert again.knows(mine.public_key.encode())
+    assert again.authenticate(hello("ho1/remote-1"), mine.public_key) is None
+    assert again.join(join(), token, NOW).name == "ho1/remote-2"
+    assert again.join(join(), token, NOW).code == "token_used"
+
+
+def test_a_use_that_was_not_stored_is_no_use(tmp_path, monkeypatch):
+    """The disk refuses at the last moment: the worker is told, and neither a key nor a use is left behind."""
+    keys = book(tmp_path)
+    token = token_for(keys)
+    lost = join()
+
+    def full(_descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        assert keys.join(lost, token, NOW).code == "unavailable"
+        with pytest.raises(BusError, match="stored"):
+            token_for(keys)
+    assert not keys.knows(lost.public_key.encode())
+    again = book(tmp_path)
+    assert workers_in(tmp_path) == []
+    assert len(tokens_in(tmp_path)) == 1
+    assert again.join(join(), token, NOW).name == "ho1/remote-1"
+
+
+def test_an_enrolment_is_on_the_device_before_it_is_answered(tmp_path, monkeypatch):
+    """File and directory are synced, after the whole content and before the name is given."""
+    keys = book(tmp_path)
+    token = token_for(keys)
+    synced = []
+    real = os.fsync
+
+    def noted(descriptor):
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    keys.join(join(), token, NOW)
+    assert [path.removeprefix(str(tmp_path)) for path in synced] == ["/enrolled/.remote-1.json.new", "/enrolled"]
+
+
+def test_what_a_crash_left_half_written_counts_for_nothing(tmp_path):
+    """Killed before the rename: the beginning of a file lies beside, and the token is unused."""
+    keys = book(tmp_path)
+    token = token_for(keys)
+    (tmp_path / "enrolled").mkdir()
+    (tmp_path / "enrolled" / ".remote-1.json.new").write_bytes(b'{"name": "ho1/rem')
+    assert book(tmp_path).join(join(), token, NOW).name == "ho1/remote-1"
+
+
+def test_a_damaged_key_file_stops_the_start_and_is_named(tmp_path):
+    """Neither worker, token nor the broker's own key is guessed."""
+    keys = book(tmp_path)
+    keys.join(join(), token_for(keys), NOW)
+    for path in [*tmp_path.rglob("*.json"), tmp_path / "broker.key"]:
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(ConfigError, match=path.name):
+            book(tmp_path)
+        path.write_bytes(whole)
+    assert book(tmp_path).pair == keys.pair
+
+
+def test_keys_are_for_their_owner_alone_and_hold_no_secret_but_the_broker_s(tmp_path):
+    """Modes 0700 and 0600; a broker key that others can read is refused; a token's file has a hash only."""
+    keys = book(tmp_path / "keys")
+    token = token_for(keys)
+    keys.join(join(), token, NOW)
+    for path in (tmp_path / "keys").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+        assert token not in path.read_text() if path.is_file() and path.parent.name == "tokens" else True
+    (tmp_path / "keys" / "broker.key").chmod(0o644)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        book(tmp_path / "keys")
+
+
+def test_a_token_beyond_the_settings_is_refused_with_the_setting(tmp_path):
+    """Time and uses are bounded."""
+    keys = book(tmp_path)
+    for changes, says in [({"ttl_s": 10**9}, "join_ttl_max_s"), ({"uses": 10**6}, "join_uses_max")]:
+        wanted = CreateToken.model_validate(
+            {"public_key": curve.new_pair().public.decode(), "role": "ho1", "ttl_s": 1, "uses": 1} | changes
+        )
+        with pytest.raises(BusError, match=says):
+            keys.create_token(wanted, NOW)
+
+
+def test_every_key_is_recorded_once_whoever_reads_it_back(tmp_path):
+    """A restarted broker records the same ids with the same content, so that a repeat adds nothing."""
+    keys = book(tmp_path)
+    keys.join(join(), token_for(keys), NOW)
+    told = keys.take_records()
+    assert [record.event_type for record in told] == ["TOKEN_CREATED", "KEY_ENROLLED"]
+    assert all(record.submission_id for record in told)
+    assert keys.take_records() == []
+    assert book(tmp_path).take_records() == told
+
+
+def test_a_refused_join_is_recorded_with_its_reason(tmp_path):
+    """KEY_REFUSED names the key by its fingerprint and the token by its id."""
+    keys = book(tmp_path)
+    token = token_for(keys)
+    keys.take_records()
+    wanted = join(version="2.0")
+    keys.join(wanted, token, NOW)
+    (record,) = keys.take_records()
+    assert (record.event_type, record.reason) == ("KEY_REFUSED", "bad_version")
+    assert dict(record.facts)["key"] == curve.fingerprint(wanted.public_key.encode())
+
+
+def test_what_a_token_needs_is_in_the_answer(tmp_path):
+    """Address and broker key; its end by the clock."""
+    keys = book(tmp_path)
+    keys.listens = "10.0.0.7:5570"
+    public = curve.new_pair().public.decode()
+    created = keys.create_token(CreateToken(public_key=public, role="ho1", ttl_s=60, uses=1), NOW)
+    assert created == TokenCreated(
+        token_id=tokens_in(tmp_path)[0].token_id, address="10.0.0.7:5570", broker_key=keys.pair.public.decode(),
+        expires_at_us=round((NOW + 60) * 1_000_000),
+    )  # fmt: skip

@@ -1,0 +1,274 @@
+"""The broker's TCP socket: who is let in, who is not, and that what a stranger sends harms nobody."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import struct
+import threading
+import time
+
+import pytest
+import zmq
+
+from bus.clock import SystemClock
+from bus.codec import decode, encode
+from bus.envelope import Kind, header
+from bus.errors import ConfigError
+from bus.messages.control import CreateToken, Hello, Join, Joined, Peers, ReadPeers, Ready, Refused
+from bus.zeromq import curve
+from bus.zeromq.broker_loop import run_broker
+from bus.zeromq.context import end_monitor
+from bus.zeromq.key_book import KeyFiles
+from bus.zeromq.tokens import TokenDirectory, mint
+from tests.bus.broker.rig import BIG, settings_with
+from tests.process.raw_peer import RawPeer
+
+pytestmark = pytest.mark.process
+DIGEST = "sha256:" + "a" * 64
+
+
+class FarPeer(RawPeer):
+    """A raw peer over TCP with a key."""
+
+    def __init__(self, context, address, *, broker_key, pair):
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        self.socket.curve_publickey, self.socket.curve_secretkey = pair.public, pair.secret
+        self.socket.curve_serverkey = broker_key
+        self.monitor = self.socket.get_monitor_socket()
+        self.socket.connect(f"tcp://{address}")
+
+    def join(self, mine, **changes):
+        """Asks to enrol this key; the answer."""
+        fields = {"public_key": mine.public.decode(), "role": "ho1", "version": "1", "protocol": 1, "host": "box"}
+        self.control(Kind.JOIN, Join.model_validate(fields | changes))
+        head, body = self.receive(2.0)
+        return decode(Joined if head.type == Joined.TYPE else Refused, body, BIG)
+
+    def events(self, seconds):
+        """What the socket's monitor says within this time."""
+        seen, end = [], time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            if self.monitor.poll(int(left * 1000) + 1):
+                seen.append(struct.unpack("=hi", self.monitor.recv_multipart()[0])[0])
+        return seen
+
+    def close(self):
+        end_monitor(self.socket, self.monitor)
+        self.socket.close(linger=0)
+
+
+class Listening:
+    """A broker in a thread that listens on a free port, and its operator."""
+
+    def __init__(self, home):
+        self.home = home
+        self.settings = settings_with()
+        self.keys = KeyFiles(home / "keys", settings=self.settings, version="1", config_digest=DIGEST)
+        self.context = zmq.Context()
+        self.peers = []
+        read_fd, self.stop_fd = os.pipe()
+        ready = threading.Event()
+        self.thread = threading.Thread(
+            target=run_broker,
+            kwargs={
+                "settings": self.settings, "endpoint": f"ipc://{home}/b", "tap_endpoint": f"ipc://{home}/t",
+                "epoch": "e1", "tokens": TokenDirectory(home), "clock": SystemClock(),
+                "stops": {read_fd: lambda _peers: True}, "remote": ("127.0.0.1:0", self.keys), "on_ready": ready.set,
+                "config_digest": DIGEST,
+            },
+        )  # fmt: skip
+        self.thread.start()
+        assert ready.wait(5)
+        self.operator = RawPeer(self.context, f"ipc://{home}/b")
+        self.operator_token = mint(home, "operator/1@a", "operator", None)
+
+    def far(self, pair, *, broker_key=None):
+        """A connection from elsewhere with this key."""
+        peer = FarPeer(self.context, self.keys.listens, broker_key=broker_key or self.keys.pair.public, pair=pair)
+        self.peers.append(peer)
+        return peer
+
+    def token(self):
+        """The key of a new join token."""
+        pair = curve.new_pair()
+        self.ask(CreateToken(public_key=pair.public.decode(), role="ho1", ttl_s=60, uses=1))
+        return pair
+
+    def ask(self, message):
+        """The broker's answer to its operator, who may have been silent for too long before."""
+        assert self.operator.hello("operator/1@a", self.operator_token).type == "bus.welcome"
+        head = header(
+            Kind.REQUEST, f"q{time.monotonic_ns()}", type=message.TYPE, destination="broker", deadline_ms=5000
+        )
+        self.operator.send(head, encode(message, BIG))
+        return self.operator.receive(2.0)
+
+    def list(self):
+        """Peers and refused keys as the broker knows them."""
+        return decode(Peers, self.ask(ReadPeers())[1], BIG)
+
+    def count(self, name):
+        """One of the broker's counters."""
+        return next(row for row in self.list().peers if row.role == "broker").counters.get(name, 0)
+
+    def end(self):
+        os.close(self.stop_fd)
+        self.thread.join(5)
+        for peer in self.peers:
+            peer.close()
+        self.operator.socket.close(linger=0)
+        self.context.destroy(linger=0)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def there(tmp_path):
+    """A broker that listens, ended afterwards."""
+    tmp_path.chmod(0o700)
+    made = Listening(tmp_path)
+    yield made
+    made.end()
+
+
+def eventually(what, seconds=3.0):
+    """Fails unless it becomes true in time."""
+    end = time.monotonic() + seconds
+    while not (value := what()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return value
+
+
+def test_a_worker_joins_by_token_and_is_heard_under_its_own_key(there):
+    """Token's key, join, own key, hello, an answer to a request: over TCP and CURVE."""
+    mine = curve.new_pair()
+    joined = there.far(there.token()).join(mine)
+    assert (joined.name, joined.config_digest) == ("ho1/remote-1", DIGEST)
+    worker = there.far(mine)
+    hello = Hello(
+        instance=f"{joined.name}@e1", token="", role="ho1", slots=2, version="1", protocol=1, offers=["ho1"],
+        host="box", config_digest=DIGEST,
+    )  # fmt: skip
+    worker.control(Kind.HELLO, hello)
+    assert worker.receive(2.0)[0].type == "bus.welcome"
+    worker.control(Kind.READY, Ready(state="ready"))
+    ho2 = RawPeer(there.context, f"ipc://{there.home}/b")
+    assert ho2.hello("ho2/1@a", mint(there.home, "ho2/1@a", "ho2", None)).type == "bus.welcome"
+    ho2.ask("WO-1", body=b"order")
+    head, body = worker.receive(2.0)
+    assert (head.message_id, head.sender, body) == ("WO-1", "ho2/1@a", b"order")
+    worker.send(header(Kind.REPLY, "r", correlation_id="WO-1", type="wo.receipt", sender="ho2/1@a"), b"receipt")
+    head, body = ho2.receive(2.0)
+    assert (head.sender, body) == (f"{joined.name}@e1", b"receipt")
+    (row,) = [row for row in there.list().peers if row.role == "ho1"]
+    assert row.address == "127.0.0.1"
+    ho2.socket.close(linger=0)
+
+
+def test_a_key_that_nobody_enrolled_is_refused_on_both_sides_within_a_second(there):
+    """The stranger's socket says so, the broker names the key and counts it; the stranger never gets a frame in."""
+    pair = curve.new_pair()
+    stranger = there.far(pair)
+    stranger.control(Kind.HELLO, Hello(instance="ho1/1@a", token="", role="ho1", slots=1, version="1", protocol=1))
+    assert int(zmq.EVENT_HANDSHAKE_FAILED_AUTH) in stranger.events(1.0)
+    (row,) = there.list().refused_keys
+    assert (row.key, row.address) == (pair.fingerprint, "127.0.0.1")
+    assert there.count("keys_refused") == 1
+
+
+def test_who_has_another_broker_s_key_in_mind_gets_no_answer_and_is_counted(there):
+    """A token of another cluster: the handshake fails at once."""
+    stranger = there.far(curve.new_pair(), broker_key=curve.new_pair().public)
+    assert int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL) in stranger.events(0.5)
+    eventually(lambda: there.count("handshakes_failed"))
+
+
+def test_a_client_without_curve_is_not_heard(there):
+    """Plain ZMTP, with a good token of the state directory: no handshake, no frame, a count."""
+    plain = RawPeer(there.context, f"tcp://{there.keys.listens}")
+    token = mint(there.home, "ho2/9@a", "ho2", None)
+    hello = Hello(instance="ho2/9@a", token=token, role="ho2", slots=1, version="1", protocol=1)
+    plain.control(Kind.HELLO, hello)
+    assert plain.socket.poll(500) == 0
+    assert [row.instance for row in there.list().peers if row.role == "ho2"] == []
+    plain.socket.close(linger=0)
+    eventually(lambda: there.count("handshakes_failed"))
+
+
+def test_garbage_on_the_port_harms_nobody(there):
+    """Random bytes, half a greeting, HTTP, many connections that say nothing: a worker beside them is served."""
+    host, _, port = there.keys.listens.rpartition(":")
+    draw = random.Random(1)
+    silent = [socket.create_connection((host, int(port))) for _ in range(20)]
+    for number in range(60):
+        with socket.create_connection((host, int(port))) as stranger:
+            stranger.sendall(
+                [b"GET / HTTP/1.1\r\n\r\n" * 20, b"\xff\0\0\0\0\0\0\0\1\x7f", draw.randbytes(300)][number % 3]
+            )
+    mine = curve.new_pair()
+    assert there.far(there.token()).join(mine).name == "ho1/remote-1"
+    assert there.list().listens == there.keys.listens
+    for connection in silent:
+        connection.close()
+
+
+def test_frames_of_an_enrolled_worker_that_are_none_harm_nobody_else(there):
+    """Strange parts and random bytes behind a good key: counted, the others are served."""
+    mine = curve.new_pair()
+    there.far(there.token()).join(mine)
+    worker, draw = there.far(mine), random.Random(2)
+    for number in range(200):
+        worker.socket.send_multipart([draw.randbytes(draw.randrange(40)) for _ in range(1 + number % 5)])
+    eventually(lambda: there.count("malformed") > 50)
+    assert there.far(there.token()).join(curve.new_pair()).name == "ho1/remote-2"
+
+
+def test_a_chosen_routing_id_makes_nobody_somebody_else(there):
+    """A second worker that picks the first one's routing id is not heard as the first one."""
+    pairs = [curve.new_pair(), curve.new_pair()]
+    names = [there.far(there.token()).join(pair).name for pair in pairs]
+    for pair, name in zip(pairs, names, strict=True):
+        peer = there.far(pair)
+        peer.socket.disconnect(f"tcp://{there.keys.listens}")
+        peer.socket.routing_id = b"the same"
+        peer.socket.connect(f"tcp://{there.keys.listens}")
+        hello = Hello(instance=f"{names[0]}@e1", token="", role="ho1", slots=1, version="1", protocol=1)
+        peer.control(Kind.HELLO, hello)
+        if name == names[0]:
+            assert peer.receive(2.0)[0].type == "bus.welcome"
+            peer.close()
+            there.peers.remove(peer)
+            time.sleep(0.2)
+        else:
+            head, body = peer.receive(2.0)
+            assert (head.type, decode(Refused, body, BIG).code) == (Refused.TYPE, "role_mismatch")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [({"version": "9"}, "bad_version"), ({"protocol": 9}, "bad_protocol"), ({"role": "ho2"}, "role_mismatch")],
+)
+def test_a_join_that_does_not_fit_is_told_why(there, changes, code):
+    """Over the socket, by its code."""
+    assert there.far(there.token()).join(curve.new_pair(), **changes).code == code
+
+
+def test_a_port_in_use_and_a_door_that_lets_strangers_in_keep_the_broker_from_starting(tmp_path, there, monkeypatch):
+    """Both are said before anybody is served."""
+    rest = {
+        "settings": there.settings, "endpoint": f"ipc://{tmp_path}/b2", "tap_endpoint": f"ipc://{tmp_path}/t2",
+        "epoch": "e", "tokens": TokenDirectory(tmp_path), "clock": SystemClock(), "stops": {},
+        "on_ready": lambda: pytest.fail("it started"),
+    }  # fmt: skip
+    keys = KeyFiles(tmp_path / "k2", settings=there.settings, version="1", config_digest="")
+    with pytest.raises(ConfigError, match="cannot listen"):
+        run_broker(**rest, remote=(there.keys.listens, keys))
+    monkeypatch.setattr(keys, "knows", lambda _key: True)
+    with pytest.raises(ConfigError, match="self-test"):
+        run_broker(**rest, remote=("127.0.0.1:0", keys))
+    monkeypatch.setattr(zmq, "has", lambda _what: False)
+    with pytest.raises(ConfigError, match="CURVE"):
+        run_broker(**rest, remote=("127.0.0.1:0", keys))
