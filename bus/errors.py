@@ -7,6 +7,8 @@ RuntimeFault                 code, retryable, detail, facts
 ├── LedgerError              conflict, fenced (retryable), disk_full, unavailable (retryable), damaged, erased
 ├── GatewayError             code of bus.messages.gateway.ERROR_CODES
 ├── WorkOrderFault           code of bus.messages.work_order.ERROR_CODES
+├── MemoryFault              unknown_artifact, unknown_events, invalid_overlay, event_conflict, invalid_time (nothing is
+│                            appended)
 ├── SessionFault             input_conflict, run_active, session_closed, invalid_input (verdicts: never degrade);
 │                            moved (retryable): the session is changing hands, ask again
 └── ConfigError              names the path of the setting and the mend
@@ -75,6 +77,10 @@ class SessionFault(RuntimeFault):
     retryable_codes = frozenset({"moved"})
 
 
+class MemoryFault(RuntimeFault):
+    """HO3 refuses: an id that nobody logged, an overlay that may not stand; asking again brings the same."""
+
+
 class ConfigError(RuntimeFault):
     """A setting is missing, unknown or out of range; `detail` names its path and the mend."""
 
@@ -85,6 +91,9 @@ class ConfigError(RuntimeFault):
 _BY_CODE: dict[str, type[RuntimeFault]] = {
     **dict.fromkeys(("fenced", "disk_full", "damaged", "erased", "unavailable", "conflict"), LedgerError),
     **dict.fromkeys(("input_conflict", "run_active", "session_closed", "invalid_input", "moved"), SessionFault),
+    **dict.fromkeys(
+        ("unknown_artifact", "unknown_events", "invalid_overlay", "event_conflict", "invalid_time"), MemoryFault
+    ),
     "too_large": MessageTooLarge,
 }
 

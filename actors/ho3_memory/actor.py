@@ -1,13 +1,31 @@
-"""HO3: where READ and LOG arrive, and nothing else. Source: spec page "HO3: signal-based memory", Runtime contract."""
+"""HO3: where READ and LOG arrive, and nothing else. Source: spec page "HO3: signal-based memory", Runtime contract.
+
+Rules are plain functions beside this file; `agent_memory.py` answers, `store.py` keeps it true to the record.
+"""
 
 from __future__ import annotations
 
-from actors.ho3_memory.store import Store
-from bus.dispatch import Actor
-from bus.errors import RuntimeFault
+import asyncio
+from collections.abc import Sequence
+
+from actors.ho3_memory import acceptance, records
+from actors.ho3_memory.agent_memory import AgentMemory
+from actors.ho3_memory.checkpoint_file import CheckpointFile
+from actors.ho3_memory.event_time import Moment, hours_us, micros, micros_of_clock, timestamp_of
+from actors.ho3_memory.gate import closed_until_us
+from actors.ho3_memory.overlay_log import OverlayLog, is_active
+from actors.ho3_memory.store import Logged, Store
+from bus.dispatch import Actor, Call
+from bus.errors import LedgerError, MemoryFault, RuntimeFault
 from bus.ledger_client import LedgerClient
+from bus.messages import memory as m
+from bus.messages.ids import overlay_id
+from bus.messages.ledger import WriteEntry
 from bus.port import Bus, Disk
 from config.snapshot import Snapshot
+
+_SHOWN_IDS = 3
+"""Unknown ids that a refusal names; their number is told in any case."""
 
 
 class Memory(Actor):
@@ -19,28 +37,253 @@ class Memory(Actor):
         config = snapshot.config.memory
         if config is None:
             raise ValueError("memory is off in this configuration (ho3.enabled): no memory process belongs to it")
-        self._ledger_config = snapshot.config.ledger
         self._config = config
+        self._ledger_config = snapshot.config.ledger
+        self._vocabulary = snapshot.config.classify_labels
         self._disk = disk
+        self._open = asyncio.Event()
+
+    # --- life -------------------------------------------------------------------------------------------------------
 
     async def start(self, bus: Bus) -> None:
         """Touches nothing; the record is read in `ready`."""
-        ledger = LedgerClient(
+        ledger = self._ledger_config
+        self._bus = bus
+        self._ledger = LedgerClient(
             bus,
-            request_timeout_s=self._ledger_config.request_timeout_ms / 1000,
-            outage_wait_s=self._ledger_config.outage_wait_ms / 1000,
-            outstanding_max=self._ledger_config.client_outstanding_max,
+            request_timeout_s=ledger.request_timeout_ms / 1000,
+            outage_wait_s=ledger.outage_wait_ms / 1000,
+            outstanding_max=ledger.client_outstanding_max,
         )
-        self._store = Store(ledger, page=self._config.rebuild_page)
+        self._store = Store(bus, self._ledger, CheckpointFile(self._disk), self._config)
 
     async def ready(self) -> str:
         """Ready once the derived state stands as the record has it."""
         try:
-            await self._store.catch_up()
+            await self._store.open()
         except RuntimeFault as fault:
             return f"ledger: {fault.code}"
+        if self._store.is_checkpoint_due:
+            await self._store.checkpoint()
+        self._open.set()
         return ""
+
+    async def drain(self) -> None:
+        """What was logged is acknowledged or left to whoever logs it again; the state is checkpointed."""
+        if self._open.is_set():
+            await self._ledger.flush()
+            await self._store.checkpoint()
 
     def counters(self) -> dict[str, int]:
         """For the heartbeat."""
-        return {"applied": self._store.applied_seq}
+        return {"applied": self._store.applied_seq, "unacknowledged": self._ledger.outstanding}
+
+    # --- READ -------------------------------------------------------------------------------------------------------
+
+    async def on_read_signals(self, message: m.ReadSignals, call: Call) -> m.Signals:
+        """Accumulators."""
+        memory, moment, as_of = await self._asked(message, call)
+        found = memory.signals(moment, signal_id=message.signal_id, min_count=message.min_count)
+        return m.Signals(signals=found, as_of=as_of)
+
+    async def on_read_overlays(self, message: m.ReadOverlays, call: Call) -> m.Overlays:
+        """Overlays, in append order."""
+        memory, moment, as_of = await self._asked(message, call)
+        found = memory.overlays(moment, signal_id=message.signal_id, active_only=message.active_only)
+        return m.Overlays(overlays=found, as_of=as_of)
+
+    async def on_read_active_biases(self, message: m.ReadActiveBiases, call: Call) -> m.Biases:
+        """What may go into a prompt."""
+        memory, moment, as_of = await self._asked(message, call)
+        return m.Biases(biases=memory.active_biases(moment, message.session_id), as_of=as_of)
+
+    async def on_check_gate(self, message: m.CheckGate, call: Call) -> m.GateChecked:
+        """One signal's gate; no side effects."""
+        memory, moment, as_of = await self._asked(message, call)
+        gate, accumulator = memory.gate(message.signal_id, moment), memory.accumulator(message.signal_id, moment)
+        return m.GateChecked(gate=gate, accumulator=accumulator, as_of=as_of)
+
+    async def on_read_stats(self, message: m.ReadMemoryStats, call: Call) -> m.MemoryStats:
+        """How much one agent's memory holds."""
+        memory, moment, as_of = await self._asked(message, call)
+        signals, events, overlays, active_overlays = memory.counts(moment)
+        return m.MemoryStats(
+            signals=signals,
+            events=events,
+            overlays=overlays,
+            active_overlays=active_overlays,
+            applied_seq=self._store.applied_seq,
+            checkpoint_seq=self._store.checkpoint_seq,
+            gate_mode=self._config.gate_mode,
+            as_of=as_of,
+        )
+
+    # --- LOG --------------------------------------------------------------------------------------------------------
+
+    async def on_log_signal(self, message: m.LogSignal, call: Call) -> m.SignalsLogged:
+        """One source event is durable."""
+        return await self._log_signals(message.agent_id, [message.signal], call)
+
+    async def on_log_signals(self, message: m.LogSignals, call: Call) -> m.SignalsLogged:
+        """A turn's source events are durable."""
+        return await self._log_signals(message.agent_id, message.signals, call)
+
+    async def on_log_overlay(self, message: m.LogOverlay, call: Call) -> m.OverlayLogged:
+        """The artifact is durable and active, or it was. Refused, nothing appended: invalid_overlay, unknown_events."""
+        await self._until_open(call)
+        artifact = acceptance.artifact_of(message.overlay, self._config)
+        memory = self._store.memory(message.agent_id)
+        self._demand_acceptable(memory, artifact)
+        log = memory.overlay_log(artifact.artifact_id)
+        if not _is_news(log, artifact):
+            return self._overlay_logged(message.agent_id, artifact, is_new=False)
+        earlier = 0 if log is None else log.change_count
+        entry = records.overlay_entry(
+            message.agent_id, artifact, earlier=earlier, trace=call.trace, at_us=self._now_us()
+        )
+        logged = await self._log([entry], call)
+        # Not new: the same artifact was being logged already, perhaps with other words, and came first.
+        return self._overlay_logged(message.agent_id, artifact, is_new=any(logged.is_new))
+
+    async def on_deactivate_overlay(self, message: m.DeactivateOverlay, call: Call) -> m.OverlayChanged:
+        """The artifact is off from this event time on. Failures: unknown_artifact."""
+        await self._until_open(call)
+        self._known_overlay(message)
+        entry = records.deactivated_entry(message, trace=call.trace, at_us=self._now_us())
+        return await self._change(message, entry, call)
+
+    async def on_update_overlay_weight(self, message: m.UpdateOverlayWeight, call: Call) -> m.OverlayChanged:
+        """The artifact has this weight from this event time on. Failures: unknown_artifact."""
+        await self._until_open(call)
+        self._known_overlay(message)
+        entry = records.weight_entry(message, trace=call.trace, at_us=self._now_us())
+        return await self._change(message, entry, call)
+
+    async def on_log_consolidation_failure(
+        self, message: m.LogConsolidationFailure, call: Call
+    ) -> m.ConsolidationFailureLogged:
+        """The signal's gate is closed for a while; an order's failure counts once, however often it is logged."""
+        await self._until_open(call)
+        width_us = hours_us(self._config.gate_window_hours)
+        window = micros(message.at) // width_us
+        entry = records.failure_entry(message, trace=call.trace, at_us=self._now_us())
+        if not self._store.memory(message.agent_id).has_entry(entry.submission_id):
+            await self._log([entry], call)
+        failed = self._store.memory(message.agent_id).failure_times(message.signal_id)
+        return m.ConsolidationFailureLogged(
+            signal_id=message.signal_id,
+            closed_until=timestamp_of(closed_until_us(failed[-1], self._config)),
+            failures=sum(at_us // width_us == window for at_us in failed),
+        )
+
+    # --- steps of the handlers --------------------------------------------------------------------------------------
+
+    async def _asked(self, question: m.ReadAsOf, call: Call) -> tuple[AgentMemory, Moment, m.AsOf]:
+        """Whose memory, as of when, and how the answer names that."""
+        await self._until_open(call)
+        from_clock = question.as_of_ts is None
+        at_us = self._now_us() if question.as_of_ts is None else micros(question.as_of_ts)
+        head = self._store.applied_seq
+        seq = head if question.as_of_seq is None else min(question.as_of_seq, head)
+        as_of = m.AsOf(as_of_ts=timestamp_of(at_us), as_of_seq=seq, from_clock=from_clock)
+        return self._store.memory(question.agent_id), Moment(at_us, seq), as_of
+
+    async def _log_signals(self, agent_id: str, signals: Sequence[m.Signal], call: Call) -> m.SignalsLogged:
+        await self._until_open(call)
+        latest_us = max(micros(signal.at) for signal in signals)
+        now_us = self._now_us()
+        entries = [records.signal_entry(agent_id, signal, trace=call.trace, at_us=now_us) for signal in signals]
+        logged = await self._log(entries, call)
+        conflicts = [signal.event_id for signal, ack in zip(signals, logged.acks, strict=True) if not ack.is_first]
+        if conflicts:
+            raise MemoryFault(
+                "event_conflict",
+                f"{len(conflicts)} of {len(signals)} events stand in the record with another content: "
+                f"{_some(conflicts)}; the others are logged",
+            )
+        moment = Moment(latest_us, self._store.applied_seq)
+        memory = self._store.memory(agent_id)
+        gates = [memory.gate(signal_id, moment) for signal_id in sorted({signal.signal_id for signal in signals})]
+        as_of = m.AsOf(as_of_ts=timestamp_of(latest_us), as_of_seq=moment.seq, from_clock=False)
+        return m.SignalsLogged(new_count=sum(logged.is_new), gates=gates, as_of=as_of)
+
+    async def _change(
+        self, message: m.DeactivateOverlay | m.UpdateOverlayWeight, entry: WriteEntry, call: Call
+    ) -> m.OverlayChanged:
+        """The artifact after a change, as of that change."""
+        logged = await self._log([entry], call)
+        if not logged.acks[0].is_first:
+            raise MemoryFault(
+                "event_conflict", f"{message.artifact_id} was changed at {message.at} with another content already"
+            )
+        return m.OverlayChanged(overlay=self._known_overlay(message))
+
+    def _overlay_logged(self, agent_id: str, artifact: m.Artifact, *, is_new: bool) -> m.OverlayLogged:
+        name = overlay_id(agent_id, artifact.artifact_id)
+        return m.OverlayLogged(overlay_id=name, artifact_id=artifact.artifact_id, is_new=is_new)
+
+    def _demand_acceptable(self, memory: AgentMemory, artifact: m.Artifact) -> None:
+        fault = acceptance.fault_of_artifact(artifact, self._config, self._vocabulary)
+        if fault:
+            raise MemoryFault("invalid_overlay", f"{artifact.artifact_id}: {fault}")
+        unknown = memory.unknown_events(artifact.source_event_ids)
+        if unknown:
+            raise MemoryFault(
+                "unknown_events",
+                f"{artifact.artifact_id}: {len(unknown)} of {len(artifact.source_event_ids)} source events were never "
+                f"logged: {_some(unknown)}",
+            )
+
+    def _known_overlay(self, change: m.DeactivateOverlay | m.UpdateOverlayWeight) -> m.Overlay:
+        """The artifact that a change is about, as of the change. Raises MemoryFault(unknown_artifact)."""
+        log = self._store.memory(change.agent_id).overlay_log(change.artifact_id)
+        moment = Moment(micros(change.at), self._store.applied_seq)
+        overlay = None if log is None else log.overlay(moment)
+        if overlay is None:
+            when = "" if log is None else f" at {change.at}; it was made later"
+            raise MemoryFault("unknown_artifact", f"agent {change.agent_id} has no artifact {change.artifact_id}{when}")
+        return overlay
+
+    async def _log(self, entries: Sequence[WriteEntry], call: Call) -> Logged:
+        """Durable and counted; a checkpoint follows when one is due, since nothing runs here by itself."""
+        logged = await self._store.log(entries, timeout_s=self._left_s(call))
+        for ack in logged.acks:
+            if not ack.is_first and ack.code != "conflict":
+                raise LedgerError(ack.code or "refused", f"the ledger refused {ack.submission_id}")
+        if self._store.is_checkpoint_due:
+            await self._store.checkpoint()
+        return logged
+
+    async def _until_open(self, call: Call) -> None:
+        """Raises LedgerError(unavailable) when the record cannot be read in time."""
+        if self._open.is_set():
+            return
+        try:
+            async with asyncio.timeout(self._left_s(call)):
+                await self._open.wait()
+        except TimeoutError:
+            raise LedgerError("unavailable", "memory has not read the record yet; ask again") from None
+
+    def _left_s(self, call: Call) -> float:
+        """The caller's time less what the answer's own way takes, at most ledger.outage_wait_ms."""
+        left_s = call.remaining_s(self._bus.clock.monotonic(), reserve_s=self._config.reply_reserve_ms / 1000)
+        return min(left_s, self._ledger_config.outage_wait_ms / 1000)
+
+    def _now_us(self) -> int:
+        return micros_of_clock(self._bus.now())
+
+
+def _is_news(log: OverlayLog | None, artifact: m.Artifact) -> bool:
+    """Whether an artifact is appended: not while it is active, and not when the same was said last."""
+    if log is None:
+        return True
+    created_us = micros(artifact.created_at_event_ts)
+    now = log.artifact(Moment(created_us, log.newest_seq))
+    if now is not None and is_active(now, created_us):
+        return False
+    return not log.is_repeat(artifact)
+
+
+def _some(ids: Sequence[str]) -> str:
+    shown = ", ".join(ids[:_SHOWN_IDS])
+    return shown if len(ids) <= _SHOWN_IDS else f"{shown} and {len(ids) - _SHOWN_IDS} more"

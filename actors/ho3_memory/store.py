@@ -1,32 +1,212 @@
-"""The derived state and the record it comes from. Source: spec page "HO3: signal-based memory", Data."""
+"""Memory's part of the record and what it adds up to. Source: spec page "HO3: signal-based memory", Data.
+
+Theory of operation. The record is the truth: a write counts when the ledger has acknowledged it, and the derived state
+follows in sequence order. `applied_seq` is the watermark: every entry of the two streams up to it is here, and a
+question counts nothing beyond it. Only this process writes the streams, so an acknowledged write moves the watermark;
+should the ledger know an entry that is not here (an earlier incarnation wrote it, and its answer went with it), the
+streams are read on before the watermark moves again. Questions are answered without the ledger.
+"""
 
 from __future__ import annotations
 
-from bus.ledger_client import LedgerClient
+import asyncio
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
 
-STREAMS = ("signals", "overlays")
+import structlog
+
+from actors.ho3_memory.agent_memory import AgentMemory
+from actors.ho3_memory.checkpoint import Position
+from actors.ho3_memory.checkpoint_file import CheckpointFile
+from actors.ho3_memory.facts import Fact
+from actors.ho3_memory.records import STREAMS, fact_of
+from bus.errors import LedgerError, MessageTooLarge, RuntimeFault
+from bus.ledger_client import LedgerClient
+from bus.messages.ledger import Ack, Entry, WriteEntry
+from bus.port import Bus
+from config.schema import Ho3Config
+
+_log = structlog.get_logger("memory")
+_SEQUENCE = attrgetter("seq")
+
+
+class Logged(NamedTuple):
+    """What became of entries: their acks, and which of them were not here before."""
+
+    acks: list[Ack]
+    is_new: list[bool]
 
 
 class Store:
-    """What the streams of memory add up to, up to `applied_seq`."""
+    """Every agent's memory, and the two ways in which it grows: what is logged here, and what the record has."""
 
-    def __init__(self, ledger: LedgerClient, *, page: int) -> None:
+    def __init__(self, bus: Bus, ledger: LedgerClient, file: CheckpointFile, config: Ho3Config) -> None:
+        self._bus = bus
         self._ledger = ledger
-        self._page = page
+        self._file = file
+        self._config = config
+        self._page = config.rebuild_page
+        self._agents: dict[str, AgentMemory] = {}
+        self._acknowledged_seq = -1
+        self._is_behind = False
+        self._since_checkpoint: list[Fact] = []
+        self._due_count = config.checkpoint_entries
         self.applied_seq = -1
-        """Every entry of the two streams up to this sequence of the ledger counts."""
+        """Every entry of the two streams up to this sequence of the ledger is here."""
+        self.checkpoint_seq = -1
+        """Sequence of the newest checkpoint; -1: none."""
 
-    async def catch_up(self) -> None:
-        """Reads on to the head of the record. Raises RuntimeFault while the ledger is away."""
-        heads = [await self._read(stream) for stream in STREAMS]
-        self.applied_seq = max(self.applied_seq, min(heads))
+    def memory(self, agent_id: str) -> AgentMemory:
+        """An agent's memory; an empty one if it has none."""
+        return self._agents.get(agent_id) or AgentMemory(agent_id, self._config)
 
-    async def _read(self, stream: str) -> int:
-        """The ledger's head when the last page was read."""
-        after, more, head = self.applied_seq, True, -1
-        while more:
-            found = await self._ledger.read(stream, after=after, limit=self._page, with_bodies=True)
-            if found.entries:
-                after = found.entries[-1].sequence
-            more, head = found.more, found.head
-        return head
+    # --- start ------------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Everything in the record is here. Raises RuntimeFault while the ledger is away: to be called again then.
+
+        A checkpoint counts only if the ledger has its very entry, at its sequence, with its chain hash.
+        """
+        if self.applied_seq < 0:
+            await self._load()
+        await self._catch_up()
+
+    async def _load(self) -> None:
+        position: Position | None = None
+        for frame in self._file.load():
+            position = frame.position
+            for fact in frame.facts:
+                self._apply(fact)
+            await self._bus.sleep(0)  # a long one must not look like a stuck process
+        if position is None:
+            return
+        (entry,) = await self._ledger.lookup([position.submission_id])
+        if entry is None or (entry.sequence, entry.chain) != (position.sequence, position.chain):
+            _log.warning("checkpoint_discarded", sequence=position.sequence, reason="not of this record")
+            self._file.discard()
+            self._agents.clear()
+            return
+        self.applied_seq = self.checkpoint_seq = position.sequence
+
+    async def _catch_up(self) -> None:
+        """The watermark stands at the head that the ledger named, or at what it has acknowledged since."""
+        heads = [await self._read_on(stream) for stream in STREAMS]
+        self._is_behind = False
+        self.applied_seq = max(self.applied_seq, min(heads), self._acknowledged_seq)
+
+    async def _read_on(self, stream: str) -> int:
+        """Every entry of a stream beyond the watermark is here; the ledger's head when the last page was read."""
+        after = self.applied_seq
+        while True:
+            try:
+                found = await self._ledger.read(stream, after=after, limit=self._page, with_bodies=True)
+            except MessageTooLarge:
+                if self._page == 1:
+                    raise
+                self._page = max(1, self._page // 2)
+                continue
+            for entry in found.entries:
+                self._take(entry)
+                after = entry.sequence
+            if not found.more:
+                return found.head
+
+    def _take(self, entry: Entry) -> None:
+        """An entry that cannot be read must not keep memory from opening."""
+        try:
+            fact = fact_of(entry.sequence, entry)
+        except (ValueError, TypeError, LookupError, RuntimeFault) as error:
+            _log.error("record_unreadable", submission_id=entry.submission_id, error=type(error).__name__)
+            return
+        if fact is not None and self._apply(fact):
+            self._since_checkpoint.append(fact)
+
+    def _apply(self, fact: Fact) -> bool:
+        """Whether it was new."""
+        memory = self._agents.get(fact.agent_id)
+        if memory is None:
+            memory = self._agents[fact.agent_id] = AgentMemory(fact.agent_id, self._config)
+        return memory.apply(fact)
+
+    # --- logging ----------------------------------------------------------------------------------------------------
+
+    async def log(self, entries: Sequence[WriteEntry], *, timeout_s: float) -> Logged:
+        """The acks, once the entries are durable and count here.
+
+        Raises LedgerError(unavailable) when that is not so in time: the outcome is unknown, and what becomes durable
+        later counts from then on.
+        """
+        future = self._ledger.submit(entries, trace=entries[0].trace)
+        # The state follows the acknowledgements in their order, whether anybody still waits for this one or not.
+        is_new: list[bool] = []
+        future.add_done_callback(lambda done: is_new.extend(self._acknowledged(entries, done)))
+        try:
+            async with asyncio.timeout(timeout_s):
+                acks = await asyncio.shield(future)
+                if self._is_behind:
+                    await self._catch_up()
+        except TimeoutError:
+            raise LedgerError(
+                "unavailable",
+                f"{entries[0].submission_id}: the ledger did not acknowledge it within {timeout_s:.3f} s; log it again",
+            ) from None
+        return Logged(acks, is_new)
+
+    def _acknowledged(self, entries: Sequence[WriteEntry], done: asyncio.Future[list[Ack]]) -> list[bool]:
+        if done.cancelled() or done.exception() is not None:
+            return []
+        return [self._count(entry, ack) for entry, ack in zip(entries, done.result(), strict=True)]
+
+    def _count(self, entry: WriteEntry, ack: Ack) -> bool:
+        """Whether the entry was new here."""
+        if not ack.is_first:
+            self._is_behind = True  # what stands under its id may be somebody else's
+            return False
+        if ack.sequence <= self.applied_seq:
+            return False  # known, and here
+        if ack.origin != self._bus.instance:
+            self._is_behind = True
+        fact = fact_of(ack.sequence, entry)
+        is_new = fact is not None and self._apply(fact)
+        if fact is not None and is_new:
+            self._since_checkpoint.append(fact)
+        self._acknowledged_seq = max(self._acknowledged_seq, ack.sequence)
+        if not self._is_behind:
+            self.applied_seq = self._acknowledged_seq
+        return is_new
+
+    # --- checkpoints ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """Whether enough was applied since the last one, or since it could not be written."""
+        return len(self._since_checkpoint) >= self._due_count
+
+    async def checkpoint(self) -> None:
+        """What was applied stands in the file, if ledger and disk allow; otherwise the next start reads more."""
+        try:
+            while facts := self._next_facts():
+                (entry,) = await self._ledger.lookup([facts[-1].submission_id])
+                self._write_checkpoint(facts, entry)
+            self._due_count = self._config.checkpoint_entries
+        except (RuntimeFault, OSError) as error:
+            _log.warning("checkpoint_not_written", error=str(error))
+            self._due_count = len(self._since_checkpoint) + self._config.checkpoint_entries
+
+    def _next_facts(self) -> list[Fact]:
+        """The oldest facts that no frame holds, as many as one frame takes."""
+        counted = [fact for fact in self._since_checkpoint if fact.seq <= self.applied_seq]
+        return sorted(counted, key=_SEQUENCE)[: self._config.checkpoint_entries]
+
+    def _write_checkpoint(self, facts: list[Fact], entry: Entry | None) -> None:
+        """One frame; facts that another call wrote while this one asked the ledger are not written again."""
+        last = facts[-1]
+        if entry is None or entry.sequence != last.seq:
+            raise LedgerError("damaged", f"{last.submission_id} is not at sequence {last.seq} of the record")
+        missing = [fact for fact in facts if fact.seq > self.checkpoint_seq]
+        if not missing:
+            return
+        self._file.append(missing, Position(last.seq, last.submission_id, entry.chain))
+        self.checkpoint_seq = last.seq
+        self._since_checkpoint = [fact for fact in self._since_checkpoint if fact.seq > last.seq]

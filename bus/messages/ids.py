@@ -6,13 +6,15 @@ started session and what a client makes at its own edge (input ids, command ids)
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Annotated
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Annotated, Any
 from uuid import UUID, uuid5
 
 from pydantic import Field
 
-from bus.messages.base import Record
+from bus.messages.base import Record, pack
 
 _SESSION_NAMESPACE = UUID("6a3f0f5c-3c3b-5e0e-9a59-7b0e4d1c6f21")
 
@@ -107,6 +109,34 @@ def call_key(wo_id: str, number: int) -> str:
 def call_id(position: int) -> str:
     """A tool call's id: its zero-padded position (from 1) in the answer, so that text order is call order."""
     return f"{position:03d}"
+
+
+def signal_event_id(run: RunId, signal_id: str) -> str:
+    """`EVT-<session>-<run>-<signal>`: one event per signal and run, however often it is sent."""
+    return f"EVT-{run}-{signal_id}"
+
+
+def gate_window_key(as_of: str, window_hours: float) -> int:
+    """`floor(unix hours of as_of / window_hours)`, in whole microseconds so that no rounding moves a border."""
+    since = datetime.fromisoformat(as_of) - datetime(1970, 1, 1, tzinfo=UTC)
+    return since // timedelta(microseconds=round(window_hours * 3_600_000_000))
+
+
+def artifact_id(
+    source_signal_ids: Iterable[str], window_key: int | str, *, model: str, prompt_pack_version: str
+) -> str:
+    """`ART-<hash>` of the sorted sources, the window's key (`explicit` for a stated one), model and prompt pack."""
+    return f"ART-{_digest(sorted(source_signal_ids), window_key, model, prompt_pack_version)}"
+
+
+def overlay_id(agent_id: str, artifact: str) -> str:
+    """`OVL-<hash>`: an agent's artifact has one overlay, however often it is logged."""
+    return f"OVL-{_digest(agent_id, artifact)}"
+
+
+def _digest(*parts: Any) -> str:
+    """The first 80 bits are enough: an agent's ids are thousands, not billions."""
+    return sha256(pack(list(parts))).hexdigest()[:20]
 
 
 def body_ref(submission_id: str, number: int) -> str:

@@ -17,7 +17,8 @@ ArtifactType = Literal["topic_affinity", "interaction_style", "task_pattern", "c
 ArtifactScope = Literal["agent", "session", "global"]
 Weight = Annotated[float, Field(ge=0, le=1, description="0 to 1")]
 SignalId = Annotated[str, Field(min_length=1, max_length=160, pattern=r"^[a-z_]+:\S+$", description="`<kind>:<label>`")]
-AgentId = Annotated[str, Field(min_length=1, max_length=80, description="whose memory")]
+AgentId = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[^/\s]+$", description="whose memory")]
+ArtifactId = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^ART-\S+$", description="`ART-<hash>`")]
 
 
 class Signal(Record):
@@ -67,7 +68,7 @@ class Labels(Record):
 class Artifact(Record):
     """An overlay: one learned line, with everything that it rests on."""
 
-    artifact_id: str = Field(description="`ART-<hash>`")
+    artifact_id: ArtifactId
     artifact_type: ArtifactType = Field(description="what kind of thing was learned")
     labels: Labels = Labels()
     weight: Weight
@@ -286,7 +287,7 @@ class DeactivateOverlay(Message):
     TYPE: ClassVar[str] = "memory.deactivate_overlay"
 
     agent_id: AgentId
-    artifact_id: str = Field(description="`ART-…`")
+    artifact_id: ArtifactId
     reason: NonBlank = Field(max_length=200, description="a body in the record, not in its chain")
     at: Timestamp
 
@@ -297,7 +298,7 @@ class UpdateOverlayWeight(Message):
     TYPE: ClassVar[str] = "memory.update_overlay_weight"
 
     agent_id: AgentId
-    artifact_id: str = Field(description="`ART-…`")
+    artifact_id: ArtifactId
     new_weight: Weight
     reason: NonBlank = Field(max_length=200, description="a body in the record, not in its chain")
     at: Timestamp
@@ -318,7 +319,7 @@ class LogConsolidationFailure(Message):
 
     agent_id: AgentId
     signal_id: SignalId
-    wo_id: str = Field(default="", description="the order that failed; empty: it never got that far")
+    wo_id: str = Field(default="", max_length=100, description="the order that failed; empty: it never got that far")
     code: str = Field(max_length=64, description="closed code")
     at: Timestamp
 

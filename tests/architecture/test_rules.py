@@ -40,6 +40,7 @@ SHELLS: dict[str, str] = {
     "actors.ho2_supervisor.turn": "the linear turn",
     "actors.ho2_supervisor.turn_record": "writes the turn's records",
     "actors.ho3_memory.actor": "where READ and LOG arrive",
+    "actors.ho3_memory.checkpoint_file": "a file through the disk port",
     "actors.ho3_memory.store": "writes to the record and reads from it",
     "gateway_service.service": "where prompts arrive: the pipeline",
     "gateway_service.account": "budgets rebuilt from the record",

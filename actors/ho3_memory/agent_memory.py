@@ -1,0 +1,206 @@
+"""The memory of one agent: what its entries of the record add up to, and every question that can be asked of it.
+
+Namespaced by agent: nothing here knows of another agent. All answers are functions of the facts applied and of the
+moment asked about; how many entries the record has does not matter to them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+
+from actors.ho3_memory.decay import decay
+from actors.ho3_memory.event_time import Moment, micros
+from actors.ho3_memory.evidence import NOTHING, Event, EvidenceRules, Level
+from actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
+from actors.ho3_memory.gate import GateFacts, judge
+from actors.ho3_memory.overlay_log import Change, OverlayLog, is_active
+from actors.ho3_memory.signal_log import SignalLog, Tally
+from bus.messages.ids import overlay_id
+from bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay
+from config.schema import Ho3Config
+
+_NO_EVENT = Tally(0, 0, None)
+
+
+class AgentMemory:
+    """Grows by `apply`; a fact that is here already changes nothing."""
+
+    def __init__(self, agent_id: str, config: Ho3Config) -> None:
+        self.agent_id = agent_id
+        self._config = config
+        self._rules = evidence_rules(config)
+        self._event_ids: set[str] = set()
+        self._entries: set[str] = set()  # submission ids of everything that is no signal
+        self._signals: dict[str, SignalLog] = {}
+        self._overlays: dict[str, OverlayLog] = {}  # by artifact id
+        self._resting_on: dict[str, list[str]] = {}  # signal -> ids of artifacts that name it, in append order
+        self._windows: dict[str, list[tuple[int, int]]] = {}  # signal -> (window_end, sequence) of its overlays, sorted
+        self._failures: dict[str, list[tuple[int, int]]] = {}  # signal -> (time, sequence) of failures, sorted
+
+    # --- growing ----------------------------------------------------------------------------------------------------
+
+    def apply(self, fact: Fact) -> bool:
+        """Whether it was new here."""
+        if isinstance(fact, SignalFact):
+            return self._apply_signal(fact)
+        if fact.submission_id in self._entries:
+            return False
+        self._entries.add(fact.submission_id)
+        match fact:
+            case OverlayFact():
+                self._apply_overlay(fact)
+            case DeactivatedFact():
+                change = Change(fact.seq, fact.at_us, fact.submission_id, is_off=True)
+                self._log_of(fact.artifact_id).append(change)
+            case WeightFact():
+                change = Change(fact.seq, fact.at_us, fact.submission_id, weight=fact.new_weight)
+                self._log_of(fact.artifact_id).append(change)
+            case FailureFact():
+                insort(self._failures.setdefault(fact.signal_id, []), (fact.at_us, fact.seq))
+        return True
+
+    def _apply_signal(self, fact: SignalFact) -> bool:
+        if fact.event_id in self._event_ids:
+            return False
+        self._event_ids.add(fact.event_id)
+        log = self._signals.get(fact.signal_id)
+        if log is None:
+            log = self._signals[fact.signal_id] = SignalLog(fact.signal_id, self._rules)
+        log.insert(Event(fact.at_us, fact.event_id, fact.session_id, fact.seq))
+        return True
+
+    def _apply_overlay(self, fact: OverlayFact) -> None:
+        artifact = fact.artifact
+        is_first = artifact.artifact_id not in self._overlays
+        log = self._log_of(artifact.artifact_id)
+        at_us = micros(artifact.created_at_event_ts)
+        log.append(Change(fact.seq, at_us, fact.submission_id, artifact=artifact))
+        for signal_id in dict.fromkeys(artifact.source_signal_ids):
+            insort(self._windows.setdefault(signal_id, []), (micros(artifact.window_end), fact.seq))
+            if is_first:
+                self._resting_on.setdefault(signal_id, []).append(artifact.artifact_id)
+
+    def _log_of(self, artifact_id: str) -> OverlayLog:
+        log = self._overlays.get(artifact_id)
+        if log is None:
+            log = self._overlays[artifact_id] = OverlayLog(overlay_id(self.agent_id, artifact_id))
+        return log
+
+    # --- what is known ----------------------------------------------------------------------------------------------
+
+    @property
+    def event_count(self) -> int:
+        """Source events, of all signals."""
+        return len(self._event_ids)
+
+    def unknown_events(self, event_ids: list[str]) -> list[str]:
+        """Those that were never logged."""
+        return [event_id for event_id in event_ids if event_id not in self._event_ids]
+
+    def has_entry(self, submission_id: str) -> bool:
+        """Whether this entry (not a signal's) is here."""
+        return submission_id in self._entries
+
+    def overlay_log(self, artifact_id: str) -> OverlayLog | None:
+        """An artifact's life."""
+        return self._overlays.get(artifact_id)
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def signals(self, as_of: Moment, *, signal_id: str | None, min_count: int) -> list[Accumulator]:
+        """Accumulators with at least so many events, sorted by signal id."""
+        asked = sorted(self._signals) if signal_id is None else [signal_id]
+        found = [self.accumulator(name, as_of) for name in asked]
+        return [one for one in found if one is not None and one.count >= min_count]
+
+    def accumulator(self, signal_id: str, as_of: Moment) -> Accumulator | None:
+        """One signal's; None before its first event."""
+        log = self._signals.get(signal_id)
+        return None if log is None else log.accumulate(as_of, self._config.decay_half_life_hours)
+
+    def gate(self, signal_id: str, as_of: Moment) -> GateResult:
+        """The gate of a signal, known or not."""
+        log = self._signals.get(signal_id)
+        facts = GateFacts(
+            tally=_NO_EVENT if log is None else log.tally(as_of),
+            level=self._level(signal_id, as_of),
+            consolidated_us=_newest(self._windows.get(signal_id), as_of),
+            failed_us=_newest(self._failures.get(signal_id), as_of),
+        )
+        return judge(signal_id, facts, as_of.at_us, self._config)
+
+    def overlays(self, as_of: Moment, *, signal_id: str | None, active_only: bool) -> list[Overlay]:
+        """In append order."""
+        asked = self._overlays if signal_id is None else self._resting_on.get(signal_id, [])
+        logs = sorted((self._overlays[artifact_id] for artifact_id in asked), key=lambda log: log.first_seq)
+        found = [log.overlay(as_of) for log in logs]
+        return [one for one in found if one is not None and (one.is_active or not active_only)]
+
+    def active_biases(self, as_of: Moment, session_id: str | None) -> list[Bias]:
+        """What may go into a prompt, in append order."""
+        found: list[Bias] = []
+        for log in sorted(self._overlays.values(), key=lambda one: one.first_seq):
+            artifact = log.artifact(as_of)
+            if artifact is None or not is_active(artifact, as_of.at_us) or not _is_in_scope(artifact, session_id):
+                continue
+            share = self._decay(artifact, as_of)
+            if share >= self._config.bias_decay_floor and self._has_evidence(artifact, as_of):
+                found.append(Bias(overlay_id=log.overlay_id, artifact=artifact, decay=share))
+        return found
+
+    def counts(self, as_of: Moment) -> tuple[int, int, int, int]:
+        """Signals, events, overlays, and how many of them are active."""
+        tallies = [log.tally(as_of).event_count for log in self._signals.values()]
+        artifacts = [log.artifact(as_of) for log in self._overlays.values()]
+        there = [artifact for artifact in artifacts if artifact is not None]
+        active_count = sum(is_active(artifact, as_of.at_us) for artifact in there)
+        return sum(count > 0 for count in tallies), sum(tallies), len(there), active_count
+
+    def failure_times(self, signal_id: str) -> list[int]:
+        """When consolidations of a signal failed, in order of event time."""
+        return [at_us for at_us, _ in self._failures.get(signal_id, [])]
+
+    def _level(self, signal_id: str, as_of: Moment) -> Level | None:
+        if self._rules is None:
+            return None
+        log = self._signals.get(signal_id)
+        return NOTHING if log is None else log.level(as_of)
+
+    def _decay(self, artifact: Artifact, as_of: Moment) -> float:
+        """The highest among its source signals; 0 if none of them has an event."""
+        shares = [0.0]
+        for signal_id in artifact.source_signal_ids:
+            log = self._signals.get(signal_id)
+            last_us = None if log is None else log.tally(as_of).last_us
+            if last_us is not None:
+                shares.append(decay(last_us, as_of.at_us, self._config.decay_half_life_hours))
+        return max(shares)
+
+    def _has_evidence(self, artifact: Artifact, as_of: Moment) -> bool:
+        """In mode bistable a learned line needs one of its gates still open; a stated one stands by itself."""
+        if self._rules is None or artifact.gate_snapshot is None:
+            return True
+        levels = [self._level(signal_id, as_of) for signal_id in artifact.source_signal_ids]
+        return any(level is not None and level.is_open for level in levels)
+
+
+def evidence_rules(config: Ho3Config) -> EvidenceRules | None:
+    """How evidence fades; None where the gate counts."""
+    if config.gate_mode == "counting":
+        return None
+    return EvidenceRules(
+        config.gate_high, config.gate_low, config.evidence_half_life_hours, config.evidence_cap_per_session
+    )
+
+
+def _is_in_scope(artifact: Artifact, session_id: str | None) -> bool:
+    """An artifact of one session is for that session alone."""
+    return artifact.scope != "session" or (session_id is not None and artifact.session_id == session_id)
+
+
+def _newest(timed: list[tuple[int, int]] | None, as_of: Moment) -> int | None:
+    """The latest time among entries that count; `timed` holds (time, sequence), sorted."""
+    if not timed:
+        return None
+    until = timed[: bisect_right(timed, as_of.at_us, key=lambda one: one[0])]
+    return next((at_us for at_us, seq in reversed(until) if seq <= as_of.seq), None)

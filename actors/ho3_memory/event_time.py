@@ -1,0 +1,45 @@
+"""Event time as whole microseconds since 1970 UTC, so that comparing is exact; and the moment that a read is about."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from bus.errors import MemoryFault
+from bus.messages.ids import iso
+
+HOUR_US = 3_600_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LAST_US = (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+
+class Moment(NamedTuple):
+    """As of when: events of a later time or a later ledger sequence do not count."""
+
+    at_us: int
+    seq: int
+
+
+def micros(timestamp: str) -> int:
+    """Microseconds since 1970 of a `Timestamp`. Raises MemoryFault(invalid_time) for a day that no calendar has."""
+    try:
+        return (datetime.fromisoformat(timestamp) - _EPOCH) // _MICROSECOND
+    except ValueError as error:
+        raise MemoryFault("invalid_time", f"{timestamp[:40]!r}: {error}") from None
+
+
+def timestamp_of(at_us: int) -> str:
+    """The `Timestamp` of it; what lies beyond the calendar is its last microsecond."""
+    at = _EPOCH + timedelta(microseconds=min(at_us, _LAST_US))
+    return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def micros_of_clock(now_s: float) -> int:
+    """The clock's reading (seconds) as event time."""
+    return micros(iso(now_s))
+
+
+def hours_us(hours: float) -> int:
+    """A length of time from the configuration."""
+    return round(hours * HOUR_US)

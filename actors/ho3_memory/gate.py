@@ -1,0 +1,80 @@
+"""Whether a signal may be consolidated now, and why in words. Source: spec page "HO3: signal-based memory", the gate.
+
+Pure. Two modes behind one result: `counting` compares counts of all events with two thresholds; `bistable` asks
+whether decayed evidence stands between its two thresholds, and for sessions all the same.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from actors.ho3_memory.event_time import hours_us, timestamp_of
+from actors.ho3_memory.evidence import Level
+from actors.ho3_memory.signal_log import Tally
+from bus.messages.memory import GateResult
+from config.schema import Ho3Config
+
+
+class GateFacts(NamedTuple):
+    """What a gate is judged on, all as of one moment."""
+
+    tally: Tally
+    level: Level | None  # None: the mode is counting
+    consolidated_us: int | None  # newest window_end of an overlay that names the signal, not after the moment
+    failed_us: int | None  # newest recorded failure, not after the moment
+
+
+def judge(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) -> GateResult:
+    """The gate of one signal as of a time."""
+    tally, level = facts.tally, facts.level
+    is_consolidated = _is_consolidated(facts.consolidated_us, as_of_us, config)
+    closed_by = _closed_by(signal_id, facts, as_of_us, config)
+    is_enough = tally.session_count >= config.gate_session_threshold and (
+        tally.event_count >= config.gate_count_threshold if level is None else level.is_open
+    )
+    found = _found(tally, level, config)
+    return GateResult(
+        signal_id=signal_id,
+        crossed=is_enough and not closed_by,
+        count=tally.event_count,
+        session_count=tally.session_count,
+        already_consolidated=is_consolidated,
+        reason=f"{found}; {closed_by}" if closed_by else found,
+        evidence=0.0 if level is None else level.evidence,
+    )
+
+
+def _is_consolidated(consolidated_us: int | None, as_of_us: int, config: Ho3Config) -> bool:
+    """An overlay of the window that ends now names the signal: both borders belong to the window."""
+    return consolidated_us is not None and as_of_us - hours_us(config.gate_window_hours) <= consolidated_us <= as_of_us
+
+
+def _closed_by(signal_id: str, facts: GateFacts, as_of_us: int, config: Ho3Config) -> str:
+    """What keeps the gate closed whatever was counted; '' if nothing does."""
+    if signal_id in config.gate_excluded_signals:
+        return "never crosses alone (ho3.gate_excluded_signals)"
+    if facts.failed_us is not None and as_of_us < closed_until_us(facts.failed_us, config):
+        return f"closed until {timestamp_of(closed_until_us(facts.failed_us, config))} after a failed consolidation"
+    if facts.consolidated_us is None:
+        return ""
+    consolidated_at = timestamp_of(facts.consolidated_us)
+    if _is_consolidated(facts.consolidated_us, as_of_us, config):
+        return f"consolidated already at {consolidated_at}, once per {config.gate_window_hours:g} h"
+    last_us = facts.tally.last_us
+    if config.require_fresh_evidence and (last_us is None or last_us <= facts.consolidated_us):
+        return f"no event since the consolidation at {consolidated_at}"
+    return ""
+
+
+def closed_until_us(failed_us: int, config: Ho3Config) -> int:
+    """From then on a gate may open again that a failed consolidation closed."""
+    return failed_us + hours_us(config.consolidation_cooldown_hours)
+
+
+def _found(tally: Tally, level: Level | None, config: Ho3Config) -> str:
+    """What was counted against what is needed."""
+    sessions = f"{tally.session_count} of {config.gate_session_threshold} sessions"
+    if level is None:
+        return f"{tally.event_count} of {config.gate_count_threshold} events, {sessions}"
+    stand = f"open until below {config.gate_low:g}" if level.is_open else f"opens at {config.gate_high:g}"
+    return f"evidence {level.evidence:.3f} of {tally.event_count} events ({stand}), {sessions}"

@@ -1,0 +1,102 @@
+"""One artifact's life: logged, switched off, weighed anew, logged again; and how it stands as of a moment.
+
+The log's order decides, not the order of event times: what was appended last wins among what counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from actors.ho3_memory.event_time import Moment, micros
+from bus.messages.memory import Artifact, Overlay
+
+
+class Change(NamedTuple):
+    """One entry about the artifact; sorts by sequence. Exactly one of the last three is meant."""
+
+    seq: int
+    at_us: int
+    submission_id: str
+    artifact: Artifact | None = None
+    is_off: bool = False
+    weight: float | None = None
+
+
+class OverlayLog:
+    """Grows by `append`, in the log's order."""
+
+    def __init__(self, overlay_id: str) -> None:
+        self.overlay_id = overlay_id
+        self._changes: list[Change] = []
+        self._newest = Moment(
+            0, -1
+        )  # the latest time and sequence of any change: as of then or later all of them count
+        self._now: Artifact | None = None
+
+    @property
+    def change_count(self) -> int:
+        """Entries about it."""
+        return len(self._changes)
+
+    @property
+    def first_seq(self) -> int:
+        """Its place in append order."""
+        return self._changes[0].seq
+
+    @property
+    def newest_seq(self) -> int:
+        """Sequence of the last entry about it."""
+        return self._newest.seq
+
+    def append(self, change: Change) -> None:
+        """One entry that is not here yet."""
+        self._changes.append(change)
+        self._changes.sort(key=lambda one: one.seq)
+        newest_us = max(self._newest.at_us, change.at_us) if self._newest.seq >= 0 else change.at_us
+        self._newest = Moment(newest_us, max(self._newest.seq, change.seq))
+        self._now = _folded(self._changes)
+
+    def artifact(self, as_of: Moment) -> Artifact | None:
+        """The artifact with its weight and `enabled` as of then; None before it was logged."""
+        if as_of.at_us >= self._newest.at_us and as_of.seq >= self._newest.seq:
+            return self._now
+        return _folded(self._counted(as_of))
+
+    def overlay(self, as_of: Moment) -> Overlay | None:
+        """The same with what changed it."""
+        artifact = self.artifact(as_of)
+        if artifact is None:
+            return None
+        return Overlay(
+            overlay_id=self.overlay_id,
+            artifact=artifact,
+            is_active=is_active(artifact, as_of.at_us),
+            changed_by=[change.submission_id for change in self._counted(as_of)][1:],
+        )
+
+    def is_repeat(self, artifact: Artifact) -> bool:
+        """Whether exactly this was logged last and nothing has changed it since."""
+        return bool(self._changes) and self._changes[-1].artifact == artifact
+
+    def _counted(self, as_of: Moment) -> list[Change]:
+        return [change for change in self._changes if change.at_us <= as_of.at_us and change.seq <= as_of.seq]
+
+
+def is_active(artifact: Artifact, as_of_us: int) -> bool:
+    """Enabled, of some weight, and not expired: at its very expiry it still counts."""
+    if not artifact.enabled or artifact.weight <= 0:
+        return False
+    return artifact.expires_at_event_ts is None or micros(artifact.expires_at_event_ts) >= as_of_us
+
+
+def _folded(changes: Iterable[Change]) -> Artifact | None:
+    artifact: Artifact | None = None
+    for change in changes:
+        if change.artifact is not None:
+            artifact = change.artifact
+        elif artifact is not None and change.is_off:
+            artifact = artifact.model_copy(update={"enabled": False})
+        elif artifact is not None and change.weight is not None:
+            artifact = artifact.model_copy(update={"weight": change.weight})
+    return artifact

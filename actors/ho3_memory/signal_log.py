@@ -1,0 +1,104 @@
+"""The events of one signal, in order of event time, and what they add up to as of a moment.
+
+Whatever the order of arrival, the order here is (time, event id), so that everything derived is independent of it. A
+question as of now, or as of any time with every entry counted, costs a search in that order; one that leaves out
+entries by sequence looks at each event.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from actors.ho3_memory.decay import decay
+from actors.ho3_memory.event_time import Moment, timestamp_of
+from actors.ho3_memory.evidence import Event, EvidenceRules, EvidenceTrace, Level
+from bus.messages.memory import Accumulator
+
+_TIME = attrgetter("at_us")
+
+
+class Tally(NamedTuple):
+    """What the events up to a moment add up to; `last_us` of no event is None."""
+
+    event_count: int
+    session_count: int
+    last_us: int | None
+
+
+class SignalLog:
+    """Grows by `insert`; every event is kept, so that any earlier moment can be asked about."""
+
+    def __init__(self, signal_id: str, evidence_rules: EvidenceRules | None) -> None:
+        self.signal_id = signal_id
+        self._events: list[Event] = []
+        self._newest_seq = -1
+        self._first_of: dict[str, int] = {}  # session -> time of its earliest event
+        self._firsts: list[int] = []  # those times, sorted
+        self._trace = None if evidence_rules is None else EvidenceTrace(evidence_rules)
+
+    def insert(self, event: Event) -> None:
+        """One event that is not here yet; it may be older than others."""
+        is_newest = not self._events or event > self._events[-1]
+        if is_newest:
+            self._events.append(event)
+        else:
+            insort(self._events, event)
+            if self._trace is not None:
+                self._trace.forget()
+        self._newest_seq = max(self._newest_seq, event.seq)
+        self._note_session(event)
+
+    def tally(self, as_of: Moment) -> Tally:
+        """Counts as of then."""
+        if as_of.seq < self._newest_seq:
+            events = self._counted(as_of)
+            return Tally(len(events), len({event.session_id for event in events}), _last(events))
+        count = bisect_right(self._events, as_of.at_us, key=_TIME)
+        last_us = self._events[count - 1].at_us if count else None
+        return Tally(count, bisect_right(self._firsts, as_of.at_us), last_us)
+
+    def level(self, as_of: Moment) -> Level | None:
+        """Its decayed evidence as of then; None where the gate counts."""
+        if self._trace is None:
+            return None
+        if as_of.seq < self._newest_seq:
+            trace = EvidenceTrace(self._trace.rules)
+            trace.follow(self._counted(as_of))
+            return trace.level(as_of.at_us)
+        self._trace.follow(self._events)
+        return self._trace.level(as_of.at_us)
+
+    def accumulate(self, as_of: Moment, half_life_hours: float) -> Accumulator | None:
+        """The accumulator as of then; None before the first event."""
+        events = self._counted(as_of)
+        last_us = _last(events)
+        if last_us is None:
+            return None
+        return Accumulator(
+            signal_id=self.signal_id,
+            count=len(events),
+            last_seen=timestamp_of(last_us),
+            session_ids=sorted({event.session_id for event in events}),
+            event_ids=[event.event_id for event in events],
+            decay=decay(last_us, as_of.at_us, half_life_hours),
+        )
+
+    def _counted(self, as_of: Moment) -> Sequence[Event]:
+        until = self._events[: bisect_right(self._events, as_of.at_us, key=_TIME)]
+        return until if as_of.seq >= self._newest_seq else [event for event in until if event.seq <= as_of.seq]
+
+    def _note_session(self, event: Event) -> None:
+        known = self._first_of.get(event.session_id)
+        if known is not None:
+            if known <= event.at_us:
+                return
+            self._firsts.pop(bisect_right(self._firsts, known) - 1)
+        self._first_of[event.session_id] = event.at_us
+        insort(self._firsts, event.at_us)
+
+
+def _last(events: Sequence[Event]) -> int | None:
+    return events[-1].at_us if events else None
