@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, Self
 
 from bus.errors import LedgerError, RuntimeFault
@@ -45,7 +46,8 @@ class _Submitted:
     write: Write
     trace: str
     future: asyncio.Future[list[Ack]]
-    task: asyncio.Task[None] | None = None
+    waiting: list[asyncio.Future[None]] = field(default_factory=list[asyncio.Future[None]])
+    is_sent: bool = False  # and its outcome not known
     outcome: list[Ack] | RuntimeFault | None = None
 
 
@@ -98,9 +100,12 @@ class LedgerClient:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    def submit(self, entries: Sequence[WriteEntry], *, trace: str = "") -> asyncio.Future[list[Ack]]:
+    def submit(
+        self, entries: Sequence[WriteEntry], *, trace: str = "", urgent: bool = False
+    ) -> asyncio.Future[list[Ack]]:
         """Pipelines a write; the future holds its acks once it is durable, one per entry.
 
+        `urgent`: somebody waits for them; other writes may share the sync of a later one.
         The future fails with a RuntimeFault only if the ledger cannot take this write at all (too large, disk full,
         denied). Raises LedgerError(busy) when `ledger.client_outstanding_max` entries are unacknowledged.
         """
@@ -113,7 +118,9 @@ class LedgerClient:
             )
         future: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
         future.add_done_callback(_seen)
-        submitted = _Submitted(Write(entries=list(entries)), trace, future)
+        # The entries were checked when they were made, and the ledger checks what arrives.
+        write = Write.model_construct(entries=list(entries), urgent=urgent)
+        submitted = _Submitted(write, trace, future)
         self._queue.append(submitted)
         self._outstanding += len(entries)
         if not self._goes_back:
@@ -126,22 +133,25 @@ class LedgerClient:
         Raises LedgerError(unavailable) after `ledger.outage_wait_ms`; the write stays submitted, its outcome is
         unknown.
         """
-        future = self.submit(entries, trace=trace)
-        try:
-            async with asyncio.timeout(self._outage_wait_s):
-                return await asyncio.shield(future)
-        except TimeoutError:
-            raise self._unavailable(f"the write of {entries[0].submission_id}") from None
+        future = self.submit(entries, trace=trace, urgent=True)
+        await self._settled(f"the write of {entries[0].submission_id}")
+        return future.result()
 
     async def flush(self) -> None:
         """Everything submitted so far is acknowledged (or was refused for good). Raises LedgerError(unavailable)."""
+        await self._settled("")
+
+    async def _settled(self, what: str) -> None:
+        """What was submitted last has its outcome. Raises LedgerError(unavailable) naming `what`."""
         if not self._queue:
             return
+        waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue[-1].waiting.append(waiting)
         try:
             async with asyncio.timeout(self._outage_wait_s):
-                await asyncio.gather(asyncio.shield(self._queue[-1].future), return_exceptions=True)
+                await waiting
         except TimeoutError:
-            raise self._unavailable(f"{self._outstanding} submitted entries") from None
+            raise self._unavailable(what or f"{self._outstanding} submitted entries") from None
 
     def _unavailable(self, what: str) -> LedgerError:
         return LedgerError(
@@ -149,18 +159,18 @@ class LedgerClient:
         )
 
     def _send(self, submitted: _Submitted) -> None:
-        submitted.outcome = None
-        submitted.task = asyncio.get_running_loop().create_task(self._deliver(submitted))
-
-    async def _deliver(self, submitted: _Submitted) -> None:
+        submitted.outcome, submitted.is_sent = None, True
         try:
-            written = await self._bus.request(
-                LEDGER, submitted.write, expect=Written, timeout_s=self._request_timeout_s, trace=submitted.trace
-            )
-            submitted.outcome = written.acks
-        except RuntimeFault as fault:
-            submitted.outcome = fault
-        submitted.task = None
+            self._bus.ask(
+                LEDGER, submitted.write, expect=Written, timeout_s=self._request_timeout_s, trace=submitted.trace,
+                on_outcome=partial(self._delivered, submitted),
+            )  # fmt: skip
+        except RuntimeFault as fault:  # told later, as everything else: the caller has not got its future yet
+            asyncio.get_running_loop().call_soon(self._delivered, submitted, fault)
+
+    def _delivered(self, submitted: _Submitted, outcome: Written | RuntimeFault) -> None:
+        submitted.outcome = outcome if isinstance(outcome, RuntimeFault) else outcome.acks
+        submitted.is_sent = False
         self._settle()
 
     def _settle(self) -> None:
@@ -175,7 +185,7 @@ class LedgerClient:
             self._queue.popleft()
             self._outstanding -= len(head.write.entries)
             _resolve(head)
-        if self._goes_back and self._retry is None and all(submitted.task is None for submitted in self._queue):
+        if self._goes_back and self._retry is None and not any(one.is_sent for one in self._queue):
             self._retry = asyncio.get_running_loop().create_task(self._submit_again())
 
     async def _submit_again(self) -> None:
@@ -223,12 +233,15 @@ class LedgerClient:
 
 
 def _resolve(submitted: _Submitted) -> None:
-    if submitted.future.done():
-        return
-    if isinstance(submitted.outcome, RuntimeFault):
-        submitted.future.set_exception(submitted.outcome)
-    else:
-        submitted.future.set_result(submitted.outcome or [])
+    """Whoever looks at the acks themselves hears of them before those who only wait for the end."""
+    if not submitted.future.done():
+        if isinstance(submitted.outcome, RuntimeFault):
+            submitted.future.set_exception(submitted.outcome)
+        else:
+            submitted.future.set_result(submitted.outcome or [])
+    for waiting in submitted.waiting:
+        if not waiting.done():
+            waiting.set_result(None)
 
 
 def _seen(future: asyncio.Future[list[Ack]]) -> None:

@@ -30,7 +30,32 @@ from bus.settings import BusSettings
 
 _REQUEST, _FAILURE = int(Kind.REQUEST), int(Kind.FAILURE)
 Outcome = tuple[Header, bytes]
-Waiter = asyncio.Future[Outcome]
+
+
+@dataclass(slots=True, eq=False)
+class Told:
+    """Waits like a future, but is told its outcome at once: no task, and no turn of the loop in between."""
+
+    on_reply: Callable[[Header, bytes], None]
+    on_fault: Callable[[BaseException], None]
+    is_told: bool = False
+
+    def done(self) -> bool:
+        """Whether it was told."""
+        return self.is_told
+
+    def set_result(self, outcome: Outcome) -> None:
+        """A reply or a failure came."""
+        self.is_told = True
+        self.on_reply(*outcome)
+
+    def set_exception(self, fault: BaseException) -> None:
+        """None will come."""
+        self.is_told = True
+        self.on_fault(fault)
+
+
+Waiter = asyncio.Future[Outcome] | Told
 
 
 @dataclass(slots=True)
@@ -96,10 +121,8 @@ class Outbox:
         on_stream: Callable[[Message], None] | None,
     ) -> R:
         """The decoded reply, or the fault behind the failure."""
-        body = encode(message, self.settings.body_max_bytes)
-        if self.is_closed:
-            raise BusError("cancelled", f"{self.instance} has stopped; {message.TYPE} was not sent")
-        waiter: Waiter = asyncio.get_running_loop().create_future()
+        body = self._encoded(message)
+        waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         pending = self._pending.get(message_id) if message_id is not None else None
         if pending is not None:
             pending.waiters.append(waiter)  # the same id is on its way: one request, one outcome, both get it
@@ -116,6 +139,43 @@ class Outbox:
             self._abandon(pending, waiter)
             raise
         return self._decoded(head, body, expect)
+
+    def ask(  # noqa: PLR0913 - an envelope has these fields
+        self,
+        service: str,
+        message: Message,
+        *,
+        expect: type[R],
+        timeout_s: float,
+        trace: str,
+        on_outcome: Callable[[R | RuntimeFault], None],
+    ) -> None:
+        """The same without a task; `on_outcome` gets what `request` returns or raises."""
+        body = self._encoded(message)
+
+        def on_reply(head: Header, body: bytes) -> None:
+            try:
+                outcome = self._decoded(head, body, expect)
+            except RuntimeFault as fault:
+                on_outcome(fault)
+            else:
+                on_outcome(outcome)
+
+        def on_fault(fault: BaseException) -> None:
+            on_outcome(fault if isinstance(fault, RuntimeFault) else BusError("internal", type(fault).__name__))
+
+        row = row_of(role_of(service), message.TYPE)
+        head = self._header(
+            _REQUEST, service, message, row, key="", message_id=None, attempt=1, trace=trace,
+            deadline_ms=max(1, int(timeout_s * 1000)),
+        )  # fmt: skip
+        self._open(head, body, row, Told(on_reply, on_fault), timeout_s, None)
+
+    def _encoded(self, message: Message) -> bytes:
+        body = encode(message, self.settings.body_max_bytes)
+        if self.is_closed:
+            raise BusError("cancelled", f"{self.instance} has stopped; {message.TYPE} was not sent")
+        return body
 
     def _open(  # noqa: PLR0913, PLR0917 - one request's particulars
         self,

@@ -157,6 +157,19 @@ class Peer:
             trace=trace, on_stream=on_stream,
         )  # fmt: skip
 
+    def ask(  # noqa: PLR0913 - an envelope has these fields
+        self,
+        service: str,
+        message: Message,
+        *,
+        expect: type[R],
+        timeout_s: float,
+        trace: str = "",
+        on_outcome: Callable[[R | RuntimeFault], None],
+    ) -> None:
+        """`request` without a task; see `bus.port.Bus.ask`."""
+        self._outbox.ask(service, message, expect=expect, timeout_s=timeout_s, trace=trace, on_outcome=on_outcome)
+
     async def post(self, service: str, message: Message, *, key: str = "", trace: str = "") -> None:
         """Handed to the broker, or BusError."""
         self._outbox.post(Kind.POST, service, message, key=key, trace=trace)

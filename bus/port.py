@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from bus.errors import RuntimeFault
 from bus.messages.base import Message
 from bus.messages.gateway import Prompt, PromptResponse
 from bus.messages.work_order import ToolCall
@@ -72,6 +73,23 @@ class Bus(Protocol):
         else counted per incarnation. Raises a RuntimeFault built from the Failure (BusError: no_route, busy, denied,
         expired, peer_lost, malformed, internal, cancelled; or the handler's own). Cancelling the awaiting task sends a
         cancel.
+        """
+        ...
+
+    def ask(  # noqa: PLR0913 - an envelope has these fields
+        self,
+        service: str,
+        message: Message,
+        *,
+        expect: type[R],
+        timeout_s: float,
+        trace: str = "",
+        on_outcome: Callable[[R | RuntimeFault], None],
+    ) -> None:
+        """`request` for who keeps no task waiting: handed over before this returns; `on_outcome` is called once.
+
+        It gets the reply, or the fault that `request` would raise, from the event loop and never from within this call.
+        What cannot be handed over at all is raised here.
         """
         ...
 

@@ -34,7 +34,7 @@ _START = b"\0" * 32
 class Writes(Protocol):
     """The part of the ledger client that a keeper uses."""
 
-    def submit(self, entries: list[WriteEntry], *, trace: str = "") -> asyncio.Future[list[Ack]]:
+    def submit(self, entries: list[WriteEntry], *, trace: str = "", urgent: bool = False) -> asyncio.Future[list[Ack]]:
         """Pipelines a write; the future holds its acks."""
         ...
 
@@ -184,20 +184,22 @@ class RecordKeeper:
         """How many records wait on disk."""
         return len(self._spool.waiting)
 
-    def submit(self, entry: WriteEntry, *, keep: bool) -> asyncio.Future[list[Ack]]:
+    def submit(self, entry: WriteEntry, *, keep: bool, urgent: bool = False) -> asyncio.Future[list[Ack]]:
         """Pipelines one entry; with `keep` it is spooled when no ack has come within `spool_after_s`.
+
+        `urgent`: somebody waits for the ack.
 
         The future of a kept entry holds the ledger's ack, however often it had to be handed over until then; it fails
         only with MessageTooLarge. That of any other entry fails as the write did.
         """
         if not keep:
-            return self._hand_over(entry)
+            return self._hand_over(entry, urgent=urgent)
         decided: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
         decided.add_done_callback(_seen)
         self._kept.setdefault(entry.submission_id, []).append(decided)
         self._silent[entry.submission_id] = entry
         self._await_silence()
-        self._hand_over(entry)
+        self._hand_over(entry, urgent=urgent)
         return decided
 
     def spool_now(self, entry: WriteEntry) -> None:
@@ -215,9 +217,9 @@ class RecordKeeper:
             _log.error("spool_failed", error=type(error).__name__, submission_id=entry.submission_id)
         return decided
 
-    def _hand_over(self, entry: WriteEntry) -> asyncio.Future[list[Ack]]:
+    def _hand_over(self, entry: WriteEntry, *, urgent: bool = False) -> asyncio.Future[list[Ack]]:
         try:
-            future = self._ledger.submit([entry])
+            future = self._ledger.submit([entry], urgent=urgent)
         except LedgerError as fault:
             future = asyncio.get_running_loop().create_future()
             future.set_exception(fault)

@@ -70,7 +70,7 @@ class Sender:
         if wait_s <= 0:
             raise _too_late(held.attempt.ask)
         entry = records.sent(held.attempt, at_us=self._at_us())
-        future = self._keeper.submit(entry, keep=False)
+        future = self._keeper.submit(entry, keep=False, urgent=True)
         try:
             async with asyncio.timeout(wait_s):
                 ack = (await asyncio.shield(future))[0]

@@ -40,6 +40,7 @@ class LedgerService(Actor):
         self._ledger: OpenLedger | None = None
         self._fault: LedgerError | None = None
         self._queued = asyncio.Event()
+        self._lazily: asyncio.TimerHandle | None = None  # set while only writes that nobody waits for are queued
         self._dirty = asyncio.Event()
         self._followers: list[asyncio.Future[None]] = []
         self._waiting: dict[str, int] = {}  # long polls of each sender
@@ -91,6 +92,7 @@ class LedgerService(Actor):
 
     def stop(self) -> None:
         """Gives files, index and lock back at once, as an exit would."""
+        self._forget_timer()
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -122,9 +124,9 @@ class LedgerService(Actor):
         self._open()
         is_allowed = [may_write(call.role, entry.stream, entry.event_type) for entry in message.entries]
         if all(is_allowed):
-            return m.Written(acks=await self.append(message.entries, call.sender))
+            return m.Written(acks=await self.append(message.entries, call.sender, urgent=message.urgent))
         allowed = [entry for entry, is_its in zip(message.entries, is_allowed, strict=True) if is_its]
-        acks = iter(await self.append(allowed, call.sender) if allowed else ())
+        acks = iter(await self.append(allowed, call.sender, urgent=message.urgent) if allowed else ())
         answers: list[m.Ack] = []
         for entry, is_its in zip(message.entries, is_allowed, strict=True):
             if not is_its:
@@ -132,16 +134,24 @@ class LedgerService(Actor):
             answers.append(next(acks) if is_its else refusal(entry, "denied", StreamHead()))
         return m.Written(acks=answers)
 
-    async def append(self, entries: list[m.WriteEntry], origin: str) -> list[m.Ack]:
-        """The acks of entries that this origin may write, once they are durable."""
-        answer = self._open().writer.submit(entries, origin)
-        self._queued.set()
+    async def append(self, entries: list[m.WriteEntry], origin: str, *, urgent: bool = True) -> list[m.Ack]:
+        """The acks of entries that this origin may write, once they are durable.
+
+        Without `urgent` the commit may wait `ledger.lazy_commit_ms` for a write that somebody waits for, or for a full
+        batch: the order of arrival stays, so what is acknowledged later still implies what came earlier.
+        """
+        writer = self._open().writer
+        answer = writer.submit(entries, origin)
+        if urgent or writer.outstanding >= self._config.batch_entries_max:
+            self._queued.set()
+        elif self._lazily is None:
+            self._lazily = asyncio.get_running_loop().call_later(self._config.lazy_commit_ms / 1000, self._queued.set)
         return await answer
 
     async def on_lookup(self, message: m.Lookup, call: Call) -> m.Found:
         """From the writer's table, up to the last acknowledged entry. Failures: denied, for one entry or for all."""
-        ledger = self._open()
         self._demand_reader(call, message.TYPE)
+        ledger = await self._up_to_date()
         found = [ledger.tables.by_submission(submission_id) for submission_id in message.submission_ids]
         found += [ledger.tables.by_once(key) for key in message.once]
         for one in found:
@@ -152,7 +162,8 @@ class LedgerService(Actor):
     async def on_read(self, message: m.Read, call: Call) -> m.Entries:
         """A page of a stream, up to the last acknowledged entry. Failures: denied."""
         self._demand_stream(call, message.TYPE, message.stream, with_bodies=message.with_bodies)
-        found = self._open().tables.select(
+        ledger = await self._up_to_date()
+        found = ledger.tables.select(
             message.stream, after=message.after, limit=message.limit + 1, newest_first=message.newest_first
         )
         return self._page(found, message.limit, with_bodies=message.with_bodies)
@@ -178,8 +189,8 @@ class LedgerService(Actor):
 
     async def on_get_body(self, message: m.GetBody, call: Call) -> m.Body:
         """One body. Failures: denied, not_found, damaged."""
-        ledger = self._open()
         self._demand_reader(call, message.TYPE)
+        ledger = await self._up_to_date()
         try:
             submission_id, number = split_body_ref(message.ref)
         except ValueError as error:
@@ -210,6 +221,13 @@ class LedgerService(Actor):
         if self._ledger is None:
             raise LedgerError("unavailable", "the ledger is recovering; try again")
         return self._ledger
+
+    async def _up_to_date(self) -> OpenLedger:
+        """What has arrived is committed before anybody is told what there is: a waiting write hides from nobody."""
+        if self._lazily is not None:
+            self._queued.set()
+            await self._next_commit()
+        return self._open()
 
     def _page(self, found: list[Committed], limit: int, *, with_bodies: bool) -> m.Entries:
         ledger = self._open()
@@ -293,15 +311,21 @@ class LedgerService(Actor):
         while True:
             await self._queued.wait()
             self._queued.clear()
+            self._forget_timer()
             writer = self._open().writer
             while writer.has_work:
                 commits = writer.commits
                 writer.commit()
                 if writer.commits > commits:
                     self._dirty.set()
-                    self._wake_followers()
+                self._wake_followers()
                 if writer.has_work:
                     await self._bus.sleep(0)  # what arrived meanwhile joins the next frame
+
+    def _forget_timer(self) -> None:
+        if self._lazily is not None:
+            self._lazily.cancel()
+            self._lazily = None
 
     async def _keep_index(self) -> None:
         """Sleeps while nothing is written; then one index transaction per interval."""

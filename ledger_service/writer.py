@@ -62,6 +62,11 @@ class Writer:
         """Whether something is queued."""
         return bool(self._queue)
 
+    @property
+    def outstanding(self) -> int:
+        """Entries that are queued or being written."""
+        return self._outstanding
+
     def submit(self, entries: list[WriteEntry], origin: str) -> asyncio.Future[list[Ack]]:
         """The acks, once everything they say is durable. Raises BusError(busy) above `ledger.outstanding_max`."""
         if self._outstanding and self._outstanding + len(entries) > self._config.outstanding_max:

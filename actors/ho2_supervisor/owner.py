@@ -205,14 +205,14 @@ class OwnedSession:
         """Queue an entry of another stream: it leaves once everything appended so far stands, and is no barrier."""
         self._following.append(entry)
 
-    def flush(self) -> None:
-        """What is queued is on its way; a refusal shows at the next barrier."""
+    def flush(self, *, urgent: bool = False) -> None:
+        """What is queued is on its way; a refusal shows at the next barrier. `urgent`: somebody waits for its ack."""
         if not self._unsent or self._lost is not None:
             return
         entries, self._unsent = self._unsent, []
         following, self._following = self._following, []
         try:
-            submitted = self._client.submit(entries, trace=entries[0].trace)
+            submitted = self._client.submit(entries, trace=entries[0].trace, urgent=urgent)
         except LedgerError as fault:
             self._lost = self._journal_lost(fault)
         else:
@@ -222,7 +222,7 @@ class OwnedSession:
         """Everything appended is durable. Raises AppendRefused, or JournalLost when the ledger stays away."""
         self._raise_if_lost()
         self.barriers += 1 if self._unsent else 0
-        self.flush()
+        self.flush(urgent=True)
         try:
             await self._client.flush()
         except RuntimeFault as fault:

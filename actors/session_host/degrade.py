@@ -62,7 +62,9 @@ class Degradation:
     async def _deliver(self, turn: Turn, response: PromptResponse) -> TurnResult:
         """TurnDegraded is durable and first, or what came before it is the answer."""
         future = self._keeper.submit(
-            records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=False), keep=False
+            records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=False),
+            keep=False,
+            urgent=True,
         )
         try:
             async with asyncio.timeout(self._left(turn, self._config.reply_reserve_ms)):

@@ -93,6 +93,11 @@ class Write(Message):
     TYPE: ClassVar[str] = "ledger.write"
 
     entries: list[WriteEntry] = Field(min_length=1)
+    urgent: bool = Field(
+        default=True,
+        description="false: nobody waits for the reply; it may share the sync of a later write, within "
+        "ledger.lazy_commit_ms",
+    )
 
 
 class Written(Message):

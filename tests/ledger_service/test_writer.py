@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from bus.errors import BusError, LedgerError
-from bus.messages.ledger import Read, ReadLedgerStats, Tail
+from bus.messages.ledger import GetBody, Lookup, Read, ReadLedgerStats, Tail
 from bus.sim.disk import SimDisk
 from tests.ledger_service.rig import (
     FailingDisk,
@@ -36,6 +36,57 @@ async def test_writes_of_one_wake_up_share_one_frame_one_write_and_one_sync():
         assert [ack.sequence for acks in answers for ack in acks] == list(range(1, 41))
         stats = await _stats(ledger)
         assert (stats.head, stats.entries, stats.commits) == (40, 41, 2)
+
+
+def _lazily(ledger, *entries):
+    """A write that nobody waits for, on its way."""
+    return asyncio.ensure_future(ledger.service.append(list(entries), "ho2/1@7", urgent=False))
+
+
+async def test_writes_that_nobody_waits_for_share_the_sync_of_the_next_urgent_one():
+    """They come before it in the record, and are acknowledged with it."""
+    disk = FailingDisk(SimDisk(medium()))
+    async with running(disk, ledger_config(lazy_commit_ms=3_600_000)) as ledger:
+        await ledger.write(write("first"))
+        disk.calls.clear()
+        lazy = [_lazily(ledger, write("a")), _lazily(ledger, write("b"))]
+        await asyncio.sleep(0.01)
+        assert disk.calls == [] and not any(one.done() for one in lazy)
+        assert [ack.sequence for ack in await ledger.write(write("c"))] == [3]
+        assert [(await one)[0].sequence for one in lazy] == [1, 2]
+        assert disk.calls == ["write", "sync"]
+
+
+async def test_a_write_that_nobody_waits_for_is_committed_after_its_time():
+    """`ledger.lazy_commit_ms` bounds the wait."""
+    async with running(SimDisk(medium()), ledger_config(lazy_commit_ms=1)) as ledger:
+        async with asyncio.timeout(5):
+            assert (await _lazily(ledger, write("a")))[0].outcome == "committed"
+
+
+async def test_a_full_batch_of_writes_that_nobody_waits_for_is_committed_at_once():
+    """Laziness never makes a queue longer than a batch."""
+    async with running(SimDisk(medium()), ledger_config(lazy_commit_ms=3_600_000, batch_entries_max=4)) as ledger:
+        answers = [_lazily(ledger, write(f"e{n}")) for n in range(4)]
+        async with asyncio.timeout(5):
+            assert [(await one)[0].sequence for one in answers] == [0, 1, 2, 3]
+
+
+async def test_whoever_asks_sees_what_has_arrived():
+    """A look-up, a read and a body commit what waits: nothing that was handed over is answered as missing."""
+    async with running(SimDisk(medium()), ledger_config(lazy_commit_ms=3_600_000)) as ledger:
+        for number, question in enumerate(("lookup", "read", "body")):
+            waiting = _lazily(ledger, write(f"e{number}", body=b"text"))
+            await asyncio.sleep(0)
+            if question == "lookup":
+                found = await ledger.service.on_lookup(Lookup(submission_ids=[f"e{number}"]), call())
+                assert found.entries[0] is not None
+            elif question == "read":
+                page = await ledger.service.on_read(Read(stream="ho1m", limit=10), call())
+                assert [entry.submission_id for entry in page.entries] == ["e0", "e1"]
+            else:
+                assert (await ledger.service.on_get_body(GetBody(ref=f"e{number}/0"), call())).data == b"text"
+            assert (await waiting)[0].sequence == number
 
 
 async def test_a_write_that_adds_nothing_costs_no_sync():
