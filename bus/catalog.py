@@ -83,6 +83,7 @@ _ROWS = (
     Row(control.CreateToken, "broker", control.TokenCreated, frozenset({"operator"})),
     Row(control.InstanceLost, "broker", None, frozenset({"launcher"}), redeliver=False),
     Row(control.ServiceGivenUp, "broker", None, frozenset({"launcher"}), redeliver=False),
+    Row(control.LaneFrame, "broker", None, frozenset({"gateway"}), redeliver=False),
 )
 
 # StartSession and EndSession go to two services: client -> host, host -> ho2.

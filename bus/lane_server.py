@@ -30,8 +30,8 @@ from bus.window import Recorded
 
 _ASKS, _HELLO = (int(Kind.REQUEST), int(Kind.CANCEL)), int(Kind.HELLO)
 Authenticate = Callable[[Hello], Refused | None]
-OnFrame = Callable[[str, bytes, bytes], None]
-"""(verdict, header bytes, body bytes) of every frame of the lane: what a tap would see as `lane=direct`."""
+OnFrame = Callable[[str, Header, bytes], None]
+"""(verdict, header with the stamped sender, body) of every request, cancel and answer: the tap's `lane=direct`."""
 
 
 @dataclass(slots=True)
@@ -114,7 +114,6 @@ class LaneServer:
             head = unpack_header(frames[0])
         except BusError:
             self.counters.malformed += 1
-            self._tapped("malformed", frames)
             return
         if head.kind == _HELLO:
             self._hello(routing, frames[1])
@@ -136,19 +135,19 @@ class LaneServer:
             self._unbind(client)
         elif head.kind not in (Kind.READY, Kind.CREDIT):  # a lane has no use for those two
             self.counters.malformed += 1
-            self._tapped("malformed", frames)
+            self._tapped("malformed", head, frames[1])
 
     def _request(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:
         fault = self._refusal(head, frames[1])
         if fault is not None and head.kind == Kind.REQUEST:
             self.counters.denied += 1
-            self._tapped("denied", frames)
+            self._tapped("denied", head, frames[1])
             body = encode(fault.as_failure(), self.settings.body_max_bytes)
             self.answer(
                 client.instance, head, Kind.FAILURE, Recorded(Kind.FAILURE, Failure.TYPE, Failure.VERSION, body)
             )
             return
-        self._tapped("delivered", frames)
+        self._tapped("delivered", head, frames[1])
         if self._deliver is not None:
             self._deliver(head, frames[1], LaneRoute(self, self.service, client.instance))
 
@@ -247,9 +246,8 @@ class LaneServer:
             trace=request.trace,
             sender=self.instance,
         )
-        data = pack_header(head)
-        if self._hand_over(client.routing, data, answer.body):
-            self._tapped("delivered", (data, answer.body))
+        if self._hand_over(client.routing, pack_header(head), answer.body):
+            self._tapped("delivered", head, answer.body)
 
     def _send(self, routing: bytes, kind: Kind, message: Message) -> None:
         head = header(kind, self._next_id(), type=message.TYPE, type_version=message.VERSION, sender=self.instance)
@@ -264,9 +262,9 @@ class LaneServer:
             self._unbind(client)
         return False
 
-    def _tapped(self, verdict: str, frames: Sequence[bytes]) -> None:
-        if self.on_frame is not None and len(frames) == 2:  # noqa: PLR2004 - header and body
-            self.on_frame(verdict, frames[0], frames[1])
+    def _tapped(self, verdict: str, head: Header, body: bytes) -> None:
+        if self.on_frame is not None:
+            self.on_frame(verdict, head, body)
 
     def _next_id(self) -> str:
         self._count += 1

@@ -376,9 +376,10 @@ class Outbox:
         attempt: int, trace: str, deadline_ms: int = 0,
     ) -> Header:  # fmt: skip
         cause = CAUSE.get()
+        if not trace and cause is not None and message_id is None:  # a derived id names its turn itself
+            trace = cause.trace
         return Header(
             HEADER_VERSION, kind, message_id if message_id is not None else self.next_id(), "",
             cause.message_id if cause is not None else "", message.TYPE, message.VERSION, service, key, deadline_ms,
-            attempt, row is not None and row.sensitive, trace or (cause.trace if cause is not None else ""),
-            self.instance,
+            attempt, row is not None and row.sensitive, trace, self.instance,
         )  # fmt: skip

@@ -25,6 +25,7 @@ from bus.dispatch import Actor, handlers_of
 from bus.envelope import HEADER_VERSION, Header, Kind
 from bus.errors import BusError, RuntimeFault
 from bus.inbox import Inbox, Route
+from bus.lane_mirror import MIRRORED, Mirror
 from bus.lane_server import LaneServer
 from bus.link import Link
 from bus.messages.base import Message
@@ -184,6 +185,8 @@ class Peer:
         """Requests of this lane go through the same admission as the broker's."""
         self._servers.append(server)
         server.attach(self._from_lane)
+        if server.service in MIRRORED:
+            server.on_frame = Mirror(self._broker, self._outbox)
 
     async def start(self, *, timeout_s: float) -> None:
         """Connected to the broker, the actor started, its requests let in; readiness follows by itself.

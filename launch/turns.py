@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bus.errors import BusError, RuntimeFault
+from bus.lanes import role_of
+from bus.messages.ids import session_id_of, turn_trace
 from bus.messages.ledger import Entries, Query
 from bus.messages.session import ProcessTurn, TurnResult
 from bus.port import Bus
@@ -106,12 +108,19 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
             raise BusError("expired", f"input {turn.input_id} was not answered within {timeout_s:g} s")
         try:
             if watch is None:
-                return await bus.request("host", turn, expect=TurnResult, timeout_s=remaining_s)
+                return await _asked(bus, turn, timeout_s=remaining_s)
             return await _watched(bus, turn, watch, timeout_s=remaining_s)
         except RuntimeFault as fault:
             if not fault.retryable or is_hopeless() or bus.clock.monotonic() + retry_interval_s >= deadline:
                 raise
         await bus.sleep(retry_interval_s)
+
+
+async def _asked(bus: Bus, turn: ProcessTurn, *, timeout_s: float) -> TurnResult:
+    """The answer to one request. Its trace names session and input, for whoever watches the bus."""
+    session_id = turn.session_id or session_id_of(role_of(bus.instance), turn.input_id)
+    trace = turn_trace(session_id, turn.input_id)
+    return await bus.request("host", turn, expect=TurnResult, timeout_s=timeout_s, trace=trace)
 
 
 async def _watched(bus: Bus, turn: ProcessTurn, watch: Watch, *, timeout_s: float) -> TurnResult:
@@ -120,7 +129,7 @@ async def _watched(bus: Bus, turn: ProcessTurn, watch: Watch, *, timeout_s: floa
 
     async def ask() -> TurnResult | RuntimeFault:
         try:
-            return await bus.request("host", turn, expect=TurnResult, timeout_s=timeout_s)
+            return await _asked(bus, turn, timeout_s=timeout_s)
         except RuntimeFault as fault:
             return fault  # as a value: a task group would wrap it
         finally:

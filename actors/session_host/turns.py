@@ -9,7 +9,7 @@ from bus.dispatch import Call
 from bus.errors import VERDICT_CODES, RuntimeFault
 from bus.messages.base import Message, unpack
 from bus.messages.gateway import PromptResponse
-from bus.messages.ids import session_id_of, split_body_ref
+from bus.messages.ids import session_id_of, split_body_ref, turn_trace
 from bus.messages.ledger import Entry
 from bus.messages.session import (
     Consolidate,
@@ -61,8 +61,9 @@ def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig)
     Degrading may take `host.reserve_share_max` of a turn's whole time at most, so that a short deadline still leaves
     the supervisor its chance.
     """
+    session_id = message.session_id or session_id_of(call.role, message.input_id)
     return Turn(
-        session_id=message.session_id or session_id_of(call.role, message.input_id),
+        session_id=session_id,
         input_id=message.input_id,
         text=message.text,
         agent_id=message.agent_id or config.agent_id,
@@ -71,7 +72,7 @@ def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig)
         deadline=(until := call.deadline if call.deadline is not None else now + config.turn_timeout_ms / 1000),
         reserves=min(1.0, config.reserve_share_max * max(0.0, until - now) * 1000 / config.degrade_reserve_ms),
         request_id=call.message_id,
-        trace=call.trace,
+        trace=call.trace or turn_trace(session_id, message.input_id),
         stream=call.stream if message.stream else lambda _: None,
     )
 

@@ -10,11 +10,14 @@ from bus.broker.membership import Membership
 from bus.broker.peers import Peer
 from bus.broker.placing import Placement
 from bus.broker.state import State
-from bus.codec import decode, encode
+from bus.broker.tap_record import VERDICTS, Told
+from bus.codec import decode, encode, unpack_header
 from bus.envelope import Header, Kind, header
 from bus.errors import BusError, RuntimeFault
 from bus.messages import control
 from bus.messages.base import Message
+
+_TO_WORKERS = (int(Kind.REQUEST), int(Kind.CANCEL))
 
 
 class Operations:
@@ -49,8 +52,10 @@ class Operations:
                 return
             self._held.append((peer, frame, body))
             state.tap("queued", frame, peer.instance, worker=state.me.instance, body=body)
-            return
-        self._answer(peer, frame, body)
+        elif frame.type == control.LaneFrame.TYPE:
+            self._mirror(peer, frame, body)
+        else:
+            self._answer(peer, frame, body)
 
     def release(self) -> None:
         """The collecting is over: what was held is answered."""
@@ -81,6 +86,19 @@ class Operations:
         data = encode(reply, state.settings.body_max_bytes)
         state.send(peer, stamped, data)
         state.tap("delivered", stamped, state.me.instance, worker=state.me.instance, body=data)
+
+    def _mirror(self, peer: Peer, frame: Header, body: bytes) -> None:
+        """A lane's frame is tapped in place of the post that told of it."""
+        try:
+            told = decode(control.LaneFrame, body, self._state.settings.body_max_bytes)
+            if told.verdict not in VERDICTS:
+                raise BusError("malformed", "no verdict of the tap")
+            mirrored = unpack_header(told.header)
+        except RuntimeFault as fault:
+            self._endings.refuse(peer, frame, fault.code, fault.detail, body=body)
+            return
+        worker = peer.instance if mirrored.kind in _TO_WORKERS else ""
+        self._state.tap(told.verdict, mirrored, mirrored.sender, worker=worker, told=Told(told.size, told.sha256))
 
     def _read_peers(self, _: control.ReadPeers) -> control.Peers:
         state = self._state

@@ -8,7 +8,7 @@ from bus.broker.deadlines import DeadlineHeap
 from bus.broker.events import Action, Send
 from bus.broker.peers import Peer, Pending
 from bus.broker.sticky import StickyTable
-from bus.broker.tap_record import Tap
+from bus.broker.tap_record import Tap, Told
 from bus.broker.waiting import WaitingRoom
 from bus.catalog import ROLES, ROWS
 from bus.codec import encode, pack_header
@@ -76,11 +76,20 @@ class State:
         return peer if peer is not None and peer.instance == instance else None
 
     def tap(  # noqa: PLR0913 - what is said about a frame
-        self, verdict: str, frame: Header, sender: str, *, worker: str = "", body: bytes = b"", code: str = ""
+        self,
+        verdict: str,
+        frame: Header,
+        sender: str,
+        *,
+        worker: str = "",
+        body: bytes = b"",
+        code: str = "",
+        told: Told | None = None,
     ) -> None:
         """Says what became of a frame."""
         self.sequence += 1
-        self.actions.append(Tap(self.sequence, self.now + self.wall_offset, verdict, frame, sender, worker, body, code))
+        at = self.now + self.wall_offset
+        self.actions.append(Tap(self.sequence, at, verdict, frame, sender, worker, body, code, told))
 
     def send(self, to: Peer, frame: Header, body: bytes) -> None:
         """Hands a frame to a peer; what is meant for the broker itself is kept for it."""

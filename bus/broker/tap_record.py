@@ -30,6 +30,16 @@ dead: given up (post without a taker, request without attempts left). late: an a
 cancelled: by its requester. control: between a peer and the broker. lost: not a frame: the broker lost the peer
 `sender` (`code` says why)."""
 
+BROKER, DIRECT = "broker", "direct"
+"""Lanes: handled by the broker; on a service's own socket, as that service told it."""
+
+
+class Told(NamedTuple):
+    """Size and hash of a body that the broker never had."""
+
+    size: int
+    sha256: bytes
+
 
 class Tap(NamedTuple):
     """One tapped frame as the core hands it over."""
@@ -42,6 +52,7 @@ class Tap(NamedTuple):
     worker: str
     body: bytes
     code: str
+    told: Told | None = None  # of a lane's frame
 
 
 class TapRecord(NamedTuple):
@@ -65,18 +76,18 @@ class TapRecord(NamedTuple):
     deadline_ms: int
     attempt: int
     size: int
-    body_hash: str
+    body_sha256: str
     sensitive: bool
+    lane: str
     body: bytes | None
 
 
 _KIND_NAMES: dict[int, str] = {int(kind): kind.name.lower() for kind in Kind}
-_HASH_HEX = 16
 
 
 def record_of(tap: Tap, epoch: str, *, with_body: bool = True) -> TapRecord:
     """The flat record; without its body where the reader may not see it (size and hash stay)."""
-    header = tap.header
+    header, told = tap.header, tap.told
     return TapRecord(
         epoch,
         tap.sequence,
@@ -95,10 +106,11 @@ def record_of(tap: Tap, epoch: str, *, with_body: bool = True) -> TapRecord:
         header.trace,
         header.deadline_ms,
         header.attempt,
-        len(tap.body),
-        hashlib.sha256(tap.body).hexdigest()[:_HASH_HEX],
+        len(tap.body) if told is None else told.size,
+        hashlib.sha256(tap.body).hexdigest() if told is None else told.sha256.hex(),
         header.sensitive,
-        tap.body if with_body else None,
+        BROKER if told is None else DIRECT,
+        tap.body if with_body and told is None else None,
     )
 
 

@@ -1,12 +1,14 @@
 """The tap's own protocol: batches of records, what a reader missed, the bounded ring behind `--since`; no socket.
 
-Two topics. `LIVE`: batches of consecutive records; every new subscription is answered by an empty batch that says
-where the sequence stands, so a reader knows that it is heard. A topic made by `ring_topic`: the subscription is the
-question, its answer comes in pieces on that very topic, then the reader drops it. Source: spec page "The bus", Tap.
+Two topics carry what happens: `LIVE` without bodies, `BODIES` with them, for readers that ask for bodies and may. Both
+carry batches of consecutive records; every new subscription is answered by an empty batch that says where the
+sequence stands, so a reader knows that it is heard. A topic made by `ring_topic`: the subscription is the question, its
+answer comes in pieces on that very topic, then the reader drops it. Source: spec page "The bus", Tap.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -15,45 +17,59 @@ from bus.broker.tap_record import Tap, TapRecord, record_from, record_of
 from bus.envelope import Kind
 from bus.messages.base import pack, unpack
 
-TAP_VERSION = 1
-LIVE = b"t"
-_RING = b"r"
+TAP_VERSION = 2
+LIVE, BODIES = b"t", b"b"
+_RING, _RING_BODIES = b"r", b"R"
 _BEAT = int(Kind.BEAT)
 _RING_PIECE = 64
 """Records per piece of a ring's answer: small enough that the broker's loop hardly notices."""
 
 
 class TapBatch(NamedTuple):
-    """What a reader gets at once. Losses come before the records."""
+    """What a reader gets at once: `records`, `lost` and `beats` are every number from `first` to before `next`.
+
+    Losses come before the records.
+    """
 
     epoch: str
     records: list[TapRecord]
-    lost: int  # frames of this epoch that were tapped and did not reach this reader
+    first: int
+    next: int
+    lost: int  # tapped, and did not reach this reader
+    beats: int  # with an answer from the ring: beats, which it does not keep
     restarted: bool  # the broker is a new one; what the old one tapped last is unknown
     reaches_at: float | None  # with an answer from the ring: time of the oldest record that was kept, 0.0 if none
 
 
-def live_batch(epoch: str, taps: Sequence[Tap], next_sequence: int) -> bytes:
+class RingQuestion(NamedTuple):
+    """What a ring topic asks for."""
+
+    since_s: float
+    with_bodies: bool
+
+
+def live_batch(epoch: str, taps: Sequence[Tap], next_sequence: int, *, with_bodies: bool = False) -> bytes:
     """Consecutive records; an empty batch only says which sequence number comes next."""
     first = taps[0].sequence if taps else next_sequence
-    return pack(["live", TAP_VERSION, epoch, first, [list(record_of(tap, epoch)) for tap in taps]])
+    records = [list(record_of(tap, epoch, with_body=with_bodies)) for tap in taps]
+    return pack(["live", TAP_VERSION, epoch, first, records])
 
 
-def ring_topic(nonce: str, since_s: float) -> bytes:
+def ring_topic(nonce: str, since_s: float, *, with_bodies: bool = False) -> bytes:
     """The subscription that asks for what was tapped in the last `since_s` seconds."""
-    return _RING + f"{nonce}:{since_s}".encode()
+    return (_RING_BODIES if with_bodies else _RING) + f"{nonce}:{since_s}".encode()
 
 
-def since_of(topic: bytes) -> float | None:
-    """The seconds that a ring topic asks for; None for any other topic."""
+def question_of(topic: bytes) -> RingQuestion | None:
+    """What a ring topic asks for; None for any other topic."""
     nonce, colon, seconds = topic[1:].partition(b":")
-    if topic[:1] != _RING or not colon or not nonce:
+    if topic[:1] not in (_RING, _RING_BODIES) or not colon or not nonce:
         return None
     try:
         value = float(seconds)
     except ValueError:
         return None
-    return value if value >= 0 else None
+    return RingQuestion(value, topic[:1] == _RING_BODIES) if 0 <= value < math.inf else None
 
 
 class Ring:
@@ -74,14 +90,20 @@ class Ring:
         while self._taps and (len(self._taps) > self._frames_max or self._bytes > self._bytes_max):
             self._bytes -= len(self._taps.popleft().body)
 
-    def answer(self, epoch: str, *, since: float, next_sequence: int) -> Iterator[bytes]:
-        """Pieces of everything kept that was tapped at `since` or later (wall clock); the last one says so."""
+    def answer(self, epoch: str, *, since: float, next_sequence: int, with_bodies: bool = False) -> Iterator[bytes]:
+        """Pieces of everything kept that was tapped at `since` or later (wall clock); the last one says so.
+
+        Each names the first number of the answer and how many records it has in all: what of it is lost on the way is
+        known, and what else is missing between that number and the next one is beats.
+        """
         reaches_at = self._taps[0].at if self._taps else 0.0
         chosen = [tap for tap in self._taps if tap.at >= since]
+        first = chosen[0].sequence if chosen else next_sequence
         pieces = [chosen[start : start + _RING_PIECE] for start in range(0, len(chosen), _RING_PIECE)] or [[]]
         for number, piece in enumerate(pieces, start=1):
-            records = [list(record_of(tap, epoch)) for tap in piece]
-            yield pack(["ring", TAP_VERSION, epoch, reaches_at, next_sequence, number == len(pieces), records])
+            records = [list(record_of(tap, epoch, with_body=with_bodies)) for tap in piece]
+            is_last = number == len(pieces)
+            yield pack(["ring", TAP_VERSION, epoch, reaches_at, first, next_sequence, len(chosen), is_last, records])
 
     def __len__(self) -> int:
         return len(self._taps)
@@ -115,26 +137,40 @@ class TapAssembler:
         return self._live(fields)
 
     def _ring(self, fields: list[Any]) -> list[TapBatch]:
-        _, _, epoch, reaches_at, next_sequence, is_last, records = fields
+        _, _, epoch, reaches_at, first, next_sequence, count, is_last, records = fields
+        if epoch != self._epoch:
+            self._kept_records = []  # a restarted broker was asked once more, and answers from its own ring
+        self._epoch = epoch
         self._kept_records += [record_from(record) for record in records]
         if not is_last:
             return []
         self._wants_ring = False
-        self._epoch, self._expected = epoch, next_sequence
-        batches = [TapBatch(epoch, self._kept_records, 0, restarted=False, reaches_at=reaches_at)]
+        self._expected = next_sequence
+        lost = count - len(self._kept_records)
+        beats = next_sequence - first - count
+        batches = [
+            TapBatch(
+                epoch, self._kept_records, first, next_sequence, lost, beats, restarted=False, reaches_at=reaches_at
+            )
+        ]
         kept, self._kept, self._kept_records = self._kept, [], []
         for earlier in kept:
-            batches += self._live(earlier)
+            if earlier[2] == epoch:  # an older broker's are of the time before this answer
+                batches += self._live(earlier)
         return batches
 
     def _live(self, fields: list[Any]) -> list[TapBatch]:
         _, _, epoch, first, packed = fields
         restarted = bool(self._epoch) and epoch != self._epoch
-        if not self._epoch or restarted:
-            self._epoch, self._expected = epoch, first
-        records = [record_from(record) for record in packed if record[1] >= self._expected]
-        lost = max(0, first - self._expected)
-        self._expected = max(self._expected, first + len(packed))
+        if restarted:
+            self._expected = 1  # what the new one tapped before this reader was back is lost, and countable
+        elif not self._epoch:
+            self._expected = first
+        self._epoch = epoch
+        began = self._expected
+        records = [record_from(record) for record in packed if record[1] >= began]
+        lost = max(0, first - began)
+        self._expected = max(began, first + len(packed))
         if not records and not lost and not restarted:
             return []
-        return [TapBatch(epoch, records, lost, restarted=restarted, reaches_at=None)]
+        return [TapBatch(epoch, records, began, self._expected, lost, beats=0, restarted=restarted, reaches_at=None)]

@@ -144,6 +144,17 @@ class ServiceGivenUp(Message):
     given_up: bool = Field(description="false: somebody may offer it again")
 
 
+class LaneFrame(Message):
+    """Gateway -> broker, post: a frame of the gateway's own lane, for the tap (lane=direct); its body stays there."""
+
+    TYPE: ClassVar[str] = "broker.lane_frame"
+
+    verdict: str = Field(description="what the lane did with it: a verdict of the tap")
+    header: bytes = Field(description="its header, with the sender as the lane stamped it")
+    size: Count = Field(description="bytes of its body")
+    sha256: bytes = Field(min_length=32, max_length=32, description="SHA-256 of its body")
+
+
 class ReadPeers(Message):
     """Ask who is connected."""
 

@@ -6,10 +6,11 @@ started session and what a client makes at its own edge (input ids, command ids)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from uuid import UUID, uuid5
 
 from pydantic import Field
@@ -150,6 +151,56 @@ def split_body_ref(ref: str) -> tuple[str, int]:
     if not slash or not submission_id or not number.isdigit():
         raise ValueError(f"not a body ref: {ref[:80]!r}")
     return submission_id, int(number)
+
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_BY_RUN = re.compile(rf"(?:^|[-:/])({_UUID})(?:-(\d+)(?=[.#/:]|$))?")
+_BY_INPUT = re.compile(rf"(?:^|turn:)({_UUID})/([A-Za-z0-9._:@-]+)(?:/|$)")
+
+
+class TurnRef(NamedTuple):
+    """What an envelope's ids say about the turn that it belongs to; empty and 0 where they do not."""
+
+    session_id: str = ""
+    run_seq: int = 0
+    input_id: str = ""
+
+    @property
+    def run(self) -> str:
+        """`<session>-<run>`; empty if no run is named."""
+        return f"{self.session_id}-{self.run_seq}" if self.run_seq else ""
+
+
+NO_TURN = TurnRef()
+
+
+def turn_trace(session_id: str, input_id: str) -> str:
+    """`<session>/<input>`: the trace of a turn's first frame, whose own ids name neither."""
+    return f"{session_id}/{input_id}"
+
+
+def turn_in(ids: Iterable[str]) -> TurnRef:
+    """The turn that these ids (trace, message, correlation and causation id, routing key) name together.
+
+    The session is the first one named; run and input are taken from ids of that session alone.
+    """
+    session, run_seq, input_id = "", 0, ""
+    for text in ids:
+        if len(text) < _LEAST_CHARS:
+            continue
+        by_input = _BY_INPUT.search(text)
+        found = by_input or _BY_RUN.search(text)
+        if found is None or (session and found[1] != session):
+            continue
+        session = found[1]
+        if by_input is not None:
+            input_id = input_id or by_input[2]
+        elif found[2]:
+            run_seq = run_seq or int(found[2])
+    return TurnRef(session, run_seq, input_id) if session else NO_TURN
+
+
+_LEAST_CHARS = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
 
 
 def iso(now_s: float) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 from bus.broker.core import BrokerCore
 from bus.broker.events import ConnectionLost, Event, FrameReceived, Send, Tick
+from bus.broker.tap_record import Tap
 from bus.lane_server import Authenticate, LaneServer
 from bus.link import OnFrames
 from bus.settings import BusSettings
@@ -99,6 +100,7 @@ class SimNetwork:
     connections: dict[bytes, _Connection] = field(default_factory=dict[bytes, _Connection])
     broker: BrokerCore = field(init=False)
     delivered: int = 0
+    on_tap: Callable[[Tap], None] | None = None
     _lanes: dict[str, _LaneEnd] = field(default_factory=dict[str, _LaneEnd])
     _queue: list[tuple[float, int, Deliver]] = field(default_factory=list[tuple[float, int, Deliver]])
     _numbers: int = 0
@@ -175,6 +177,8 @@ class SimNetwork:
         while events:
             for action in self.broker.step(events.pop(0), self.loop.time()):
                 if not isinstance(action, Send):
+                    if self.on_tap is not None:
+                        self.on_tap(action)
                     continue
                 connection = self.connections.get(action.connection)
                 if connection is None or not connection.is_reachable:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 import zmq
 
 from bus.broker.tap_record import Tap
-from bus.broker.tap_wire import LIVE, Ring, TapAssembler, TapBatch, live_batch, ring_topic, since_of
+from bus.broker.tap_wire import BODIES, LIVE, Ring, TapAssembler, TapBatch, live_batch, question_of, ring_topic
 from bus.clock import SystemClock
 from bus.port import Clock
 from bus.settings import BusSettings
@@ -32,7 +32,7 @@ class TapPublisher:
         self._clock = clock
         self._ring = Ring(frames_max=settings.tap_ring, bytes_max=settings.tap_ring_max_bytes)
         self._answers: deque[tuple[bytes, Iterator[bytes]]] = deque()
-        self._live_readers = 0
+        self._readers = {LIVE: 0, BODIES: 0}
         self._next_sequence = 1
         self.has_sent = False  # since it last heard: a send may swallow the edge of its descriptor
         self.socket = zeromq.socket(zmq.XPUB)
@@ -52,8 +52,9 @@ class TapPublisher:
         """These frames, in order, are on their way to live readers and in the ring."""
         self._next_sequence = taps[-1].sequence + 1
         self._ring.add(taps)
-        if self._live_readers:
-            self._send(LIVE, live_batch(self._epoch, taps, self._next_sequence))
+        for topic, readers in self._readers.items():
+            if readers:
+                self._send_live(topic, taps)
 
     def hear(self) -> None:
         """Readers that came and went are known."""
@@ -79,16 +80,20 @@ class TapPublisher:
             self._answers.rotate(-1)
 
     def _subscription(self, verb: int, topic: bytes) -> None:
-        if topic == LIVE and verb == _UNSUBSCRIBE:
-            self._live_readers = max(0, self._live_readers - 1)
-        elif topic == LIVE and verb == _SUBSCRIBE:
-            self._live_readers += 1
-            self._send(LIVE, live_batch(self._epoch, [], self._next_sequence))
-        elif verb == _SUBSCRIBE and (since_s := since_of(topic)) is not None:
-            since = self._clock.now() - since_s
-            self._answers.append(
-                (topic, self._ring.answer(self._epoch, since=since, next_sequence=self._next_sequence))
+        if topic in self._readers and verb == _UNSUBSCRIBE:
+            self._readers[topic] = max(0, self._readers[topic] - 1)
+        elif topic in self._readers and verb == _SUBSCRIBE:
+            self._readers[topic] += 1
+            self._send_live(topic, [])
+        elif verb == _SUBSCRIBE and (question := question_of(topic)) is not None:
+            since = self._clock.now() - question.since_s
+            answer = self._ring.answer(
+                self._epoch, since=since, next_sequence=self._next_sequence, with_bodies=question.with_bodies
             )
+            self._answers.append((topic, answer))
+
+    def _send_live(self, topic: bytes, taps: list[Tap]) -> None:
+        self._send(topic, live_batch(self._epoch, taps, self._next_sequence, with_bodies=topic == BODIES))
 
     def _send(self, topic: bytes, payload: bytes) -> None:
         self.has_sent = True
@@ -105,7 +110,15 @@ class TapPublisher:
 class TapReader:
     """Reads the tap from a running event loop: `async for batch in reader.batches()`."""
 
-    def __init__(self, zeromq: ZeroMQ, settings: BusSettings, endpoint: str, *, since_s: float | None = None) -> None:
+    def __init__(
+        self,
+        zeromq: ZeroMQ,
+        settings: BusSettings,
+        endpoint: str,
+        *,
+        since_s: float | None = None,
+        with_bodies: bool = False,
+    ) -> None:
         self._assembler = TapAssembler(wants_ring=since_s is not None)
         self._batches: deque[TapBatch] = deque()
         self._arrived = asyncio.Event()
@@ -115,15 +128,20 @@ class TapReader:
         _without_heartbeats(socket)
         socket.setsockopt(zmq.RCVHWM, settings.tap_hwm)
         socket.setsockopt(zmq.MAXMSGSIZE, -1)  # a batch may hold many bodies; its sender is the broker
-        socket.setsockopt(zmq.SUBSCRIBE, LIVE)
+        socket.setsockopt(zmq.SUBSCRIBE, BODIES if with_bodies else LIVE)
         self._socket_of_zmq = socket
         self._ring_topic = b""
         if since_s is not None:
-            self._ring_topic = ring_topic(SystemClock().new_id(), since_s)
+            self._ring_topic = ring_topic(SystemClock().new_id(), since_s, with_bodies=with_bodies)
             socket.setsockopt(zmq.SUBSCRIBE, self._ring_topic)
         socket.connect(endpoint)
         self._socket = DrainedSocket(socket, settings.batch_max, self._received)
         self._heard = asyncio.Event()
+
+    @property
+    def was_heard(self) -> bool:
+        """Whether the broker has answered."""
+        return self._heard.is_set()
 
     async def is_heard(self) -> None:
         """Returns when the broker has answered: from now on everything reaches this reader or is counted as lost."""

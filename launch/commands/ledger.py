@@ -6,17 +6,24 @@ import asyncio
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import click
 
+from bus.clock import SystemClock
 from bus.messages.ledger import Entries, Entry, Tail
 from launch import exit_codes, run_file
 from launch.client import connected, place_of
+from launch.commands.filter_argument import filter_given
 from launch.commands.options import with_home
 from launch.endpoints import Place
 from launch.entry_view import cells, entry_document, is_wanted, readable
 from launch.errors import CommandError, next_command
+from launch.filters.ledger_fields import EXAMPLE, FIELDS, Row, ledger_filter, session_of
+from launch.filters.meaning import Filter as Wanted
+from launch.filters.turns import ambiguous
 from launch.home import Home, holder
 from launch.output import as_json, note, say, styled, table
 from ledger_service.reader import Filter, head_of, read_entries
@@ -33,6 +40,7 @@ def ledger() -> None:
 
 def _filters(command: Any) -> Any:
     for option in (
+        click.argument("filters", nargs=-1, metavar="[FILTER]..."),
         click.option("--type", "event_type", metavar="TYPE", help="Only entries of this event type."),
         click.option("--session", metavar="ID", help="Only entries of this session (its id or first characters)."),
         click.option("--stream", metavar="NAME", help="Only entries of this stream."),
@@ -50,6 +58,7 @@ def _filters(command: Any) -> Any:
 def show(  # noqa: PLR0913 - one per option
     *,
     home: Home,
+    filters: tuple[str, ...],
     stream: str | None,
     session: str | None,
     event_type: str | None,
@@ -57,10 +66,14 @@ def show(  # noqa: PLR0913 - one per option
     bodies: bool,
     as_json_: bool,
 ) -> int:
-    """Show the last entries of the record, oldest of them first."""
+    """Show the last entries of the record, oldest of them first.
+
+    FILTER: comparisons joined by & and |, for example 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'.
+    """
+    wanted = _wanted(filters, Filter(stream=stream, session=session, event_type=event_type))
     _must_exist(home)
-    wanted = Filter(stream=stream, session=session, event_type=event_type)
-    found = list(read_entries(home.ledger, wanted, limit=limit, newest_first=True, with_bodies=bodies))[::-1]
+    found = wanted.last(home, limit, with_bodies=bodies)
+    wanted.say_ambiguous(found)
     if as_json_:
         say(as_json({"head": head_of(home.ledger), "entries": [entry_document(entry) for entry in found]}, indent=1))
         return exit_codes.OK
@@ -80,6 +93,7 @@ def show(  # noqa: PLR0913 - one per option
 def tail(  # noqa: PLR0913 - one per option
     *,
     home: Home,
+    filters: tuple[str, ...],
     stream: str | None,
     session: str | None,
     event_type: str | None,
@@ -88,14 +102,17 @@ def tail(  # noqa: PLR0913 - one per option
     bodies: bool,
     as_json_: bool,
 ) -> int:
-    """Follow the record: the last entries, then new ones as they become durable."""
+    """Follow the record: the last entries, then new ones as they become durable.
+
+    FILTER: as for hobus ledger show.
+    """
+    wanted = _wanted(filters, Filter(stream=stream, session=session, event_type=event_type))
     _must_exist(home)
-    wanted = Filter(stream=stream, session=session, event_type=event_type)
     printer = _Printer(wanted, count, as_json_=as_json_)
     after = head_of(home.ledger)
     earlier: list[Entry] = []
     if limit:
-        earlier = list(read_entries(home.ledger, wanted, limit=limit, newest_first=True, with_bodies=bodies))[::-1]
+        earlier = wanted.last(home, limit, with_bodies=bodies)
     if printer.print(entry for entry in earlier if entry.sequence <= after):
         return exit_codes.OK
     run = run_file.read(home.run_file)
@@ -170,10 +187,36 @@ async def _follow(place: Place, printer: _Printer, after: int, *, with_bodies: b
                 after = page.entries[-1].sequence
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The options and the filter together."""
+
+    options: Filter
+    filter: Wanted[Row]
+
+    def accepts(self, entry: Entry) -> bool:
+        """Whether the entry is meant by both."""
+        return is_wanted(entry, self.options) and self.filter.accepts(Row(entry, SystemClock().now()))
+
+    def last(self, home: Home, limit: int, *, with_bodies: bool) -> list[Entry]:
+        """The last so many of the record, oldest of them first."""
+        newest = read_entries(home.ledger, self.options, newest_first=True, with_bodies=with_bodies)
+        return list(islice(filter(self.accepts, newest), limit))[::-1]
+
+    def say_ambiguous(self, entries: Iterable[Entry]) -> None:
+        """A note for each beginning of an id that several of the sessions shown have."""
+        for prefix, sessions in ambiguous(self.filter.nodes, {session_of(entry) for entry in entries}).items():
+            note(f"session={prefix} is the beginning of {len(sessions)} sessions: {', '.join(sessions)}")
+
+
+def _wanted(texts: tuple[str, ...], options: Filter) -> _Wanted:
+    return _Wanted(options, filter_given(ledger_filter, texts, names=FIELDS, example=EXAMPLE))
+
+
 class _Printer:
     """Prints wanted entries until there were enough."""
 
-    def __init__(self, wanted: Filter, count: int | None, *, as_json_: bool) -> None:
+    def __init__(self, wanted: _Wanted, count: int | None, *, as_json_: bool) -> None:
         self._wanted = wanted
         self._left = count
         self._as_json = as_json_
@@ -181,7 +224,7 @@ class _Printer:
     def print(self, entries: Iterable[Entry]) -> bool:
         """Whether that was the last one."""
         for entry in entries:
-            if not is_wanted(entry, self._wanted):
+            if not self._wanted.accepts(entry):
                 continue
             say(as_json(entry_document(entry)) if self._as_json else "  ".join(cells(entry)).rstrip())
             if not self._as_json:

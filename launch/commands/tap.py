@@ -3,193 +3,152 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
-from datetime import UTC, datetime
-from typing import Any
+import shutil
+import sys
+from pathlib import Path
 
 import click
 
-from bus.broker.tap_record import TapRecord
-from bus.broker.tap_wire import TapBatch
-from bus.catalog import CLASSES
-from bus.codec import decode
-from bus.errors import RuntimeFault
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.tap import TapReader
+from bus.clock import SystemClock
 from launch import exit_codes
 from launch.client import place_of
-from launch.commands.options import running, with_home
-from launch.endpoints import Place
-from launch.errors import CommandError, next_command
-from launch.home import Home, holder
-from launch.output import as_json, note, say, styled
-from launch.tap_filter import TapFilter, parse_filter
-
-_LOOK_INTERVAL_S = 0.2
-_ASKS = ("request", "post", "cancel")
-_VERDICT_COLOURS = {"denied": "red", "malformed": "red", "expired": "yellow", "dead": "red", "failed": "yellow"}
+from launch.commands.filter_argument import duration_given, filter_given
+from launch.commands.options import cluster_gone, running, with_home
+from launch.errors import CommandError, of_os_error
+from launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
+from launch.filters.turns import ambiguous
+from launch.home import Home
+from launch.output import note, styled
+from launch.tapping.capture import CaptureDamaged, CaptureReader, CaptureWriter
+from launch.tapping.choice import Chooser
+from launch.tapping.live import Live, Watched
+from launch.tapping.look import Look
+from launch.tapping.printer import Printer
+from launch.tapping.replies import Replies
+from launch.tapping.table import Table
+from launch.tapping.turns import TurnBook
+from launch.version import software_version
 
 
 @click.command()
-@click.argument("filters", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("-f", "--format", "form", type=click.Choice(["table", "jsonl"]), default="table", show_default=True)
-@click.option("--count", type=click.IntRange(min=1), help="End after so many frames.")
-@click.option("--since", "since_s", type=click.FloatRange(min=0), metavar="SECONDS", help="First what the ring holds.")
+@click.argument("filters", nargs=-1, metavar="[FILTER]...")
+@click.option("-f", "--format", "form", type=click.Choice(["table", "jsonl"]), help="table unless captured with -w.")
+@click.option("--since", "since_s", callback=duration_given, metavar="DURATION", help="First what the ring holds: 10m.")
 @click.option("--follow", is_flag=True, help="With --since: go on with what comes.")
-@click.option("--bodies", is_flag=True, help="With the decoded bodies.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many frames.")
+@click.option("--match-replies", is_flag=True, help="Also the answers of requests that are shown, with their latency.")
+@click.option("--bodies/--headers-only", default=False, help="With decoded bodies; that look is recorded.")
+@click.option("-w", "--write", "into", type=click.Path(path_type=Path, dir_okay=False), help="Capture into a file.")
+@click.option("-r", "--read", "source", type=click.Path(path_type=Path, dir_okay=False), help="Read such a file.")
+@click.option("--utc", is_flag=True, help="Times in UTC instead of this machine's zone.")
 @click.option("--all", "everything", is_flag=True, help="With beats and the launcher's routine, left out otherwise.")
 @with_home
 def tap(  # noqa: PLR0913 - one per option
     *,
     home: Home,
     filters: tuple[str, ...],
-    form: str,
-    count: int | None,
+    form: str | None,
     since_s: float | None,
     follow: bool,
+    count: int | None,
+    match_replies: bool,
     bodies: bool,
+    into: Path | None,
+    source: Path | None,
+    utc: bool,
     everything: bool,
 ) -> int:
-    """Watch the frames on the bus.
+    """Watch the frames that the broker handles.
 
-    Filters: type, kind, verdict, sender, destination, worker, key, trace, turn; * at the end is a prefix, != excludes.
+    FILTER: comparisons joined by & and |, with ! and parentheses; several arguments must all hold. For example:
+    'turn=SES-1a2b3c4d-2 & kind=wo.* & !actor=ho3 & size>10k'. Records go to the ledger directly and are not on the bus:
+    hobus ledger tail.
     """
-    wanted = parse_filter(filters, with_routine=everything)
-    place = place_of(home, running(home))
-    printer = Printer(
-        wanted, form=form, count=count, bodies=bodies, body_max_bytes=place.snapshot.config.bus.body_max_bytes
+    wanted = filter_given(tap_filter, filters, names=FIELDS, example=EXAMPLE)
+    if source is not None and (since_s is not None or follow):
+        raise CommandError("-r reads a file: --since and --follow do not apply", exit_code=exit_codes.USAGE)
+    place = place_of(home, running(home)) if source is None else None
+    kept_max = place.snapshot.config.bus.tap_ring if place is not None else None
+    clock = SystemClock()
+    chooser = Chooser(
+        wanted,
+        TurnBook(kept_max),
+        clock.now,
+        with_routine=everything,
+        replies=Replies(kept_max) if match_replies else None,
+        count=count,
     )
-    ends_with_ring = since_s is not None and not follow
-    if not ends_with_ring:
-        note("waiting for frames; end with Ctrl-C")
+    printer = None
+    if into is None or form is not None:
+        table = Table(width=_width(), utc=utc, with_latency=match_replies) if form != "jsonl" else None
+        printer = Printer(table, with_bodies=bodies, asked_since_s=since_s, now_s=clock.now())
+    writer = _writer(into, filters, clock) if into is not None else None
+    watched = Watched(chooser, printer, writer)
     try:
-        complete = asyncio.run(_read(place, printer, since_s, ends_with_ring=ends_with_ring))
-    except KeyboardInterrupt:
-        complete = True
-    note(printer.summary())
-    if complete:
-        return exit_codes.OK
-    raise CommandError("the cluster has stopped", hint=next_command("up", home.root), exit_code=exit_codes.UNREACHABLE)
-
-
-async def _read(place: Place, printer: Printer, since_s: float | None, *, ends_with_ring: bool) -> bool:
-    """Whether everything that was asked for was printed; False if the cluster went away first."""
-    zeromq = ZeroMQ(place.snapshot.config.bus)
-    reader = TapReader(zeromq, place.snapshot.config.bus, place.tap, since_s=since_s)
-    outlived = False
-
-    async def watch_the_cluster() -> None:
-        nonlocal outlived
-        while holder(place.home) is not None:  # noqa: ASYNC110 - what another process holds sets no event
-            await asyncio.sleep(_LOOK_INTERVAL_S)
-        outlived = True
-        reader.close()
-
-    try:
-        async with asyncio.TaskGroup() as group:
-            watch = group.create_task(watch_the_cluster())
-            async for batch in reader.batches():
-                if printer.print(batch) or (ends_with_ring and batch.reaches_at is not None):
-                    break
-            watch.cancel()
+        if place is None:
+            assert source is not None  # noqa: S101 - one of the two
+            failure = _read_capture(source, watched)
+        else:
+            look = Look(place, clock, filters, since_s, clock.new_id()) if bodies else None
+            live = Live(
+                place,
+                watched,
+                look,
+                lambda: cluster_gone(home),
+                since_s=since_s,
+                ends_with_ring=since_s is not None and not follow,
+            )
+            failure = asyncio.run(live.run())
     finally:
-        reader.close()
-        zeromq.close()
-    return not outlived
+        if writer is not None:
+            writer.close(chooser.account.document())
+    _summarise(watched, into)
+    if failure is not None:
+        raise failure
+    return exit_codes.OK
 
 
-class Printer:
-    """Prints wanted frames and every loss until there were enough."""
-
-    def __init__(self, wanted: TapFilter, *, form: str, count: int | None, bodies: bool, body_max_bytes: int) -> None:
-        self._wanted = wanted
-        self._is_json = form == "jsonl"
-        self._count = count
-        self._bodies = bodies
-        self._body_max_bytes = body_max_bytes
-        self.shown = 0
-        self.seen = 0
-        self.lost = 0
-
-    def print(self, batch: TapBatch) -> bool:
-        """Whether that was the last frame that was asked for."""
-        self._print_gaps(batch)
-        for record in batch.records:
-            self.seen += 1
-            if not self._wanted.accepts(record):
-                continue
-            self._print_record(record)
-            self.shown += 1
-            if self._count is not None and self.shown >= self._count:
-                return True
-        return False
-
-    def summary(self) -> str:
-        """The account: every frame of the time is in one of the three numbers."""
-        return f"{self.shown} frames shown, {self.seen - self.shown} filtered out, {self.lost} lost"
-
-    def _print_gaps(self, batch: TapBatch) -> None:
-        if batch.reaches_at is not None:
-            at = _clock_text(batch.reaches_at) if batch.reaches_at else "nothing"
-            self._print_note({"ring_reaches_at": batch.reaches_at}, f"the ring reaches back to {at}")
-        if batch.restarted:
-            self._print_note(
-                {"restarted": batch.epoch}, f"the broker restarted as {batch.epoch}: its last frames are unknown"
-            )
-        if batch.lost:
-            self.lost += batch.lost
-            first = f" before {batch.records[0].sequence}" if batch.records else ""
-            self._print_note(
-                {"lost": batch.lost, "epoch": batch.epoch},
-                f"!!! lost {batch.lost} frames{first}: this tap was too slow; the record has it all: hobus ledger show",
-            )
-
-    def _print_note(self, document: dict[str, Any], text: str) -> None:
-        say(as_json(document) if self._is_json else styled(text, "yellow"))
-
-    def _print_record(self, record: TapRecord) -> None:
-        if self._is_json:
-            say(as_json(record_document(record, self._body(record) if self._bodies else None)))
-            return
-        say(_line(record))
-        if self._bodies and record.body is not None:
-            say(f"      {as_json(self._body(record))}")
-
-    def _body(self, record: TapRecord) -> Any:
-        """The decoded body; its bytes in hexadecimal where its type is unknown."""
-        cls = CLASSES.get(record.type)
-        if record.body is None:
-            return None
-        if cls is not None:
-            with suppress(RuntimeFault):
-                return decode(cls, record.body, self._body_max_bytes).model_dump()
-        return record.body.hex()
+def _width() -> int | None:
+    """Of the terminal; None for a pipe, whose reader wants everything."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def record_document(record: TapRecord, body: Any) -> dict[str, Any]:
-    """The stable JSON shape of a tapped frame; `body` only if it was asked for."""
-    document = record._asdict()
-    del document["body"]
-    return document if body is None else {**document, "body": body}
+def _writer(into: Path, filters: tuple[str, ...], clock: SystemClock) -> CaptureWriter:
+    facts = {"hobus": software_version(), "began_at": clock.now(), "filter": list(filters)}
+    try:
+        return CaptureWriter(into, facts)
+    except OSError as error:
+        raise of_os_error(error, doing="the capture cannot be written") from error
 
 
-def _line(record: TapRecord) -> str:
-    verdict = record.verdict if not record.code else f"{record.verdict}:{record.code}"
-    to = (record.worker or record.destination) if record.kind in _ASKS else record.destination
-    colour = _VERDICT_COLOURS.get(record.verdict)
-    cells: Sequence[str] = (
-        f"{record.sequence:>8}",
-        _clock_text(record.at),
-        f"{record.kind:<8}",
-        f"{record.type:<24}",
-        f"{record.sender} -> {to}" if to else record.sender,
-        styled(verdict, colour),
-        f"{record.size} B",
-        record.correlation_id or record.message_id,
-    )
-    return "  ".join(cells)
+def _read_capture(source: Path, watched: Watched) -> BaseException | None:
+    """Twice: what belongs to which turn is learnt from the whole file before anything is shown."""
+    reader = CaptureReader(source)
+    try:
+        for batch in reader.batches():
+            watched.chooser.book.learn(batch.records)
+        for batch in reader.batches():
+            if watched.take(watched.chooser.choose(batch)):
+                break
+    except BrokenPipeError as error:
+        return error
+    except CaptureDamaged as error:
+        return CommandError(str(error), exit_code=exit_codes.INTEGRITY)
+    except OSError as error:
+        return of_os_error(error, doing="the capture cannot be read")
+    if reader.torn_at is not None:
+        note(f"the capture is torn at byte {reader.torn_at}: its last item was not written in full and is left out")
+    if reader.account is None:
+        note("the capture was not ended in order: what its filter left out at the end is unknown")
+    return None
 
 
-def _clock_text(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%H:%M:%S.%f")[:-3]
+def _summarise(watched: Watched, into: Path | None) -> None:
+    chooser = watched.chooser
+    for prefix, sessions in ambiguous(chooser.wanted.nodes, chooser.sessions).items():
+        text = f"session={prefix} is the beginning of {len(sessions)} sessions: {', '.join(sessions)}"
+        note(styled(text, "yellow", to_stderr=True))
+    if into is not None:
+        note(f"captured in {into}")
+    for line in chooser.account.lines():
+        note(line)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.broker.tap_record import Tap, record_from, record_of
-from bus.broker.tap_wire import Ring, TapAssembler, live_batch, ring_topic, since_of
+from bus.broker.tap_wire import Ring, RingQuestion, TapAssembler, live_batch, question_of, ring_topic
 from bus.envelope import Kind, header
 from bus.messages.base import pack
 
@@ -34,7 +34,7 @@ def test_a_record_says_what_the_frame_was_with_size_and_hash():
     assert (record.size, record.body) == (4, b"body")
     hidden = record_of(tap(7), "e1", with_body=False)
     assert hidden.body is None
-    assert hidden.body_hash == hashlib.sha256(b"body").hexdigest()[:16]
+    assert hidden.body_sha256 == hashlib.sha256(b"body").hexdigest()
     assert record_from(list(record)) == record
 
 
@@ -124,19 +124,72 @@ def test_an_empty_ring_answers_too():
     assert (batch.records, batch.reaches_at) == ([], 0.0)
 
 
-@pytest.mark.parametrize("topic", [b"", b"t", b"r", b"r:5", b"rx:", b"rx:five", b"rx:-1", b"rx:nan", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "topic", [b"", b"t", b"r", b"r:5", b"rx:", b"rx:five", b"rx:-1", b"rx:nan", b"rx:inf", b"Rx:-1", b"\xff\xfe"]
+)
 def test_other_topics_are_no_questions(topic):
     """Anything may be subscribed to; only a well-formed question is answered."""
-    assert since_of(topic) is None
+    assert question_of(topic) is None
 
 
 def test_a_ring_topic_asks_for_its_seconds():
     """What a reader makes is what the publisher understands."""
-    assert since_of(ring_topic("n1", 12.5)) == 12.5
+    assert question_of(ring_topic("n1", 12.5)) == RingQuestion(12.5, with_bodies=False)
+    assert question_of(ring_topic("n1", 0.0, with_bodies=True)) == RingQuestion(0.0, with_bodies=True)
 
 
-@pytest.mark.parametrize("payload", [b"", b"\xc1", pack([]), pack(["live", 2]), pack({"a": 1}), pack("live")])
+@pytest.mark.parametrize("payload", [b"", b"\xc1", pack([]), pack(["live", 3]), pack({"a": 1}), pack("live")])
 def test_noise_on_the_tap_is_a_value_error(payload):
     """The reader counts it and goes on."""
     with pytest.raises(ValueError):  # noqa: PT011 - what is noise has no one wording
         TapAssembler(wants_ring=False).feed(payload)
+
+
+def test_bodies_travel_only_where_they_are_asked_for():
+    """A reader without that right gets size and hash; the body is not in its payload at all."""
+    secret = b"the user's own words"
+    plain = live_batch("e", [tap(1, body=secret)], 2)
+    assert secret not in plain
+    assert secret in live_batch("e", [tap(1, body=secret)], 2, with_bodies=True)
+    ring = Ring(frames_max=9, bytes_max=999)
+    ring.add([tap(1, body=secret)])
+    assert secret not in b"".join(ring.answer("e", since=0.0, next_sequence=2))
+    assert secret in b"".join(ring.answer("e", since=0.0, next_sequence=2, with_bodies=True))
+
+
+def test_a_new_brokers_frames_before_the_reader_was_back_are_counted():
+    """A broker numbers from 1: what it tapped before its first batch arrived here is lost, exactly."""
+    assembler = TapAssembler(wants_ring=False)
+    assembler.feed(live_batch("e1", [tap(7)], 8))
+    (batch,) = assembler.feed(live_batch("e2", [tap(5), tap(6)], 7))
+    assert (batch.restarted, batch.lost, batch.first, batch.next) == (True, 4, 1, 7)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=20), st.data())
+def test_every_number_of_a_ring_answer_is_a_record_a_beat_or_lost(spans, data):
+    """Beats are not kept and pieces may be lost on the way: the three add up to the span that the answer names."""
+    ring, sequence = Ring(frames_max=10_000, bytes_max=10**6), 1
+    for count, are_beats in spans:
+        ring.add([tap(sequence + n, kind=Kind.BEAT if are_beats else Kind.REQUEST) for n in range(count * 10)])
+        sequence += count * 10
+    pieces = list(ring.answer("e", since=0.0, next_sequence=sequence))
+    arriving = [piece for piece in pieces[:-1] if data.draw(st.booleans())] + pieces[-1:]
+    assembler = TapAssembler(wants_ring=True)
+    (batch,) = [batch for piece in arriving for batch in assembler.feed(piece)]
+    assert len(batch.records) + batch.beats + batch.lost == batch.next - batch.first
+    assert batch.next == sequence
+    assert (batch.lost > 0) == (len(arriving) < len(pieces))
+
+
+def test_a_ring_that_is_asked_again_after_a_restart_forgets_the_old_brokers_half_answer():
+    """Pieces and live frames of two brokers are never mixed."""
+    old, new = Ring(frames_max=500, bytes_max=10**6), Ring(frames_max=500, bytes_max=10**6)
+    old.add([tap(n) for n in range(1, 200)])
+    new.add([tap(n) for n in range(1, 4)])
+    assembler = TapAssembler(wants_ring=True)
+    assembler.feed(next(old.answer("e1", since=0.0, next_sequence=200)))
+    assembler.feed(live_batch("e1", [tap(200)], 201))
+    assembler.feed(live_batch("e2", [tap(3)], 4))
+    batches = [b for piece in new.answer("e2", since=0.0, next_sequence=4) for b in assembler.feed(piece)]
+    assert [(b.epoch, [r.sequence for r in b.records], b.lost) for b in batches] == [("e2", [1, 2, 3], 0)]
+    assert not any(b.restarted for b in batches)

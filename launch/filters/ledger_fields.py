@@ -1,0 +1,77 @@
+"""The fields of an entry of the record. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bus.messages.ids import TurnRef
+from bus.messages.ledger import Entry
+from launch.filters.instances import forms
+from launch.filters.meaning import Field, Filter, Matching, Test, Texts, counted, filter_of, lasting, sized
+from launch.filters.syntax import Value
+from launch.filters.turns import session_matches, turn_matches
+
+EXAMPLE = "hobus ledger show 'turn=SES-1a2b3c4d-2 & type=WO_* & !actor=ho1'"
+_SESSION_STREAM = "session/"
+
+
+class Row(NamedTuple):
+    """An entry as filters see it."""
+
+    entry: Entry
+    now: float  # wall clock of the reader, for ages
+
+
+def _streams(row: Row) -> tuple[str, ...]:
+    stream = row.entry.stream
+    return (stream, "session") if stream.startswith(_SESSION_STREAM) else (stream,)
+
+
+def session_of(entry: Entry) -> str:
+    """The session that an entry is about: its provenance's, else its stream's."""
+    if entry.provenance.session_id:
+        return entry.provenance.session_id
+    return entry.stream.removeprefix(_SESSION_STREAM) if entry.stream.startswith(_SESSION_STREAM) else ""
+
+
+def _match_session(value: Value) -> Test[Row]:
+    fits = session_matches(value)
+    return lambda row: fits(session_of(row.entry))
+
+
+def _match_turn(value: Value) -> Test[Row]:
+    fits = turn_matches(value)
+
+    def matches(row: Row) -> bool:
+        entry = row.entry
+        turn = TurnRef(session_of(entry), entry.provenance.run_seq)
+        return fits(turn, (entry.submission_id, entry.trace, entry.provenance.work_order_id, *entry.parents))
+
+    return matches
+
+
+FIELDS: dict[str, Field[Row]] = {
+    "stream": Texts(_streams),
+    "type": Texts(lambda row: (row.entry.event_type,)),
+    "event": Texts(lambda row: (row.entry.event_type,)),
+    "session": Matching(_match_session),
+    "turn": Matching(_match_turn),
+    "run": Matching(_match_turn),
+    "actor": Texts(lambda row: forms(row.entry.origin)),
+    "origin": Texts(lambda row: forms(row.entry.origin)),
+    "decision": Texts(lambda row: (row.entry.decision,)),
+    "reason": Texts(lambda row: (row.entry.reason,)),
+    "wo": Texts(lambda row: (row.entry.provenance.work_order_id,)),
+    "agent": Texts(lambda row: (row.entry.provenance.agent_id,)),
+    "id": Texts(lambda row: (row.entry.submission_id,)),
+    "trace": Texts(lambda row: (row.entry.trace,)),
+    "sequence": counted(lambda row: row.entry.sequence),
+    "size": sized(lambda row: sum(row.entry.body_lengths)),
+    "age": lasting(lambda row: max(0.0, row.now - row.entry.ledger_at_us / 1_000_000)),
+}
+"""Name -> what is compared; `event` is `type`, `run` is `turn`, `origin` is `actor`."""
+
+
+def ledger_filter(texts: tuple[str, ...]) -> Filter[Row]:
+    """The filter behind the arguments of `hobus ledger show|tail`. Raises FilterError."""
+    return filter_of(texts, FIELDS)

@@ -1,0 +1,148 @@
+"""What a filter means for one kind of thing: its fields, and the test that a tree becomes. Pure."""
+
+from __future__ import annotations
+
+import operator as operators
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from launch.filters.quantities import count_of, duration_of, size_of
+from launch.filters.syntax import And, Compare, FilterError, Node, Not, Operator, Or, Value, parse
+
+S = TypeVar("S")
+Test = Callable[[S], bool]
+Match = Callable[[Value], Callable[[S], bool]]
+
+_ORDER: dict[Operator, Callable[[float, float], bool]] = {
+    "=": operators.eq,
+    "!=": operators.ne,
+    "<": operators.lt,
+    ">": operators.gt,
+    "<=": operators.le,
+    ">=": operators.ge,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Texts(Generic[S]):
+    """A field of text: `=` holds if any of its values fits, `!=` if none does."""
+
+    read: Callable[[S], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Number(Generic[S]):
+    """A field that is compared by size; None where it does not apply: then nothing but `!=` holds."""
+
+    read: Callable[[S], float | None]
+    parse: Callable[[str], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Matching(Generic[S]):
+    """A field with a rule of its own for `=`; `!=` is the opposite."""
+
+    match: Match[S]
+
+
+Field = Texts[S] | Number[S] | Matching[S]
+Fields = Mapping[str, Field[S]]
+
+
+def sized(read: Callable[[S], float | None]) -> Number[S]:
+    """A number of bytes."""
+    return Number(read, size_of)
+
+
+def lasting(read: Callable[[S], float | None]) -> Number[S]:
+    """A length of time in seconds."""
+    return Number(read, duration_of)
+
+
+def counted(read: Callable[[S], float | None]) -> Number[S]:
+    """A plain number."""
+    return Number(read, count_of)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Generic[S]):
+    """What is wanted: the trees of all arguments, and their test."""
+
+    nodes: tuple[Node, ...]
+    test: Test[S]
+
+    def accepts(self, subject: S) -> bool:
+        """Whether all of them hold."""
+        return self.test(subject)
+
+
+def filter_of(texts: Sequence[str], fields: Fields[S]) -> Filter[S]:
+    """The filter behind the arguments: all must hold; none means everything. Raises FilterError."""
+    nodes: list[Node] = []
+    tests: list[Test[S]] = []
+    for text in texts:
+        node = parse(text)
+        nodes.append(node)
+        tests.append(bound(node, fields, text))
+    return Filter(tuple(nodes), lambda subject: all(test(subject) for test in tests))
+
+
+def bound(node: Node, fields: Fields[S], text: str = "") -> Test[S]:
+    """The test that a tree means. Raises FilterError for a field, comparison or value that is not known."""
+    match node:
+        case Compare():
+            return _comparison(node, fields, text)
+        case Not(inner):
+            test = bound(inner, fields, text)
+            return lambda subject: not test(subject)
+        case And(parts):
+            all_of = [bound(part, fields, text) for part in parts]
+            return lambda subject: all(one(subject) for one in all_of)
+        case Or(parts):
+            any_of = [bound(part, fields, text) for part in parts]
+            return lambda subject: any(one(subject) for one in any_of)
+
+
+def _comparison(node: Compare, fields: Fields[S], text: str) -> Test[S]:
+    field = fields.get(node.name)
+    if field is None:
+        raise FilterError(f"there is no field {node.name}", text, node.at)
+    if isinstance(field, Number):
+        return _number(node, field, text)
+    if node.operator not in ("=", "!="):
+        raise FilterError(f"{node.name} takes = and != only", text, node.at + len(node.name))
+    test = _of_texts(field.read, node.value) if isinstance(field, Texts) else field.match(node.value)
+    return test if node.operator == "=" else lambda subject: not test(subject)
+
+
+def _number(node: Compare, field: Number[S], text: str) -> Test[S]:
+    try:
+        limit = field.parse(node.value.text)
+    except ValueError as error:
+        raise FilterError(str(error), text, node.value_at) from None
+    order, read, holds_for_none = _ORDER[node.operator], field.read, node.operator == "!="
+
+    def test(subject: S) -> bool:
+        value = read(subject)
+        return holds_for_none if value is None else order(value, limit)
+
+    return test
+
+
+def _of_texts(read: Callable[[S], tuple[str, ...]], value: Value) -> Test[S]:
+    fits = fitting(value)
+    return lambda subject: any(fits(text) for text in read(subject))
+
+
+def fitting(value: Value) -> Callable[[str], bool]:
+    """Whether a text is the value; in a bare value `*` and `?` are wildcards."""
+    wanted = value.text
+    if value.is_literal or not ("*" in wanted or "?" in wanted):
+        return lambda text: text == wanted
+    pattern = re.compile("".join(_WILD.get(character, re.escape(character)) for character in wanted), re.DOTALL)
+    return lambda text: pattern.fullmatch(text) is not None
+
+
+_WILD = {"*": ".*", "?": "."}

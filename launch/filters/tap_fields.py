@@ -1,0 +1,82 @@
+"""The fields of a tapped frame. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from bus.broker.tap_record import TapRecord
+from bus.messages.ids import TurnRef
+from launch.filters.instances import forms
+from launch.filters.meaning import Field, Filter, Matching, Test, Texts, counted, filter_of, lasting, sized
+from launch.filters.syntax import Value
+from launch.filters.turns import session_matches, turn_matches
+
+EXAMPLE = "hobus tap 'turn=SES-1a2b3c4d-2 & kind=wo.* & !actor=ho3 & size>10k'"
+
+
+class Frame(NamedTuple):
+    """A tapped frame as filters see it."""
+
+    record: TapRecord
+    turn: TurnRef
+    now: float  # wall clock of the reader, for ages
+
+
+def ids_of(record: TapRecord) -> tuple[str, ...]:
+    """The ids that a frame carries; what names a turn first stands first."""
+    return (record.trace, record.message_id, record.correlation_id, record.causation_id, record.key)
+
+
+def _ends(frame: Frame) -> tuple[str, ...]:
+    record = frame.record
+    ends = (record.sender, record.destination, record.worker)
+    return tuple(form for end in ends if end for form in forms(end))
+
+
+def _match_session(value: Value) -> Test[Frame]:
+    fits = session_matches(value)
+    return lambda frame: fits(frame.turn.session_id)
+
+
+def _match_turn(value: Value) -> Test[Frame]:
+    fits = turn_matches(value)
+    return lambda frame: fits(frame.turn, ids_of(frame.record))
+
+
+FIELDS: dict[str, Field[Frame]] = {
+    "actor": Texts(_ends),
+    "sender": Texts(lambda frame: forms(frame.record.sender)),
+    "destination": Texts(lambda frame: forms(frame.record.destination)),
+    "worker": Texts(lambda frame: forms(frame.record.worker)),
+    "type": Texts(lambda frame: (frame.record.type,)),
+    "kind": Texts(lambda frame: (frame.record.kind, frame.record.type)),
+    "session": Matching(_match_session),
+    "turn": Matching(_match_turn),
+    "run": Matching(_match_turn),
+    "verdict": Texts(lambda frame: (frame.record.verdict,)),
+    "code": Texts(lambda frame: (frame.record.code,)),
+    "lane": Texts(lambda frame: (frame.record.lane,)),
+    "key": Texts(lambda frame: (frame.record.key,)),
+    "trace": Texts(lambda frame: (frame.record.trace,)),
+    "id": Texts(lambda frame: (frame.record.message_id, frame.record.correlation_id)),
+    "epoch": Texts(lambda frame: (frame.record.epoch,)),
+    "sequence": counted(lambda frame: frame.record.sequence),
+    "attempt": counted(lambda frame: frame.record.attempt),
+    "size": sized(lambda frame: frame.record.size),
+    "deadline": lasting(lambda frame: frame.record.deadline_ms / 1000 if frame.record.deadline_ms else None),
+    "age": lasting(lambda frame: max(0.0, frame.now - frame.record.at)),
+}
+"""Name -> what is compared. `kind` is the envelope's kind or, as types have a dot and kinds have none, the type."""
+
+
+def tap_filter(texts: tuple[str, ...]) -> Filter[Frame]:
+    """The filter behind the arguments of `hobus tap`. Raises FilterError."""
+    return filter_of(texts, FIELDS)
+
+
+def is_routine(record: TapRecord) -> bool:
+    """Beats, and the launcher's regular look at the peers: they come whether anything happens or not."""
+    if record.kind == "beat":
+        return True
+    asks = record.type == "broker.read_peers" and record.sender.startswith("launcher/")
+    return asks or (record.type == "broker.peers" and record.destination.startswith("launcher/"))

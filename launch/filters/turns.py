@@ -1,0 +1,74 @@
+"""What `session=` and `turn=` mean, for everything that belongs to a turn. Pure.
+
+A session is named by its full id, by its first characters, or as `SES-<8 hex>`, as people see it; a turn by its run
+(`<session>-<n>`, `SES-<8 hex>-<n>`), by its input (`<session>/<input>`), or by a part of any of its ids.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from bus.messages.ids import TurnRef
+from launch.filters.meaning import fitting
+from launch.filters.syntax import Compare, Node, Value, comparisons
+
+_PREFIX = re.compile(r"[0-9a-f][0-9a-f-]*")
+_FULL_CHARS = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
+_RUN = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8})-(\d+)")
+
+
+def _plain(text: str) -> str:
+    """Without the letters that people put in front."""
+    return text[4:].lower() if text[:4].upper() == "SES-" else text
+
+
+def session_matches(value: Value) -> Callable[[str], bool]:
+    """Whether a session's full id is the one that is meant; `session=` means: none."""
+    text = _plain(value.text)
+    if value.is_literal or not _PREFIX.fullmatch(text):
+        return fitting(Value(text, value.is_literal))
+    return lambda session_id: session_id.startswith(text)
+
+
+def turn_matches(value: Value) -> Callable[[TurnRef, Sequence[str]], bool]:
+    """Whether a turn, or one of these ids of what belongs to it, is the one that is meant."""
+    text = _plain(value.text)
+    run = None if value.is_literal else _RUN.fullmatch(text)
+    session, slash, input_id = text.partition("/")
+    fits = fitting(Value(text, value.is_literal))
+    is_wild = not value.is_literal and ("*" in text or "?" in text)
+
+    def matches(turn: TurnRef, ids: Sequence[str]) -> bool:
+        if not text:
+            return not turn.session_id
+        if run is not None:
+            is_it = turn.run_seq == int(run[2]) and turn.session_id.startswith(run[1])
+            # Eight digits and a number may also be the beginning of a longer id.
+            return is_it or (len(run[1]) < _FULL_CHARS and turn.session_id.startswith(text))
+        if is_wild:
+            return fits(turn.run) or any(fits(one) for one in ids)
+        if slash and turn.input_id == input_id and turn.session_id.startswith(session):
+            return True
+        return turn.session_id.startswith(text) or any(text in one for one in ids)
+
+    return matches
+
+
+def ambiguous(nodes: Iterable[Node], sessions: Iterable[str]) -> dict[str, list[str]]:
+    """Prefixes of a filter that more than one of these sessions has, each with those sessions."""
+    known = sorted(sessions)
+    found: dict[str, list[str]] = {}
+    for node in nodes:
+        for one in comparisons(node):
+            prefix = _prefix_of(one)
+            if prefix and len(fitting_it := [known_id for known_id in known if known_id.startswith(prefix)]) > 1:
+                found[one.value.text] = fitting_it
+    return found
+
+
+def _prefix_of(one: Compare) -> str:
+    if one.name != "session" or one.operator != "=" or one.value.is_literal:
+        return ""
+    text = _plain(one.value.text)
+    return text if _PREFIX.fullmatch(text) and len(text) < _FULL_CHARS else ""

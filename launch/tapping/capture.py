@@ -1,0 +1,129 @@
+"""A capture: tapped frames in a file that the same filters read.
+
+    magic   8 bytes   b"HOBUSTAP"
+    items   length (4 bytes), CRC-32 (4 bytes), MessagePack value; big-endian
+      first item   ["capture", version, {facts}]
+      then         ["batch", epoch, first, next, lost, beats, restarted, reaches_at, [record, ...]]
+      at the end   ["end", [account of each life of the broker]]
+
+A batch holds the frames that the filter took; what it left out is in the account at the end. A torn last item (the
+writer was killed, the disk was full) is tolerated and said; damage before that is not.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from bus.broker.tap_record import TapRecord, record_from
+from bus.broker.tap_wire import TapBatch
+from bus.messages.base import pack, unpack
+
+MAGIC = b"HOBUSTAP"
+CAPTURE_VERSION = 1
+_ITEM = struct.Struct(">II")
+_BATCH_FIELDS = 9
+
+
+class CaptureDamaged(ValueError):
+    """A file that is no capture, or one whose bytes were changed."""
+
+
+class CaptureWriter:
+    """Writes one capture, mode 0600: it may hold bodies."""
+
+    def __init__(self, path: Path, facts: dict[str, Any]) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._file: BinaryIO = os.fdopen(descriptor, "wb")
+        self._file.write(MAGIC)
+        self._item(["capture", CAPTURE_VERSION, facts])
+
+    def batch(self, batch: TapBatch, kept: list[TapRecord]) -> None:
+        """What of a batch is kept, with what it says about losses and restarts."""
+        if kept or batch.lost or batch.restarted or batch.reaches_at is not None:
+            epoch, _, first, following, *facts = batch
+            self._item(["batch", epoch, first, following, *facts, [list(record) for record in kept]])
+
+    def close(self, account: list[dict[str, int | str]]) -> None:
+        """The capture is whole, with its account. Raises OSError."""
+        try:
+            self._item(["end", account])
+        finally:
+            self._file.close()
+
+    def _item(self, value: list[Any]) -> None:
+        data = pack(value)
+        self._file.write(_ITEM.pack(len(data), zlib.crc32(data)) + data)
+        self._file.flush()
+
+
+@dataclass(slots=True)
+class CaptureReader:
+    """Reads one capture."""
+
+    path: Path
+    facts: dict[str, Any] = field(default_factory=dict[str, Any])
+    account: list[dict[str, int | str]] | None = None  # None: the writer was ended before it could say
+    torn_at: int | None = None  # byte of a torn last item
+
+    def batches(self) -> Iterator[TapBatch]:
+        """What was captured, in order. Raises OSError, CaptureDamaged."""
+        with self.path.open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise CaptureDamaged(f"{self.path} is no capture of hobus tap")
+            self._begin(next(self._items(file), None))
+            for item in self._items(file):
+                if item[0] == "end":
+                    self.account = item[1]
+                elif item[0] == "batch" and len(item) == _BATCH_FIELDS:
+                    yield _batch(item)
+                else:
+                    raise CaptureDamaged(f"{self.path}, before byte {file.tell()}: an item of an unknown form")
+
+    def _begin(self, item: list[Any] | None) -> None:
+        if item is None or item[0] != "capture":
+            raise CaptureDamaged(f"{self.path} ends before its header is whole")
+        if item[1] != CAPTURE_VERSION:
+            raise CaptureDamaged(f"{self.path} is a capture of version {item[1]}; this hobus reads {CAPTURE_VERSION}")
+        self.facts = item[2]
+
+    def _items(self, file: BinaryIO) -> Iterator[list[Any]]:
+        end = os.fstat(file.fileno()).st_size
+        while (at := file.tell()) < end:
+            head = file.read(_ITEM.size)
+            length, checksum = _ITEM.unpack(head) if len(head) == _ITEM.size else (end, 0)
+            data = file.read(length) if at + _ITEM.size + length <= end else b""
+            if len(data) != length:
+                self.torn_at = at
+                return
+            if zlib.crc32(data) != checksum:
+                if file.tell() == end:
+                    self.torn_at = at
+                    return
+                raise CaptureDamaged(f"{self.path}, byte {at}: the bytes are not what was written")
+            yield _item(data, self.path, at)
+
+
+def _item(data: bytes, path: Path, at: int) -> list[Any]:
+    try:
+        value = unpack(data)
+    except ValueError:
+        value = None
+    if not isinstance(value, list) or not value:
+        raise CaptureDamaged(f"{path}, byte {at}: not an item of a capture")
+    return value
+
+
+def _batch(item: list[Any]) -> TapBatch:
+    _, epoch, first, following, lost, beats, restarted, reaches_at, records = item
+    try:
+        return TapBatch(
+            epoch, [record_from(record) for record in records], first, following, lost, beats, restarted, reaches_at
+        )
+    except ValueError as error:
+        raise CaptureDamaged(f"a record of another version: {error}") from None

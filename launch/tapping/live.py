@@ -1,0 +1,124 @@
+"""Reading the tap of a running cluster until there was enough, the user ends it, or the cluster is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from bus.zeromq.context import ZeroMQ
+from bus.zeromq.tap import TapReader
+from launch import exit_codes
+from launch.endpoints import Place
+from launch.errors import CommandError, next_command, of_os_error
+from launch.output import note
+from launch.tapping.capture import CaptureWriter
+from launch.tapping.choice import Choice, Chooser
+from launch.tapping.look import Look
+from launch.tapping.printer import Printer
+
+_LOOK_INTERVAL_S = 0.2
+
+
+@dataclass(slots=True)
+class Watched:
+    """Where chosen frames go."""
+
+    chooser: Chooser
+    printer: Printer | None
+    writer: CaptureWriter | None
+
+    def take(self, choice: Choice) -> bool:
+        """Printed and captured; whether that was the last frame that was asked for. Raises OSError."""
+        if self.writer is not None:
+            self.writer.batch(choice.batch, [one.record for one in choice.chosen])
+        if self.printer is not None:
+            self.printer.print(choice)
+        return choice.is_last
+
+
+@dataclass(slots=True)
+class Live:
+    """One run of `hobus tap` on a cluster."""
+
+    place: Place
+    watched: Watched
+    look: Look | None
+    gone: Callable[[], CommandError | None]
+    since_s: float | None
+    ends_with_ring: bool
+    _failure: BaseException | None = None
+
+    async def run(self) -> BaseException | None:
+        """What the command ends with: None when everything that was asked for was shown, or the user ended it."""
+        config = self.place.snapshot.config
+        zeromq = ZeroMQ(config.bus)
+        reader = TapReader(zeromq, config.bus, self.place.tap, since_s=self.since_s, with_bodies=self.look is not None)
+        if not self.ends_with_ring:
+            note("waiting for frames; end with Ctrl-C")
+        try:
+            with _ended_by_signals(asyncio.get_running_loop(), reader):
+                async with asyncio.TaskGroup() as group:
+                    watch = group.create_task(self._watch_the_cluster(reader))
+                    await self._read(reader)
+                    watch.cancel()
+                if self.look is not None and (unsaid := await self.look.close()):
+                    note(unsaid)
+        finally:
+            reader.close()
+            zeromq.close()
+        return self._failure
+
+    async def _read(self, reader: TapReader) -> None:
+        """What ends it is kept as a value: a task group would wrap it."""
+        try:
+            async for batch in reader.batches():
+                choice = self.watched.chooser.choose(batch)
+                if self.look is not None:
+                    await self.look.before(choice)
+                if self.watched.take(choice) or (self.ends_with_ring and batch.reaches_at is not None):
+                    return
+        except (BrokenPipeError, CommandError) as error:
+            self._failure = error
+        except OSError as error:
+            self._failure = of_os_error(error, doing="the frames cannot be written")
+
+    async def _watch_the_cluster(self, reader: TapReader) -> None:
+        waited_s, patience_s = 0.0, self.place.snapshot.config.launcher.client_timeout_ms / 1000
+        while self.gone() is None:
+            await asyncio.sleep(_LOOK_INTERVAL_S)
+            waited_s += _LOOK_INTERVAL_S
+            if not reader.was_heard and waited_s - _LOOK_INTERVAL_S < patience_s <= waited_s:
+                if self.ends_with_ring:
+                    self._end(reader, f"the broker did not answer within {patience_s:g} s", "ps")
+                    return
+                note("the broker does not answer; waiting for it")
+        self._end(reader, "the cluster has stopped", "up")
+
+    def _end(self, reader: TapReader, why: str, command: str) -> None:
+        hint = next_command(command, self.place.home.root)
+        self._failure = CommandError(why, hint=hint, exit_code=exit_codes.UNREACHABLE)
+        reader.close()
+
+
+@contextmanager
+def _ended_by_signals(loop: asyncio.AbstractEventLoop, reader: TapReader) -> Generator[None]:
+    """The first Ctrl-C or SIGTERM ends the reading in order, the second one at once, also in a write that blocks."""
+    is_told = False
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        nonlocal is_told
+        if is_told:
+            raise KeyboardInterrupt
+        is_told = True
+        loop.call_soon_threadsafe(reader.close)
+
+    before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

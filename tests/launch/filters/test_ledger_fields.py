@@ -1,0 +1,77 @@
+"""Which entries of the record are meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.messages.ledger import Entry, Provenance
+from launch.filters.ledger_fields import FIELDS, Row, ledger_filter
+from tests.launch.filters.frames import SESSION
+
+ORDER = f"WO-{SESSION}-2.1.1"
+
+
+def entry(**fields) -> Entry:
+    """WO_COMPLETED of the second run of SESSION, by ho1/2, with these fields changed."""
+    values = {
+        "sequence": 7, "submission_id": f"WO_COMPLETED:{ORDER}", "origin": "ho1/2@b", "stream": "ho1m",
+        "event_type": "WO_COMPLETED", "decision": "COMPLETED", "reason": "",
+        "provenance": Provenance(session_id=SESSION, run_seq=2, work_order_id=ORDER, agent_id="ADMIN"),
+        "parents": [], "trace": "", "at_us": 0, "ledger_at_us": 100_000_000, "body_hashes": [], "body_lengths": [500, 600],
+        "prev": None, "tenure": None, "once": None, "chain": b"",
+    }  # fmt: skip
+    return Entry(**(values | fields))
+
+
+def accepts(text: str, **fields) -> bool:
+    """Whether an entry with these fields is meant."""
+    return ledger_filter((text,)).accepts(Row(entry(**fields), now=160.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "is_meant"),
+    [
+        ("type=WO_*", True),
+        ("event=WO_COMPLETED", True),
+        ("event=WO_FAILED", False),
+        ("stream=ho1m", True),
+        ("stream=session", False),
+        ("actor=ho1", True),
+        ("origin=ho1/2", True),
+        ("origin!=ho1/2", False),
+        ("decision=COMPLETED & reason=", True),
+        (f"wo={ORDER}", True),
+        ("wo=WO-*-2.*", True),
+        ("session=SES-1a2b3c4d", True),
+        ("turn=SES-1a2b3c4d-2", True),
+        ("turn=SES-1a2b3c4d-1", False),
+        (f"turn={ORDER}", True),
+        ("agent=ADMIN", True),
+        ("sequence>=7", True),
+        ("size>1k", True),
+        ("size>2k", False),
+        ("age<2m", True),
+        ("age<30s", False),
+    ],
+)
+def test_an_entry_is_meant(text, is_meant):
+    """Every field."""
+    assert accepts(text) == is_meant
+
+
+def test_an_entry_of_a_sessions_stream_is_of_that_session():
+    """Also where its provenance names none; `stream=session` is all of those streams."""
+    fields = {"stream": f"session/{SESSION}", "provenance": Provenance()}
+    assert accepts("session=1a2b3c4d", **fields)
+    assert accepts("stream=session", **fields)
+    assert accepts(f"stream=session/{SESSION}", **fields)
+    assert accepts("session=", provenance=Provenance())
+
+
+def test_every_field_answers_for_every_entry():
+    """No field of the language fails on an entry that has nothing of it."""
+    for name, field in FIELDS.items():
+        value = "1" if "Number" in type(field).__name__ else SESSION
+        assert accepts(f"{name}!={value}", provenance=Provenance(), submission_id="s", parents=[], body_lengths=[]), (
+            name
+        )

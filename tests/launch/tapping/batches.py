@@ -1,0 +1,18 @@
+"""Batches of tapped frames for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bus.broker.tap_wire import TapBatch
+from tests.launch.filters.frames import frame
+
+
+def batch(numbers: Sequence[int], *, epoch: str = "e", first: int | None = None, **fields: Any) -> TapBatch:
+    """Consecutive frames with these numbers, after what was lost from `first` on."""
+    own = {name: fields.pop(name) for name in ("lost", "beats", "restarted", "reaches_at") if name in fields}
+    records = [frame(epoch=epoch, sequence=number, **fields) for number in numbers]
+    began = numbers[0] if first is None else first
+    values = {"lost": 0, "beats": 0, "restarted": False, "reaches_at": None} | own
+    return TapBatch(epoch, records, began, numbers[-1] + 1, **values)
