@@ -44,6 +44,7 @@ def test_everything_but_drain_and_posts_is_redeliverable():
     assert {row.cls.TYPE for row in ROWS if not row.redeliver} == {
         "broker.drain",
         "broker.instance_lost",
+        "broker.lane_frame",
         "broker.service_given_up",
         "ho2.consolidate",
     }

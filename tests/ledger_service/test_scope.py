@@ -51,6 +51,8 @@ RECORD_TABLE = {
     ("governance", "KEY_ENROLLED"): {"broker"},
     ("governance", "KEY_REFUSED"): {"broker"},
     ("governance", "CONFIG_SNAPSHOT"): {"launcher"},
+    ("governance", "TAP_BODIES_READ"): {"operator"},
+    ("governance", "TAP_BODIES_CLOSED"): {"operator"},
     ("governance", "RECOVERED"): {"ledger"},
     ("governance", "WRITE_CONFLICT"): {"ledger"},
 }
