@@ -61,9 +61,8 @@ def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig)
     Degrading may take `host.reserve_share_max` of a turn's whole time at most, so that a short deadline still leaves
     the supervisor its chance.
     """
-    session_id = message.session_id or session_id_of(call.role, message.input_id)
     return Turn(
-        session_id=session_id,
+        session_id=(session_id := message.session_id or session_id_of(call.role, message.input_id)),
         input_id=message.input_id,
         text=message.text,
         agent_id=message.agent_id or config.agent_id,
