@@ -189,6 +189,7 @@ class LauncherConfig(Section):
     watch_interval_ms: Positive = Field(description="how often the launcher asks the broker how everybody is")
     ready_poll_ms: Positive = Field(description="the same, as long as something is starting")
     client_timeout_ms: Positive = Field(description="how long a command waits for the cluster's own services")
+    chat_history_lines: NonNegative = Field(description="typed lines that `hobus chat` remembers in its home; 0: none")
 
 
 class Ho1Config(Section):

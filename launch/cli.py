@@ -24,9 +24,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ps": ("launch.commands.ps:ps", "List its processes and their states."),
     "down": ("launch.commands.down:down", "Drain and stop it."),
     "ask": ("launch.commands.ask:ask", "Ask the agent one question and print the answer."),
+    "chat": ("launch.commands.chat:chat", "Talk with the agent, in a terminal or over a pipe."),
     "tap": ("launch.commands.tap:tap", "Watch the frames on the bus."),
     "request": ("launch.commands.request:request", "Send one typed message as the operator."),
     "ledger": ("launch.commands.ledger:ledger", "Show, follow and verify the record."),
+    "cost": ("launch.commands.cost:cost", "What models have used and cost, by the record."),
+    "budget": ("launch.commands.budget:budget", "Token budgets: limits, used, reserved, left."),
     "config": ("launch.commands.config:config", "Check the configuration."),
 }
 """Name -> where the command is, and its line in `hobus --help`."""

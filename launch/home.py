@@ -6,6 +6,7 @@
     <home>/ledger/   the record
     <home>/spool/    what a service keeps on disk until the ledger takes it
     <home>/keys/     mode 0700: the broker's key, join tokens, workers on other hosts
+    <home>/chat_history  mode 0600: what was typed into `hobus chat`
 
 Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
@@ -78,6 +79,11 @@ class Home:
     def snapshot(self) -> Path:
         """The frozen configuration's bytes."""
         return self.run / "snapshot"
+
+    @property
+    def chat_history(self) -> Path:
+        """What was typed into `hobus chat`."""
+        return self.root / "chat_history"
 
     @property
     def lock_file(self) -> Path:

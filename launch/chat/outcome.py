@@ -1,0 +1,85 @@
+"""How a turn ended, for a person: whatever is not a plain success is said, never only coloured. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bus.errors import VERDICT_CODES
+from bus.messages.ids import shown_session
+from bus.messages.session import TurnResult
+from launch import exit_codes
+from launch.output import duration
+
+Line = tuple[str, str]
+"""Text and colour."""
+
+_DIM = "bright_black"
+_BY_WEIGHT = (
+    exit_codes.OK,
+    exit_codes.USAGE,
+    exit_codes.REFUSED,
+    exit_codes.FAILED,
+    exit_codes.UNREACHABLE,
+    exit_codes.INTEGRITY,
+)
+
+
+def exit_code_of(result: TurnResult) -> int:
+    """0 for an answer, a degraded one too; 5 for a refused turn, 1 for a failed one."""
+    if result.outcome != "error":
+        return exit_codes.OK
+    return exit_codes.REFUSED if result.code in VERDICT_CODES else exit_codes.FAILED
+
+
+def worst(codes: Iterable[int]) -> int:
+    """The exit code of several turns."""
+    return max(codes, key=_BY_WEIGHT.index, default=exit_codes.OK)
+
+
+def lines_about(result: TurnResult) -> list[Line]:
+    """What is told below an answer: its tools, how it ended where that was no plain success, and what it took."""
+    return [*_tools(result), *warnings_about(result), (_summary(result), _DIM)]
+
+
+def warnings_about(result: TurnResult) -> list[Line]:
+    """Nothing for a plain success."""
+    why = f" ({result.code})" if result.code else ""
+    lines: list[Line] = []
+    if result.outcome == "degraded":
+        lines.append((f"degraded{why}: answered without the supervisor: no memory, no history, no tools", "yellow"))
+    elif result.outcome == "error":
+        lines.append((f"error{why}: this turn has no answer", "red"))
+    if result.quality_gate_passed is False:
+        lines.append(("quality gate not passed: this is the best of the tries", "yellow"))
+    return lines
+
+
+def money(cost_usd: float | None) -> str:
+    """An amount; what is not known is said to be unknown."""
+    if cost_usd is None:
+        return "price unknown"
+    return "$0" if cost_usd == 0 else f"${cost_usd:.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 model call`, `3 model calls`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _tools(result: TurnResult) -> list[Line]:
+    lines: list[Line] = []
+    for call in result.tool_calls:
+        how = (
+            "" if call.status == "Succeeded" else f": {call.status.lower()}" + (f" ({call.code})" if call.code else "")
+        )
+        lines.append((f"tool {call.tool_id}{how}", _DIM))
+    return lines
+
+
+def _summary(result: TurnResult) -> str:
+    cost = result.cost
+    took = f"{result.elapsed_ms} ms" if result.elapsed_ms < 1000 else duration(result.elapsed_ms / 1000)  # noqa: PLR2004
+    parts = [shown_session(result.session_id), took]
+    if cost.llm_calls:
+        parts += [counted(cost.llm_calls, "model call"), counted(cost.total_tokens, "token"), money(cost.cost_usd)]
+    return " · ".join(parts)

@@ -1,0 +1,49 @@
+"""A turn from a command: through a door of its own, watched, and given up when nobody is left who could answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bus.messages.base import Message
+from bus.messages.session import ProcessTurn, TurnResult
+from launch import run_file
+from launch.client import connected
+from launch.commands.options import cluster_gone
+from launch.endpoints import Place
+from launch.home import Home, holder
+from launch.turns import Watch, full_session_id, process_turn, session_of
+
+ROLE = "door"
+"""The role under which clients ask; the session of a first turn follows from it."""
+
+
+async def answer_of(
+    place: Place, turn: ProcessTurn, *, timeout_s: float, on_stream: Callable[[Message], None] | None = None
+) -> TurnResult:
+    """The turn's one answer, asked for until the time is over. Raises RuntimeFault, CommandError."""
+    config = place.snapshot.config
+    async with connected(place, ROLE) as bus:
+        return await process_turn(
+            bus,
+            turn,
+            timeout_s=timeout_s,
+            retry_interval_s=config.host.retry_interval_ms / 1000,
+            is_hopeless=lambda: not _may_answer(place.home),
+            watch=Watch(lambda: cluster_gone(place.home), config.launcher.ready_poll_ms / 1000),
+            on_stream=on_stream,
+        )
+
+
+async def named_session(place: Place, given: str) -> str:
+    """The full id; a prefix is looked up in the record, which a door may not read. Raises CommandError."""
+    session_id = full_session_id(given)
+    if session_id is not None:
+        return session_id
+    async with connected(place, "operator") as bus:
+        return await session_of(bus, given, timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000)
+
+
+def _may_answer(home: Home) -> bool:
+    """Whether the launcher lives and has not given the host up."""
+    run = run_file.read(home.run_file) if holder(home) is not None else None
+    return run is not None and any(row.role == "host" and row.state != "failed" for row in run.children)
