@@ -4,8 +4,9 @@ usage: python -m bench.turn [--rounds 10] [--no-peer] [--json FILE]
 
 Both sides do the same duty: two model calls that take no time and one tool call, with the same texts, every step durable
 before the next one acts on it; ten turns of history, then ten measured ones, round after round in a new session (thread),
-the two sides taking turns. The first row is measured with `ho2.classify` off, since a classification is a third model call
-that the peer does not make; the second row is the turn as shipped, three calls against the peer's two.
+the two sides taking turns. The first row is measured with `ho2.classify` and `ho3.enabled` off, since a classification is a
+third model call that the peer does not make, and it has no memory of habits to read and log; the second row is the turn as
+shipped, three calls and memory against the peer's two calls.
 
 Then, per turn: calls and frames on the bus, ledger commits (= syncs), entries and bytes by event, CPU by process, and the
 times between the records of a turn. LangGraph gets an environment of its own in a cache directory (`bench/peers`), and
@@ -42,8 +43,8 @@ HISTORY, MEASURED = 10, 10
 GOAL = 1.5
 LANGGRAPH = ("langgraph==1.2.22", "langgraph-checkpoint-sqlite==3.1.2")
 ROWS = (
-    ("2 model calls + 1 tool (ho2.classify off)", {"ho2.classify": False}),
-    ("as shipped: classify, 2 model calls, 1 tool", {}),
+    ("2 model calls + 1 tool (ho2.classify and ho3.enabled off)", {"ho2.classify": False, "ho3.enabled": False}),
+    ("as shipped: memory, classify, 2 model calls, 1 tool", {}),
 )
 
 

@@ -145,10 +145,24 @@ class Executor(Actor):
 
     async def _record(self, job: Job, receipt: Receipt) -> Receipt:
         """The receipt to answer with: ours at once, or the one that won."""
-        if not _is_pipelined(job, receipt):
+        if not self._is_pipelined(job, receipt):
             return await self._ends.record(job.order, receipt, job.moment(), parents=_parents(job))
         self._ends.submit(job.order, receipt, job.moment(), parents=_parents(job))
         return receipt
+
+    def _is_pipelined(self, job: Job, receipt: Receipt) -> bool:
+        """Whether the receipt is answered while its end record is still on its way.
+
+        So for a model's answer at its first delivery: all of it stands in the gateway's records already, and whoever
+        executes this order again gets the same answer by its call key. So too for the output of an idempotent tool,
+        which the supervisor records with the receipt that it takes; of any other tool nobody may act on an output that
+        a crash could take back. Another end can only stand if this delivery was given up; then the supervisor has, or
+        gets, another receipt, the broker drops this one as late, and this end is kept as WO_LATE. A repeat may have
+        lost to an end that was answered.
+        """
+        if job.is_repeat or receipt.state != "completed":
+            return False
+        return bool(job.tally.received_ids) or all(self._specs[tool_id].idempotent for tool_id in job.tally.tool_ids)
 
     async def _carry_out(self, job: Job) -> OutputResult | Receipt:
         snapshot = await self._snapshots.get(job.order.config_digest)
@@ -169,17 +183,6 @@ class Executor(Actor):
                 parents=_parents(job),
                 on_durable=lambda: self._begun.discard(job.order.wo_id),
             )
-
-
-def _is_pipelined(job: Job, receipt: Receipt) -> bool:
-    """Whether the receipt is answered while its end record is still on its way.
-
-    So for a model's answer at its first delivery: all of it stands in the gateway's records already, and whoever
-    executes this order again gets the same answer by its call key. Another end can only stand if this delivery was
-    given up; then the supervisor has, or gets, another receipt, the broker drops this one as late, and this end is
-    kept as WO_LATE. A tool's output stands in its end alone, and a repeat may have lost to an end that was answered.
-    """
-    return receipt.state == "completed" and bool(job.tally.received_ids) and not job.is_repeat
 
 
 def _parents(job: Job) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bus.messages.ids import body_ref
 from bus.messages.work_order import Exchange, Receipt, Segment, WorkOrder
 
 _Change = Callable[[Segment], Segment]
@@ -39,6 +40,20 @@ def recorded_order(form: Mapping[str, Any], earlier: Mapping[str, Mapping[str, A
 def blank_receipt(receipt: Receipt) -> dict[str, Any]:
     """What OrderEnded carries; fields at their defaults are left out."""
     return _receipt_with(receipt, _blank).model_dump(exclude_defaults=True)
+
+
+def with_own_text(receipt: Receipt) -> tuple[Receipt, list[bytes]]:
+    """The receipt as the journal takes it, and the text that its OrderEnded brings.
+
+    An output that stands in its executor's end alone may be answered before that end is durable: the journal then has
+    it itself, and whoever shows it to a model names the journal's copy.
+    """
+    output = receipt.output_result
+    if output is None or output.text.ref is None or not output.text.ref.startswith(f"WO_COMPLETED:{receipt.wo_id}/"):
+        return receipt, []
+    text = output.text.model_copy(update={"ref": body_ref(f"OrderEnded:{receipt.wo_id}", 1)})
+    taken = receipt.model_copy(update={"output_result": output.model_copy(update={"text": text})})
+    return taken, [text.text.encode()]
 
 
 def order_refs(order: WorkOrder) -> tuple[str, ...]:

@@ -305,9 +305,10 @@ class Run:
     async def _finish(self, pending: _Pending) -> Receipt:
         receipt = pending.receipt
         if receipt is None:
-            receipt = await self._sent(pending.order, pending.attempt)
+            receipt, own_text = recorded_form.with_own_text(await self._sent(pending.order, pending.attempt))
             self.session.append(
                 OrderEnded(wo_id=receipt.wo_id, receipt=recorded_form.blank_receipt(receipt), at=self.session.now()),
+                bodies=own_text,
                 work_order_id=receipt.wo_id,
                 trace=self.trace,
             )

@@ -356,10 +356,12 @@ def test_a_worker_killed_in_a_model_call_is_followed_by_another() -> None:
         assert {prompt.idempotency_key for prompt in gateway.prompts} == {f"{WO}#1"}
 
 
-@pytest.mark.parametrize("given", [order(), tool_order()], ids=["model", "tool"])
+@pytest.mark.parametrize(
+    "given", [order(), tool_order(), tool_order("show_config")], ids=["model", "idempotent tool", "tool"]
+)
 def test_a_success_after_the_order_was_given_up_is_kept_as_late(given: WorkOrder) -> None:
-    """A true success is hidden from nobody and changes nothing; a tool's answer is the end that stands."""
-    with cluster(ScriptedGateway(answer("x"))) as made:
+    """A true success is hidden from nobody and changes nothing; what waits for its end answers the end that stands."""
+    with cluster(ScriptedGateway(answer("x")), tools=Effects().tools()) as made:
 
         async def main() -> tuple[Receipt, list[str]]:
             await made.give_up(given, "deadline_exceeded")
@@ -368,8 +370,8 @@ def test_a_success_after_the_order_was_given_up_is_kept_as_late(given: WorkOrder
             return receipt, await made.events()
 
         receipt, events = made.world.run(main())
-        is_tool = given.wo_type == "tool_call"
-        assert (receipt.state == "failed") is is_tool
+        is_tool = given.tool_call is not None
+        assert (receipt.state == "failed") is (is_tool and given.tool_call.tool_id == "show_config")
         assert events == ["WO_FAILED", *(["TOOL_STARTED"] if is_tool else []), "WO_LATE"]
 
 
@@ -391,22 +393,24 @@ def test_a_models_answer_does_not_wait_for_its_end_in_the_record() -> None:
         made.world.run(main())
 
 
-def test_a_tools_answer_waits_for_its_end_in_the_record() -> None:
-    """The end holds the only copy of the output: while the ledger is away there is no receipt."""
+@pytest.mark.parametrize(("tool_id", "waits"), [("list_packages", False), ("show_config", True)])
+def test_an_answer_waits_for_its_end_in_the_record_unless_the_tool_is_idempotent(tool_id: str, waits: bool) -> None:
+    """While the ledger is away there is no receipt of what must not be done twice; another one's end follows."""
     effects = Effects()
     gate = effects.gate = asyncio.Event()
     with cluster(None, tools=effects.tools()) as made:
 
         async def main() -> None:
             await made.world.settled()
-            task = asyncio.get_running_loop().create_task(made.execute(tool_order()))
+            task = asyncio.get_running_loop().create_task(made.execute(tool_order(tool_id)))
             await made.until(lambda: bool(effects.runs))
             made.world.kill(made.ledger_instance)
             gate.set()
             await made.ho2.sleep(0.5)
-            assert not task.done()
+            assert task.done() is not waits
             made.start_ledger()
             assert (await task).state == "completed"
+            await made.ho2.sleep(0.5)
             assert await made.events() == ["TOOL_STARTED", "WO_COMPLETED"]
 
         made.world.run(main())

@@ -16,7 +16,7 @@ from bus.errors import RuntimeFault
 from bus.messages.base import canonical_bytes, pack, unpack
 from bus.messages.ledger import Entry, WriteEntry, session_stream
 from bus.messages.session import TurnReply, TurnRequest, TurnResult
-from bus.messages.work_order import WorkOrder
+from bus.messages.work_order import OutputResult, Segment, WorkOrder
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, names, one_tool, snapshot
 
 QUESTION = "what packages are installed?"
@@ -97,6 +97,23 @@ def test_successor_that_does_not_classify_goes_on_with_a_turn_that_was_classifie
         result = rig.run(rig.ask(TurnRequest(session_id=session_id, input_id="i1", text=QUESTION), TurnReply)).result
         assert result.response.startswith("from tools: result of list_packages")
         assert result.cost.llm_calls == 3
+
+
+def test_output_that_stands_in_its_executors_end_alone_is_brought_by_the_journal() -> None:
+    """Its end may never commit; the journal's copy is what later prompts and a successor go by."""
+
+    def script(order: WorkOrder) -> Answer:
+        if order.wo_type != "tool_call":
+            return one_tool(order)
+        return OutputResult(text=Segment(text="found", ref=f"WO_COMPLETED:{order.wo_id}/ho1/1@s1/1"))
+
+    with Rig(script=script) as rig:
+        rig.run(rig.start_session())
+        assert rig.run(rig.turn("i1", QUESTION)).response == "from tools: found, found, found"
+        ended = [e for e in rig.run(rig.journal()) if e.event_type == "OrderEnded" and len(e.bodies) > 1]
+        assert [entry.bodies[1] for entry in ended] == [b"found"] * 3
+        shown = rig.pool.orders[-1].exchanges[0].results
+        assert [segment.ref for segment in shown] == [f"{entry.submission_id}/1" for entry in ended]
 
 
 def test_order_is_sent_again_with_the_same_bytes_under_the_next_attempt() -> None:
