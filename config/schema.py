@@ -176,7 +176,12 @@ class LauncherConfig(Section):
     """Processes."""
 
     ready_timeout_ms: Positive = Field(description="`up` gives up on a cluster that is not ready by then")
-    restart_backoff_min_ms: Positive = Field(description="pause before the first restart; doubles, with jitter")
+    start_method: Literal["fork", "spawn"] = Field(
+        description="fork: from the preloaded zygote, where the system has what it needs; spawn: fresh interpreters"
+    )
+    fork_timeout_ms: Positive = Field(description="a zygote that has not answered an order by then is replaced")
+    restart_first_ms: NonNegative = Field(description="pause before the restart of a process that was healthy; 0: none")
+    restart_backoff_min_ms: Positive = Field(description="pause before the second in a row; doubles, with jitter")
     restart_backoff_max_ms: Positive = Field(description="cap of that pause")
     healthy_after_ms: Positive = Field(description="a process that lived this long starts its back-off anew")
     crash_budget: Positive = Field(description="crashes within crash_window_ms after which a process is failed")
@@ -188,6 +193,7 @@ class LauncherConfig(Section):
     log_tail_lines: Positive = Field(description="last lines of a log that a failure shows")
     watch_interval_ms: Positive = Field(description="how often the launcher asks the broker how everybody is")
     ready_poll_ms: Positive = Field(description="the same, as long as something is starting")
+    orphan_poll_ms: Positive = Field(description="how often a process without a launcher asks who still needs it")
     client_timeout_ms: Positive = Field(description="how long a command waits for the cluster's own services")
     chat_history_lines: NonNegative = Field(description="typed lines that `hobus chat` remembers in its home; 0: none")
 

@@ -21,6 +21,8 @@ class Board:
         self.sockets = home.run
         self.logs_begin_at: dict[str, int] = {}
         """Where this run's lines begin in the log of each process."""
+        self.zygote: tuple[int, str] = (0, "")
+        """Its pid and start mark."""
         self.report = report
         self.has_reported = False
         self._home = home
@@ -42,6 +44,8 @@ class Board:
             phase=self._phase,
             launcher_pid=os.getpid(),
             launcher_mark=self._mark,
+            zygote_pid=self.zygote[0],
+            zygote_mark=self.zygote[1],
             started_at=self._started_at,
             sockets=str(self.sockets),
             config_digest=self._plan.snapshot.digest,

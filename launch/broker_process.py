@@ -36,12 +36,15 @@ def run_until_told(place: Place, instance: str, liveness_fd: int) -> None:
     # For the case that this loop is stuck when the launcher dies; otherwise the descriptor below speaks first.
     liveness.watch(liveness_fd, on_gone=lambda: None, hard_limit_s=orphan.hard_limit_s(config))
     remote = _remote(place)
+    tokens = TokenDirectory(place.home.run)
     run_broker(
         settings=config.bus,
         endpoint=place.broker,
         tap_endpoint=place.tap,
         epoch=instance.rpartition("@")[2],
-        tokens=TokenDirectory(place.home.run),
+        tokens=tokens,
+        # Workers of other hosts hold no token here and reconnect in their own time: with them the whole grace counts.
+        expected=None if remote is not None else [name for name in tokens.living() if name != instance],
         clock=clock,
         stops={told_fd: lambda _instances: True, liveness_fd: nobody_needs_it},
         on_ready=lambda: _started(place, remote),

@@ -10,7 +10,6 @@ import sys
 import sysconfig
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import launch
@@ -20,15 +19,47 @@ _REAP_INTERVAL_S = 0.02
 """How often an exit is looked for where the system has no pidfd (not Linux)."""
 
 
-@dataclass(slots=True)
 class Child:
-    """One process in a session of its own; whatever it left in its process group ends with it."""
+    """One process in a session of its own; whatever it left in its process group ends with it.
 
-    pid: int
-    mark: str
-    _process: subprocess.Popen[bytes] = field(repr=False)
-    _liveness_fd: int = field(repr=False)
-    _exited: asyncio.Future[str] = field(repr=False)
+    It may be asked for before it is born: a signal then reaches it as soon as it is.
+    """
+
+    def __init__(self, *, liveness_fd: int, on_born: Callable[[Child], None], on_exit: Callable[[str], None]) -> None:
+        """Not born yet. `liveness_fd` is the writing end of its pipe, closed when it has ended.
+
+        `on_born` and `on_exit` are called once each, in the loop; the latter with how it ended: `exit 0`, `signal 9`.
+        """
+        self.pid = 0
+        self.mark = ""
+        self._liveness_fd = liveness_fd
+        self._on_born = on_born
+        self._on_exit = on_exit
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._early: list[signal.Signals] = []
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over, or was never born."""
+        return self._ended.done()
+
+    def born(self, pid: int) -> None:
+        """It is this process of ours, from now on watched and reaped."""
+        self.pid, self.mark = pid, start_mark(pid) or ""
+        watch_exit(pid, self._gone)
+        for number in self._early:
+            self.signal(number)
+        self._on_born(self)
+
+    def not_born(self, why: str) -> None:
+        """The system refused; whatever may have come of the attempt reads the end of its pipe and ends."""
+        if not self.has_ended:
+            self._end(f"not started: {why}")
+
+    def renew_liveness(self, write_fd: int) -> None:
+        """It is started anew, with this pipe; whoever holds the other one reads its end."""
+        os.close(self._liveness_fd)
+        self._liveness_fd = write_fd
 
     def say_secret(self, secret: str) -> None:
         """The child reads its secret from the liveness pipe."""
@@ -37,63 +68,83 @@ class Child:
 
     def signal(self, number: signal.Signals) -> None:
         """Sent to the process, if it still is one."""
-        if not self._exited.done():
-            self._process.send_signal(number)
+        self._send(os.kill, number)
 
     def kill_group(self) -> None:
         """SIGKILL to it and to what it started."""
-        if not self._exited.done():
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+        self._send(os.killpg, signal.SIGKILL)
 
     async def wait(self) -> str:
         """How it ended: `exit 0`, `signal 9`."""
-        return await asyncio.shield(self._exited)
+        return await asyncio.shield(self._ended)
 
+    def _send(self, send: Callable[[int, int], None], number: signal.Signals) -> None:
+        if self.has_ended:
+            return
+        if not self.pid:
+            self._early.append(number)
+            return
+        # A forked child that has no session of its own yet is no leader of a group.
+        for way in (send, os.kill):
+            try:
+                way(self.pid, number)
+            except ProcessLookupError:
+                continue
+            except PermissionError:
+                return
+            return
 
-def spawn(argv: Sequence[str], *, log_path: Path, liveness_argument: str, on_exit: Callable[[str], None]) -> Child:
-    """Starts a process whose output goes to `log_path`; `on_exit` is called once, in the loop, with how it ended.
-
-    The reading end of its liveness pipe is inherited; its number follows `liveness_argument`. Raises OSError.
-    """
-    loop = asyncio.get_running_loop()
-    read_fd, write_fd = os.pipe()
-    try:
-        with log_path.open("ab") as log:
-            process = subprocess.Popen(  # noqa: S603 - this project's own command
-                [*argv, liveness_argument, str(read_fd)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(read_fd,),
-                start_new_session=True,  # a terminal's Ctrl-C is for the launcher alone, which drains in order
-                env=environment(),
-            )
-    except OSError:
-        os.close(write_fd)
-        raise
-    finally:
-        os.close(read_fd)
-    child = Child(process.pid, start_mark(process.pid) or "", process, write_fd, loop.create_future())
-
-    def gone() -> None:
+    def _gone(self) -> None:
         # Before it is reaped its pid cannot belong to anybody else, so the group is certainly its own.
-        child.kill_group()
-        how = _how(process.wait())
-        os.close(write_fd)
-        child._exited.set_result(how)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] - its maker
-        on_exit(how)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._end(reap(self.pid))
 
-    _watch(loop, process, gone)
-    return child
+    def _end(self, how: str) -> None:
+        os.close(self._liveness_fd)
+        self._ended.set_result(how)
+        self._on_exit(how)
 
 
-def _watch(loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], gone: Callable[[], None]) -> None:
-    """`gone` is called in the loop when the process has exited and is not reaped yet."""
+def spawn(child: Child, argv: Sequence[str], *, log_fd: int, liveness_fd: int) -> None:
+    """`child` is a fresh interpreter that runs `argv`, with the number of its liveness descriptor behind it.
+
+    Its output goes to `log_fd`. Both descriptors stay the caller's. Raises OSError.
+    """
+    child.born(start([*argv, "--liveness-fd", str(liveness_fd)], output=log_fd, keep=liveness_fd))
+
+
+def start(argv: Sequence[str], *, output: int, keep: int) -> int:
+    """The pid of a new process that holds the standard descriptors and `keep`, and is ours to reap. Raises OSError."""
+    process = subprocess.Popen(  # noqa: S603 - this project's own command
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=(keep,),
+        start_new_session=True,  # a terminal's Ctrl-C is for the launcher alone, which drains in order
+        env=environment(),
+    )
+    process.returncode = 0  # reaped by `reap`, not through this object
+    return process.pid
+
+
+def reap(pid: int) -> str:
+    """How this child of ours ended; it has."""
     try:
-        pidfd = os.pidfd_open(process.pid)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return "exit unknown"
+    return f"signal {-code}" if code < 0 else f"exit {code}"
+
+
+def watch_exit(pid: int, gone: Callable[[], None]) -> None:
+    """`gone` is called in the loop when this child of ours has ended and is not reaped yet."""
+    loop = asyncio.get_running_loop()
+    try:
+        pidfd = os.pidfd_open(pid)
     except (AttributeError, OSError):
-        _look_for_exit(loop, process, gone)
+        _look_for_exit(loop, pid, gone)
         return
 
     def readable() -> None:
@@ -104,15 +155,15 @@ def _watch(loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], go
     loop.add_reader(pidfd, readable)
 
 
-def _look_for_exit(loop: asyncio.AbstractEventLoop, process: subprocess.Popen[bytes], gone: Callable[[], None]) -> None:
-    if process.poll() is None:
-        loop.call_later(_REAP_INTERVAL_S, _look_for_exit, loop, process, gone)
-    else:
+def _look_for_exit(loop: asyncio.AbstractEventLoop, pid: int, gone: Callable[[], None]) -> None:
+    try:
+        has_ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        has_ended = True
+    if has_ended:
         gone()
-
-
-def _how(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit {code}"
+    else:
+        loop.call_later(_REAP_INTERVAL_S, _look_for_exit, loop, pid, gone)
 
 
 def python(module: str, *arguments: str) -> list[str]:

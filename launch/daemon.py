@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import structlog
 
 from bus.clock import SystemClock
 from bus.errors import RuntimeFault
-from launch import logs
+from launch import exit_codes, logs
 from launch.errors import CommandError, of_os_error
 from launch.faults import as_command_error
 from launch.home import home_of
-from launch.launcher import Launcher
+from launch.kernel import set_title
 from launch.plan import make_plan
 from launch.progress import Progress, Refused
+from launch.zygote import fork_zygote
+
+if TYPE_CHECKING:
+    from launch.launcher import Launcher
 
 
 class _Maker:
@@ -34,23 +41,29 @@ class _Maker:
             os.write(self._fd, word.model_dump_json().encode() + b"\n")
 
 
-def main() -> None:
-    """Runs a cluster until it is told to stop."""
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Runs a cluster until it is told to stop; ends by SystemExit."""
     parser = argparse.ArgumentParser(prog="hobus-launcher")
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--config", type=Path)
     parser.add_argument("--scale", action="append", default=[])
     parser.add_argument("--report-fd", type=int, required=True)
-    options = parser.parse_args()
+    options = parser.parse_args(argv)
     os.set_inheritable(options.report_fd, False)  # noqa: FBT003 - positional only; actors must not hold it open
     maker = _Maker(options.report_fd)
     logs.configure("launcher", f"launcher@{os.getpid()}")
     try:
         home = home_of(options.home)
+        # First of all: what is open or loaded from here on is this process's own business.
+        first = fork_zygote(home.log("zygote"))
+        set_title("hobus launcher")
         plan = make_plan(home, config_file=options.config, scale=options.scale)
-        asyncio.run(Launcher(home=home, plan=plan, clock=SystemClock(), report=maker.tell).run())
+        # By name: the zygote goes on loading meanwhile.
+        launcher: type[Launcher] = importlib.import_module("launch.launcher").Launcher
+        asyncio.run(launcher(home=home, plan=plan, clock=SystemClock(), report=maker.tell, zygote=first).run())
     except (CommandError, RuntimeFault, OSError) as error:
         sys.exit(_refuse(maker, error, options.home))
+    sys.exit(exit_codes.OK)
 
 
 def _refuse(maker: _Maker, error: CommandError | RuntimeFault | OSError, home: Path) -> int:

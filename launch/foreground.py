@@ -15,6 +15,7 @@ from launch.output import note, say
 from launch.plan import make_plan
 from launch.progress import NotReady, Progress, Ready
 from launch.show_progress import show
+from launch.zygote import fork_zygote
 
 
 def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...]) -> int:
@@ -31,7 +32,8 @@ def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...]) -> int:
         make_private(home.logs)
         with home.log("launcher").open("a", encoding="utf-8", buffering=1) as log:
             logs.configure("launcher", f"launcher@{os.getpid()}", stream=log)
-            asyncio.run(Launcher(home=home, plan=plan, clock=SystemClock(), report=tell).run())
+            first = fork_zygote(home.log("zygote"))
+            asyncio.run(Launcher(home=home, plan=plan, clock=SystemClock(), report=tell, zygote=first).run())
     except OSError as error:
         raise of_os_error(error, doing="the cluster cannot be started") from error
     say("stopped")

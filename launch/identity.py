@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 from pathlib import Path
-
-import psutil
 
 
 def start_mark(pid: int) -> str | None:
@@ -15,6 +14,7 @@ def start_mark(pid: int) -> str | None:
         return None
     if Path("/proc/self/stat").exists():
         return _linux_mark(pid)
+    psutil = importlib.import_module("psutil")  # only where there is no /proc
     try:
         return f"created:{psutil.Process(pid).create_time():.2f}"
     except psutil.Error:
@@ -49,3 +49,9 @@ def end(pid: int, mark: str, sig: signal.Signals) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def children() -> list[int]:
+    """The pids of this process's own children."""
+    psutil = importlib.import_module("psutil")
+    return [child.pid for child in psutil.Process().children()]

@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import structlog
@@ -19,17 +20,20 @@ from bus.messages.base import Message
 from bus.messages.control import InstanceLost, PeerRow, Peers, ReadPeers, ServiceGivenUp
 from bus.port import Bus, Clock
 from bus.zeromq import tokens
-from launch import children, log_tail, stale
+from launch import log_tail, stale
 from launch.board import Board
+from launch.children import Child
 from launch.client import Client
 from launch.endpoints import Place
 from launch.governance import record_snapshot
 from launch.home import Home, HomeLock, holder, prepare, remove_run, sockets_directory, sweep
+from launch.nursery import Nursery
 from launch.plan import Plan
 from launch.progress import Progress, Started, already_up
 from launch.states import RUNNING
 from launch.supervision import (
     STOP_ORDER,
+    Born,
     DrainAsked,
     Effect,
     Exited,
@@ -45,6 +49,7 @@ from launch.supervision import (
 from launch.supervision import (
     plan as members_of,
 )
+from launch.zygote import Newborn
 
 _FOR_EVER_S = 1e9
 """The launcher supervises whether the broker answers or not; it stays a client that waits."""
@@ -53,16 +58,28 @@ _FOR_EVER_S = 1e9
 class Launcher:
     """One run of one cluster; `run` returns when it is down."""
 
-    def __init__(self, *, home: Home, plan: Plan, clock: Clock, report: Callable[[Progress], None]) -> None:
+    def __init__(
+        self,
+        *,
+        home: Home,
+        plan: Plan,
+        clock: Clock,
+        report: Callable[[Progress], None],
+        zygote: Newborn | None = None,
+    ) -> None:
+        """`zygote` was forked before there was an event loop; without one the launcher starts one, if it may."""
         self._home = home
         self._plan = plan
         self._config = plan.snapshot.config.launcher
         self._clock = clock
         self._log = structlog.get_logger()
         self._members: dict[str, Member] = {member.actor: member for member in members_of(plan.counts)}
-        self._children: dict[str, children.Child] = {}
+        self._first_zygote = zygote
+        self._nursery: Nursery | None = None
+        self._children: dict[str, Child] = {}
         self._rows: dict[str, PeerRow] = {}
         self._words: asyncio.Queue[Message] = asyncio.Queue()
+        self._is_news = asyncio.Event()
         self._stop = asyncio.Event()
         self._kill_now = asyncio.Event()
         self._sockets = home.run
@@ -88,6 +105,7 @@ class Launcher:
         self._sockets = self._board.sockets = sockets_directory(self._home)
         self._home.snapshot.write_bytes(self._plan.snapshot.to_bytes())
         self._board.write(self._members.values(), "starting")
+        self._nursery = Nursery(self._config, self._clock, log=self._home.log("zygote"), first=self._first_zygote)
         self._take_signals()
         try:
             for actor in self._members:
@@ -97,11 +115,17 @@ class Launcher:
         finally:
             self._kill_all()
             await self._all_gone()
+            await self._nursery.close()
 
     def _take_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._asked_to_stop)
+        loop.add_signal_handler(signal.SIGCHLD, self._reap_strangers)
+
+    def _reap_strangers(self) -> None:
+        assert self._nursery is not None  # noqa: S101 - made before the signals are taken
+        self._nursery.reap_strangers(child.pid for child in self._children.values() if not child.has_ended)
 
     def _asked_to_stop(self) -> None:
         """The first word drains, the second one kills."""
@@ -135,6 +159,7 @@ class Launcher:
         self._members[actor] = member
         if member.state != before.state:
             self._log.info("state_changed", member=actor, was=before.state, now=member.state, note=member.note)
+            self._is_news.set()
         for effect in effects:
             self._carry_out(actor, effect)
         if not isinstance(event, Seen):
@@ -162,14 +187,18 @@ class Launcher:
         """A new incarnation under a new epoch and a new secret."""
         member = self._members[actor]
         instance = f"{actor}@{self._clock.new_id()[:8]}"
-        argv = children.python(
-            "launch.process", member.role, "--instance", instance,
-            "--home", str(self._home.root), "--sockets", str(self._sockets),
-        )  # fmt: skip
-
+        argv = [member.role, "--instance", instance, "--home", str(self._home.root), "--sockets", str(self._sockets)]
         log = self._home.log(actor)
         begins_at = log_tail.size(log)
         self._board.logs_begin_at.setdefault(actor, begins_at)
+
+        def born(child: Child) -> None:
+            self._happened(actor, Born(instance, child.pid, child.mark))
+            try:
+                child.say_secret(tokens.mint(self._home.run, instance, member.role, child.pid))
+            except OSError as error:
+                self._log.warning("no_token", member=actor, reason=error.strerror)
+                child.kill_group()
 
         def gone(how: str) -> None:
             tokens.revoke(self._home.run, instance)
@@ -177,30 +206,30 @@ class Launcher:
             said = log_tail.reason(log, start=begins_at) if how.startswith("exit") else ""
             self._happened(actor, Exited(instance, how, self._clock.now(), self._clock.random(), said))
 
-        child: children.Child | None = None
+        assert self._nursery is not None  # noqa: S101 - made before anything is started
+        self._happened(actor, Spawned(instance, self._clock.now()))
         try:
-            child = children.spawn(argv, log_path=log, liveness_argument="--liveness-fd", on_exit=gone)
-            child.say_secret(tokens.mint(self._home.run, instance, member.role, child.pid))
+            self._children[actor] = self._nursery.start(argv, log=log, on_born=born, on_exit=gone)
         except OSError as error:
-            if child is not None:
-                child.kill_group()
             self._happened(actor, SpawnFailed(error.strerror or "", self._clock.now(), self._clock.random()))
-            return
-        self._children[actor] = child
-        self._happened(actor, Spawned(instance, child.pid, child.mark, self._clock.now()))
 
     # --- what the broker says -----------------------------------------------------------------------------------
 
     async def _watch(self, bus: Bus) -> None:
         """Asks the broker how everybody is, for ever."""
+        assert self._nursery is not None  # noqa: S101 - made before anything is started
         while True:
             await self._look(bus)
+            self._board.zygote = (self._nursery.zygote_pid, self._nursery.zygote_mark)
             self._board.write(self._members.values())
             self._board.report_readiness(self._members.values(), self._clock.now())
             is_starting = any(member.state == "starting" for member in self._members.values())
             is_starting = is_starting or not self._board.has_reported
             interval_ms = self._config.ready_poll_ms if is_starting else self._config.watch_interval_ms
-            await bus.sleep(interval_ms / 1000)
+            self._is_news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(interval_ms / 1000):
+                    await self._is_news.wait()
 
     async def _look(self, bus: Bus) -> None:
         try:
@@ -282,7 +311,7 @@ class Launcher:
         self._members[actor] = replace(self._members[actor], note=note)
         self._board.write(self._members.values())
 
-    async def _kill_when_asked(self, child: children.Child) -> None:
+    async def _kill_when_asked(self, child: Child) -> None:
         await self._kill_now.wait()
         child.kill_group()
 

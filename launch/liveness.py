@@ -18,7 +18,6 @@ class LauncherGone(Exception):
 
 def read_secret(fd: int) -> str:
     """The secret that the launcher wrote; raises LauncherGone when it died first."""
-    os.set_inheritable(fd, False)  # noqa: FBT003 - positional only; a tool child must not inherit it
     said = b""
     while not said.endswith(b"\n"):
         piece = os.read(fd, 1)

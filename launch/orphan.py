@@ -42,5 +42,5 @@ async def wait_until_not_needed(
     while clock.monotonic() < deadline:
         if not needed_by(role, await roles_present()):
             break
-        await sleep(config.launcher.ready_poll_ms / 1000)
+        await sleep(config.launcher.orphan_poll_ms / 1000)
     return max(0.0, deadline - clock.monotonic())

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import gc
+import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,9 @@ from config.snapshot import Snapshot
 from launch import broker_process, exit_codes, liveness, logs, orphan, wiring
 from launch.endpoints import Place
 from launch.home import home_of
+from launch.kernel import set_title
 from launch.roles import Made
+from launch.version import software_version
 
 Ending = Literal["told", "orphaned", "failed", "damaged"]
 
@@ -44,33 +48,54 @@ class Start:
     liveness_fd: int
 
 
-def main() -> None:
-    """Exit code 0 after an orderly end, 1 after a fault that the log names, 3 if another start cannot help."""
-    options = _parser().parse_args()
+def main(argv: Sequence[str] | None = None) -> None:
+    """Ends by SystemExit: 0 after an orderly end, 1 after a fault that the log names, 3 if another start cannot help.
+
+    `argv`: of a process that the zygote forked; else the command line.
+    """
+    options = _parser().parse_args(argv)
     actor = options.instance.rpartition("@")[0]
-    try:
-        secret = liveness.read_secret(options.liveness_fd)
-    except liveness.LauncherGone:
-        sys.exit(0)
+    os.set_inheritable(options.liveness_fd, False)  # noqa: FBT003 - positional only; a tool process must not hold it
+    set_title(f"hobus {actor}")
     logs.configure(actor, options.instance)
     try:
         home = home_of(options.home)
-        snapshot = Snapshot.from_bytes(home.snapshot.read_bytes())
-        place = Place(home=home, sockets=options.sockets, snapshot=snapshot)
-        start = Start(options.role, options.instance, place, secret, options.liveness_fd)
-        if options.role == "broker":
-            broker_process.run_until_told(place, options.instance, options.liveness_fd)
-            ending: Ending = "told"
-        else:
-            # Made before there is a loop or a socket: an executor starts its tool processes now.
-            ending = asyncio.run(_Process(start, wiring.make_actor(place, options.role)).run())
+        place = Place(home=home, sockets=options.sockets, snapshot=_snapshot_of(home.snapshot.read_bytes()))
+        sys.exit(_EXIT[_live(place, options.role, options.instance, options.liveness_fd)])
+    except liveness.LauncherGone:
+        sys.exit(exit_codes.OK)
     except RuntimeFault as fault:
         _log.error("process_failed", code=fault.code, detail=fault.detail)
         sys.exit(_EXIT[_ending_of(fault)])
     except OSError as error:
         _log.error("process_failed", code="os_error", detail=str(error))
         sys.exit(exit_codes.FAILED)
-    sys.exit(_EXIT[ending])
+
+
+def warm(argv: Sequence[str]) -> None:
+    """In the zygote, before a process with these arguments is forked: what it will read and work out is there already.
+
+    Raises what `main` would, OSError or RuntimeFault.
+    """
+    software_version()
+    _snapshot_of(home_of(_parser().parse_args([*argv, "--liveness-fd", "0"]).home).snapshot.read_bytes())
+
+
+@functools.lru_cache(maxsize=1)
+def _snapshot_of(data: bytes) -> Snapshot:
+    return Snapshot.from_bytes(data)
+
+
+def _live(place: Place, role: str, instance: str, liveness_fd: int) -> Ending:
+    if role == "broker":
+        liveness.read_secret(liveness_fd)  # it needs none, but its start is not complete before
+        broker_process.run_until_told(place, instance, liveness_fd)
+        return "told"
+    # Before there is a loop or a socket, and before this process knows its secret: an executor forks its tool
+    # processes now, and they are to know as little as possible.
+    made = wiring.make_actor(place, role)
+    start = Start(role, instance, place, liveness.read_secret(liveness_fd), liveness_fd)
+    return asyncio.run(_Process(start, made).run())
 
 
 def _parser() -> argparse.ArgumentParser:

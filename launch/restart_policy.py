@@ -30,7 +30,7 @@ class Decision:
 def after_crash(history: History, *, started_at: float, now: float, draw: float, config: LauncherConfig) -> Decision:
     """What follows from a crash at `now` of a process that was started at `started_at`; `draw` is from [0, 1).
 
-    The first restart of a healthy process takes at most `restart_backoff_min_ms`.
+    The first one in a row waits `restart_first_ms` alone: something that worked is wanted back at once.
     """
     window_start = now - config.crash_window_ms / 1000
     crashes = (*(at for at in history.crashes if at > window_start), now)
@@ -43,7 +43,12 @@ def after_crash(history: History, *, started_at: float, now: float, draw: float,
 
 
 def backoff_s(streak: int, *, draw: float, config: LauncherConfig) -> float:
-    """Seconds before the restart after the `streak`-th crash in a row: between half of the step and the whole step."""
-    doubled = config.restart_backoff_min_ms * 2 ** min(streak - 1, 32)
+    """Seconds before the restart after the `streak`-th crash in a row: between half of the step and the whole step.
+
+    The first is not jittered: `restart_first_ms`.
+    """
+    if streak <= 1:
+        return config.restart_first_ms / 1000
+    doubled = config.restart_backoff_min_ms * 2 ** min(streak - 2, 32)
     step_ms = min(doubled, config.restart_backoff_max_ms)
     return step_ms * (0.5 + 0.5 * draw) / 1000

@@ -44,6 +44,8 @@ class RunFile(Record):
     phase: Phase
     launcher_pid: int
     launcher_mark: str
+    zygote_pid: int = Field(default=0, description="0 while there is none, or where processes are not forked")
+    zygote_mark: str = ""
     started_at: float
     sockets: str = Field(description="directory of the ipc sockets")
     config_digest: str

@@ -68,12 +68,19 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """A new incarnation runs."""
+    """A new incarnation is being started."""
+
+    instance: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Born:
+    """The process of that incarnation is there."""
 
     instance: str
     pid: int
     mark: str
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,7 @@ class DrainAsked:
     """It is to finish and end."""
 
 
-Happening = Spawned | SpawnFailed | Exited | Seen | RetryDue | DrainAsked
+Happening = Spawned | Born | SpawnFailed | Exited | Seen | RetryDue | DrainAsked
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +144,13 @@ def apply(member: Member, event: Happening, config: LauncherConfig) -> tuple[Mem
     match event:
         case Spawned():
             return _spawned(member, event), []
+        case Born():
+            is_present = event.instance == member.instance and member.state in RUNNING
+            return (replace(member, pid=event.pid, mark=event.mark) if is_present else member), []
         case Exited():
             return _exited(member, event, config) if event.instance == member.instance else (member, [])
         case SpawnFailed():
-            starting = replace(member, state=next_state(member.state, "spawned"), started_at=event.at)
-            return _crashed(starting, f"not started: {event.reason}", event.at, event.draw, config)
+            return _crashed(member, f"not started: {event.reason}", event.at, event.draw, config)
         case Seen():
             return _seen(member, event, config)
         case RetryDue():
@@ -155,8 +164,8 @@ def _spawned(member: Member, event: Spawned) -> Member:
         member,
         state=next_state(member.state, "spawned"),
         instance=event.instance,
-        pid=event.pid,
-        mark=event.mark,
+        pid=0,
+        mark="",
         started_at=event.at,
         seen_at=event.at,
         was_seen=False,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 
 
+@functools.cache
 def software_version() -> str:
     """The installed version, or `source` in a checkout that is not installed."""
     metadata = importlib.import_module("importlib.metadata")  # 15 ms that `--help` does not pay

@@ -12,6 +12,8 @@ do.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bus.broker.delivery import Delivery
 from bus.broker.endings import Endings
 from bus.broker.enrolment import Authenticate, Enrolment
@@ -57,7 +59,9 @@ class BrokerCore:
         wall_now: float,
         keys: KeyBook | None = None,
         config_digest: str = "",
+        expected: Iterable[str] | None = None,
     ) -> None:
+        """`expected`: everybody who may come back; when all have, hellos are collected no longer. None: not known."""
         self._state = state = State(settings, epoch=epoch, now=now, wall_now=wall_now)
         state.me.config_digest = config_digest
         self._records = RecordBook(settings, instance=state.me.instance)
@@ -71,7 +75,9 @@ class BrokerCore:
         self._liveness = Liveness(state, self._membership)
         self._endings = endings
         self._services = tuple(state.services.values())
-        self._collects_until = now + settings.reannounce_grace_ms / 1000
+        if expected is not None:
+            state.expected = set(expected)
+            state.met("")
         self._grace_s = settings.service_grace_ms / 1000
 
     @property
@@ -140,7 +146,7 @@ class BrokerCore:
             if other is not None and other < at:
                 at = other
         if state.is_collecting:
-            return min(at, self._collects_until)
+            return min(at, state.collects_until)
         for service in self._services:
             if service.waiting.count and service.absent_since is not None and not service.is_flushed:
                 at = min(at, service.absent_since + self._grace_s)
@@ -211,7 +217,7 @@ class BrokerCore:
     def _tick(self) -> None:
         state = self._state
         self._records.set_time(state.now + state.wall_offset)
-        if state.is_collecting and state.now >= self._collects_until:
+        if state.is_collecting and state.now >= state.collects_until:
             self._end_collecting()
         while (pending := state.deadlines.pop_due(state.now)) is not None:
             self._delivery.look_at(pending)

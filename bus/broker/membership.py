@@ -78,6 +78,7 @@ class Membership:
         state.control(connection, Kind.WELCOME, welcome)
         state.tap("control", _without_body(frame), peer.instance)
         self._reconcile(peer, hello)
+        state.met(peer.instance)
 
     def join(self, connection: bytes, frame: Header, body: bytes, origin: Origin) -> None:
         """A worker elsewhere is enrolled, or told why not; its connection stays unbound."""
@@ -168,6 +169,7 @@ class Membership:
 
     def forget(self, instance: str, why: str) -> None:
         """This incarnation never comes back."""
+        self._state.met(instance)
         gone = self._state.gone
         gone[instance] = why
         while len(gone) > self._state.settings.dedupe_window:

@@ -66,6 +66,8 @@ class State:
         self.counts: Counter[str] = Counter()
         self.in_flight = 0
         self.is_collecting = settings.reannounce_grace_ms > 0
+        self.collects_until = now + settings.reannounce_grace_ms / 1000
+        self.expected: set[str] | None = None  # instances whose hellos end the collecting early; None: not known
         self.started_at = now
         self.sequence = 0
         self.own_answers: list[tuple[Header, bytes]] = []
@@ -74,6 +76,13 @@ class State:
         """The bound peer that is this incarnation."""
         peer = self.names.get(instance.partition("@")[0])
         return peer if peer is not None and peer.instance == instance else None
+
+    def met(self, instance: str) -> None:
+        """It has said hello, or never will: with the last one of those expected the collecting is over."""
+        if self.expected is not None:
+            self.expected.discard(instance)
+            if not self.expected:
+                self.collects_until = min(self.collects_until, self.now)
 
     def tap(  # noqa: PLR0913 - what is said about a frame
         self,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 import math
 import select
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import structlog
@@ -58,15 +58,16 @@ def run_broker(  # noqa: PLR0913 - what a broker's process is made of
     tokens: TokenDirectory,
     clock: Clock,
     stops: Mapping[int, MayStop],
+    expected: Iterable[str] | None = None,
     on_ready: Callable[[], None] = lambda: None,
     remote: tuple[str, KeyFiles] | None = None,
     config_digest: str = "",
 ) -> None:
     """Runs the broker until a descriptor of `stops` is readable or hung up and its predicate says that it may end.
 
-    `remote`: the `HOST:PORT` where workers elsewhere connect, and their keys. `on_ready` is called once all sockets are
-    bound. Raises ConfigError for an endpoint that others could reach, for sockets that cannot be bound, and when the
-    start-up self-test finds that a stranger would be let in.
+    `expected`: see BrokerCore. `remote`: the `HOST:PORT` where workers elsewhere connect, and their keys. `on_ready` is
+    called once all sockets are bound. Raises ConfigError for an endpoint that others could reach, for sockets that
+    cannot be bound, and when the start-up self-test finds that a stranger would be let in.
     """
     if not refuses_a_stranger(tokens.authenticate):
         raise ConfigError("the broker does not start: a random token was accepted")
@@ -74,6 +75,7 @@ def run_broker(  # noqa: PLR0913 - what a broker's process is made of
     loop = BrokerLoop(
         settings=settings, endpoint=endpoint, tap_endpoint=tap_endpoint, epoch=epoch,
         authenticate=tokens.authenticate, clock=clock, stops=stops, remote=remote, config_digest=config_digest,
+        expected=expected,
     )  # fmt: skip
     try:
         loop.check_strangers()
@@ -111,6 +113,7 @@ class BrokerLoop:
         stops: Mapping[int, MayStop],
         remote: tuple[str, KeyFiles] | None = None,
         config_digest: str = "",
+        expected: Iterable[str] | None = None,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -126,6 +129,7 @@ class BrokerLoop:
             wall_now=clock.now(),
             keys=remote[1] if remote is not None else None,
             config_digest=config_digest,
+            expected=expected,
         )
         self._remote: RemoteRouter | None = None
         try:

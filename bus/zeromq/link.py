@@ -33,6 +33,9 @@ class ZeroMQLink:
         socket.setsockopt(zmq.IMMEDIATE, 1)
         socket.setsockopt(zmq.PROBE_ROUTER, 1)
         without_receive_limit(socket)
+        if endpoint.startswith("ipc://"):
+            socket.setsockopt(zmq.RECONNECT_IVL, settings.local_reconnect_ms)
+            socket.setsockopt(zmq.RECONNECT_IVL_MAX, 0)
         socket.connect(endpoint)
         self._socket = DrainedSocket(socket, settings.batch_max, self._received, self._flush)
         self._is_open = True

@@ -77,6 +77,19 @@ class TokenDirectory:
             return self._bad(hello, "the process that the token was made for is gone")
         return None
 
+    def living(self) -> list[str]:
+        """Every incarnation that a token was made for and whose process lives."""
+        found: list[str] = []
+        for path in sorted(self._folder.glob("*.json")):
+            try:
+                content: dict[str, Any] = json.loads(path.read_bytes())
+                instance, pid, started = str(content["instance"]), content["pid"], content["started"]
+            except (OSError, ValueError, KeyError, TypeError, RecursionError):
+                continue
+            if pid is None or _start_time(pid) == started:
+                found.append(instance)
+        return found
+
     def _bad(self, hello: Hello, why: str) -> Refused:
         return Refused(code="bad_token", detail=f"{hello.instance}: {why}")
 

@@ -55,6 +55,7 @@ def ps(*, home: Home, as_json_: bool) -> int:
             "home": str(home.root),
             "phase": run.phase,
             "launcher_pid": run.launcher_pid,
+            "zygote_pid": run.zygote_pid,
             "config_digest": run.config_digest,
             "broker_answers": peers is not None,
             "actors": [row.model_dump() for row in rows],

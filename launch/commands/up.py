@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
 from pathlib import Path
 
 import click
 
-from launch import children, exit_codes, log_tail
+from launch import exit_codes, log_tail
+from launch.background import start_launcher
 from launch.commands.options import with_home
 from launch.errors import CommandError, of_os_error
 from launch.home import Home, holder, make_private
@@ -55,11 +54,11 @@ def start_detached(
     begins_at = log_tail.size(log)
     try:
         make_private(home.logs)
-        launcher, read_fd = _start_launcher(home, config_file, scale)
+        launcher = start_launcher(home, config_file=config_file, scale=scale)
     except OSError as error:
         raise of_os_error(error, doing="the cluster cannot be started") from error
-    with os.fdopen(read_fd, "rb") as words:
-        for line in words:
+    with launcher.words:
+        for line in launcher.words:
             word = read_progress(line)
             if isinstance(word, Refused):
                 launcher.wait()  # it holds nothing any more when this command has ended
@@ -83,32 +82,3 @@ def died_while_starting(home: Home, code: int, said: str) -> CommandError:
         hint=f"hobus down --home {home.root} ends what it had started; its log is {home.log('launcher')}",
         exit_code=exit_codes.UNREACHABLE,
     )
-
-
-def _start_launcher(
-    home: Home, config_file: Path | None, scale: tuple[str, ...]
-) -> tuple[subprocess.Popen[bytes], int]:
-    """The new launcher, and a descriptor from which its words can be read."""
-    read_fd, write_fd = os.pipe()
-    argv = children.python("launch.daemon", "--home", str(home.root), "--report-fd", str(write_fd))
-    if config_file is not None:
-        argv += ["--config", str(config_file)]
-    for item in scale:
-        argv += ["--scale", item]
-    try:
-        with home.log("launcher").open("ab") as log:
-            launcher = subprocess.Popen(  # noqa: S603 - this project's own command
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(write_fd,),
-                start_new_session=True,
-                env=children.environment(),
-            )
-    except OSError:
-        os.close(read_fd)
-        raise
-    finally:
-        os.close(write_fd)
-    return launcher, read_fd

@@ -68,7 +68,7 @@ def test_it_ends_as_soon_as_nobody_needs_it():
         return ["ho2"] if elapsed < 1.0 else ["gateway"]
 
     elapsed, left = waited_s("ho1", present)
-    assert 1.0 <= elapsed <= 1.0 + 2 * CONFIG.launcher.ready_poll_ms / 1000
+    assert 1.0 <= elapsed <= 1.0 + 2 * CONFIG.launcher.orphan_poll_ms / 1000
     assert left == pytest.approx(patience_s("ho1", CONFIG) - elapsed)
 
 
@@ -79,5 +79,5 @@ def test_it_ends_although_it_is_needed_when_its_patience_is_over():
         return ["ho2"]
 
     elapsed, left = waited_s("ho1", present)
-    assert elapsed == pytest.approx(patience_s("ho1", CONFIG), abs=CONFIG.launcher.ready_poll_ms / 1000)
+    assert elapsed == pytest.approx(patience_s("ho1", CONFIG), abs=CONFIG.launcher.orphan_poll_ms / 1000)
     assert left == 0.0

@@ -9,6 +9,7 @@ from launch.restart_policy import History, after_crash, backoff_s
 
 CONFIG: LauncherConfig = load_snapshot().config.launcher.model_copy(
     update={
+        "restart_first_ms": 7,
         "restart_backoff_min_ms": 50,
         "restart_backoff_max_ms": 5000,
         "healthy_after_ms": 60_000,
@@ -18,20 +19,25 @@ CONFIG: LauncherConfig = load_snapshot().config.launcher.model_copy(
 )
 
 
-def test_first_restart_waits_between_half_and_the_whole_of_the_smallest_step():
-    """A crash of a process without history is followed by the smallest back-off."""
-    assert after_crash(History(), started_at=0, now=1, draw=0.0, config=CONFIG).delay_s == 0.025
-    assert backoff_s(1, draw=0.999, config=CONFIG) < 0.05
+def test_the_first_restart_waits_for_its_own_setting_alone():
+    """Without jitter: with 0 a process that was healthy is back at once; the second in a row waits half a step or more."""
+    first = after_crash(History(), started_at=0, now=1, draw=0.9, config=CONFIG)
+    assert first.delay_s == 0.007
+    second = after_crash(first.history, started_at=1, now=2, draw=0.0, config=CONFIG)
+    assert second.delay_s == 0.025
+    at_once = CONFIG.model_copy(update={"restart_first_ms": 0})
+    assert after_crash(History(), started_at=0, now=1, draw=0.9, config=at_once).delay_s == 0.0
+    assert backoff_s(2, draw=0.999, config=CONFIG) < 0.05
 
 
 def test_back_off_doubles_and_is_capped():
     """Each crash in a row doubles the step until the cap."""
-    steps = [backoff_s(streak, draw=0.0, config=CONFIG) * 2 for streak in range(1, 12)]
+    steps = [backoff_s(streak, draw=0.0, config=CONFIG) * 2 for streak in range(2, 13)]
     assert steps[:4] == [0.05, 0.1, 0.2, 0.4]
     assert steps[-1] == 5.0
 
 
-@given(streak=st.integers(1, 10_000), draw=st.floats(0, 1, exclude_max=True))
+@given(streak=st.integers(2, 10_000), draw=st.floats(0, 1, exclude_max=True))
 def test_back_off_is_never_zero_and_never_over_the_cap(streak, draw):
     """Whatever the streak and the draw, the wait is inside its bounds."""
     assert 0.025 <= backoff_s(streak, draw=draw, config=CONFIG) <= 5.0
@@ -41,7 +47,7 @@ def test_a_healthy_life_starts_the_back_off_anew():
     """A process that lived exactly healthy_after_ms counts as healthy."""
     tired = History(crashes=(), streak=6)
     healthy = after_crash(tired, started_at=0.0, now=60.0, draw=0.0, config=CONFIG)
-    assert (healthy.history.streak, healthy.delay_s) == (1, 0.025)
+    assert (healthy.history.streak, healthy.delay_s) == (1, 0.007)
     short = after_crash(tired, started_at=0.0, now=59.999, draw=0.0, config=CONFIG)
     assert short.history.streak == 7
 

@@ -7,6 +7,7 @@ from config.snapshot import load_snapshot
 from launch.supervision import (
     START_ORDER,
     STOP_ORDER,
+    Born,
     DrainAsked,
     Effect,
     Exited,
@@ -22,6 +23,7 @@ from launch.supervision import (
 
 CONFIG = load_snapshot().config.launcher.model_copy(
     update={
+        "restart_first_ms": 50,
         "restart_backoff_min_ms": 100,
         "restart_backoff_max_ms": 1000,
         "healthy_after_ms": 60_000,
@@ -50,7 +52,7 @@ def after(member, *events):
 
 
 FRESH = Member(actor="ho1/1", role="ho1")
-STARTED = after(FRESH, Spawned("ho1/1@a", 41, "m", 100.0))[0]
+STARTED = after(FRESH, Spawned("ho1/1@a", 100.0), Born("ho1/1@a", 41, "m"))[0]
 READY = after(STARTED, Seen(row(), 100.5))[0]
 
 
@@ -86,15 +88,25 @@ def test_exit_zero_without_being_asked_is_a_crash():
 
 def test_a_restart_counts_and_forgets_the_old_incarnation():
     """The new incarnation starts with no readiness of its own."""
-    member, _ = after(READY, Exited("ho1/1@a", "signal 9", 110.0, 0.0), Spawned("ho1/1@b", 42, "n", 111.0))
+    member, _ = after(READY, Exited("ho1/1@a", "signal 9", 110.0, 0.0), Spawned("ho1/1@b", 111.0))
     assert (member.state, member.restarts, member.ready_after_ms, member.instance) == ("starting", 1, 0, "ho1/1@b")
 
 
 def test_news_of_an_earlier_incarnation_changes_nothing():
     """A late exit or row under an old name is ignored."""
-    member, _ = after(READY, Exited("ho1/1@a", "signal 9", 110.0, 0.0), Spawned("ho1/1@b", 42, "n", 111.0))
+    member, _ = after(READY, Exited("ho1/1@a", "signal 9", 110.0, 0.0), Spawned("ho1/1@b", 111.0))
     assert after(member, Exited("ho1/1@a", "signal 9", 112.0, 0.0)) == (member, [])
     assert after(member, Seen(row("ho1/1@a"), 112.0))[0].state == "starting"
+
+
+def test_a_birth_is_known_by_its_incarnation():
+    """Between asking for a process and its birth there is no pid; one that was given up meanwhile gets none."""
+    asked, _ = after(FRESH, Spawned("ho1/1@a", 100.0))
+    assert (asked.state, asked.pid) == ("starting", 0)
+    assert after(asked, Born("ho1/1@x", 41, "m"))[0] == asked
+    assert after(asked, Born("ho1/1@a", 41, "m"))[0].pid == 41
+    gone, _ = after(asked, Exited("ho1/1@a", "not started: no memory", 101.0, 0.0))
+    assert after(gone, Born("ho1/1@a", 41, "m"))[0] == gone
 
 
 def test_the_crash_budget_gives_the_process_up():
@@ -102,7 +114,7 @@ def test_the_crash_budget_gives_the_process_up():
     member, effects = after(
         READY,
         Exited("ho1/1@a", "exit 1", 110.0, 0.0),
-        Spawned("ho1/1@b", 42, "n", 111.0),
+        Spawned("ho1/1@b", 111.0),
         Exited("ho1/1@b", "exit 1", 112.0, 0.0),
     )
     assert member.state == "failed" and "launcher.crash_budget" in member.note
@@ -123,13 +135,13 @@ def test_the_note_of_a_crash_is_how_it_ended_and_why():
     """What the process said last stays readable while it waits for its next start, and when it is given up."""
     first, _ = after(STARTED, Exited("ho1/1@a", "exit 1", 110.0, 0.0, "disk_full: 5 bytes are free"))
     assert first.note == "exit 1: disk_full: 5 bytes are free" and not first.is_damaged
-    last, _ = after(first, Spawned("ho1/1@b", 42, "n", 111.0), Exited("ho1/1@b", "exit 1", 112.0, 0.0, "disk_full: 5"))
+    last, _ = after(first, Spawned("ho1/1@b", 111.0), Exited("ho1/1@b", "exit 1", 112.0, 0.0, "disk_full: 5"))
     assert last.state == "failed" and last.note.startswith("exit 1: disk_full: 5; given up after 2 crashes")
 
 
 def test_a_process_that_cannot_be_made_is_tried_again():
     """No process, no death to tell; the back-off is the same."""
-    member, effects = after(FRESH, SpawnFailed("Resource temporarily unavailable", 5.0, 0.0))
+    member, effects = after(FRESH, Spawned("ho1/1@a", 4.0), SpawnFailed("Resource temporarily unavailable", 5.0, 0.0))
     assert member.state == "backoff" and "not started" in member.note
     assert [effect.kind for effect in effects] == ["retry"]
 

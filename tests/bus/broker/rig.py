@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,7 +41,13 @@ class Rig:
     """The core, its clock, and what every connection has received."""
 
     def __init__(
-        self, *, authenticate: Any = lambda _hello: None, keys: Any = None, config_digest: str = "", **overrides: Any
+        self,
+        *,
+        authenticate: Any = lambda _hello: None,
+        keys: Any = None,
+        config_digest: str = "",
+        expected: Iterable[str] | None = None,
+        **overrides: Any,
     ) -> None:
         self.settings = settings_with(**overrides)
         self.now = 100.0
@@ -52,6 +59,7 @@ class Rig:
             wall_now=1_700_000_000.0,
             keys=keys,
             config_digest=config_digest,
+            expected=expected,
         )
         self.inbox: dict[bytes, list[Got]] = {}
         self.taps: list[Tap] = []

@@ -220,6 +220,34 @@ class TestRestart:
         rig.advance(0.02)
         assert rig.requests(ho1) == ["WO-1"]
 
+    def test_the_last_of_those_expected_ends_the_grace(self):
+        """Whoever holds a token may come back; when all have, or are told to be gone, nobody is waited for."""
+        rig = Rig(reannounce_grace_ms=300, expected=["ho2/1@a", "ho1/1@a", "ho1/2@a", "launcher/1@a"])
+        ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a")
+        rig.order(ho2, "WO-1")
+        rig.advance(0.05)
+        rig.post(rig.client("launcher/1@a"), InstanceLost(instance="ho1/9@a", exit="signal 9"))
+        rig.advance(0.05)
+        assert rig.requests(ho1) == []
+        rig.post(b"launcher/1@a", InstanceLost(instance="ho1/2@a", exit="signal 9"), message_id="p2")
+        rig.advance(0.0)
+        assert rig.requests(ho1) == ["WO-1"]
+
+    def test_whoever_is_expected_and_never_comes_is_waited_for_no_longer_than_the_grace(self):
+        """And a broker that expects nobody collects nothing."""
+        rig = Rig(reannounce_grace_ms=300, expected=["ho1/1@a", "ho1/2@a"])
+        ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a")
+        rig.order(ho2, "WO-1")
+        rig.advance(0.29)
+        assert rig.requests(ho1) == []
+        rig.advance(0.02)
+        assert rig.requests(ho1) == ["WO-1"]
+        alone = Rig(reannounce_grace_ms=300, expected=[])
+        ho2, ho1 = alone.client("ho2/1@a"), alone.worker("ho1/1@a")
+        alone.order(ho2, "WO-1")
+        alone.advance(0.0)
+        assert alone.requests(ho1) == ["WO-1"]
+
     @pytest.mark.parametrize("first", ["hello", "request"])
     def test_a_resent_request_is_attached_to_the_worker_that_announced_it(self, first):
         """Whichever comes first: it is not delivered a second time, and the worker's reply reaches the requester."""

@@ -91,6 +91,19 @@ def test_a_token_dies_with_its_process(tmp_path):
     assert tokens.authenticate(hello(secret)).code == "bad_token"
 
 
+def test_who_lives_is_known_by_the_tokens(tmp_path):
+    """Named with its process while that lives; revoked, dead and unreadable ones are left out."""
+    for name, pid in (("ho1/1@a", os.getpid()), ("ho1/2@a", None), ("ho1/3@a", os.getpid())):
+        mint(tmp_path, name, "ho1", pid)
+    dead = subprocess.Popen([sys.executable, "-c", "pass"])
+    mint(tmp_path, "ho1/4@a", "ho1", dead.pid)
+    dead.wait()
+    revoke(tmp_path, "ho1/3@a")
+    (tmp_path / "tokens" / "ho1+5@a.json").write_text("{")
+    assert TokenDirectory(tmp_path).living() == ["ho1/1@a", "ho1/2@a"]
+    assert TokenDirectory(tmp_path / "nowhere").living() == []
+
+
 def test_a_server_that_would_let_anybody_in_is_found_out(tmp_path):
     """The start-up self-test: a random token must be refused."""
     assert refuses_a_stranger(TokenDirectory(tmp_path).authenticate)

@@ -1,0 +1,30 @@
+"""Whether the software on disk is still the one that a process loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import launch
+
+_PACKAGES = ("bus", "config", "actors", "ledger_service", "gateway_service", "launch")
+
+
+def of_sources() -> int:
+    """Another number after any module of the project was changed, added or removed."""
+    root = Path(launch.__file__).resolve().parent.parent
+    return hash(tuple(sorted(item for package in _PACKAGES for item in _modules(str(root / package)))))
+
+
+def _modules(directory: str) -> Iterator[tuple[str, int, int]]:
+    try:
+        entries = list(os.scandir(directory))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            yield from _modules(entry.path)
+        elif entry.name.endswith(".py"):
+            state = entry.stat(follow_symlinks=False)
+            yield (entry.path, state.st_mtime_ns, state.st_size)

@@ -1,0 +1,48 @@
+"""What the launcher asks of a Linux kernel beyond the standard library: to inherit orphans, and to name a process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
+_ARGUMENTS_AT, _ARGUMENTS_END = 45, 46
+"""Fields of `/proc/<pid>/stat` behind the command name: where the argument strings of a process lie in its memory."""
+
+
+def become_subreaper() -> bool:
+    """Whether descendants whose parent dies become this process's own children from now on."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def set_title(text: str) -> None:
+    """`ps` and `top` show this text; without effect where that is not possible."""
+    if not _prctl(_PR_SET_NAME, ctypes.c_char_p(text.encode()[:15])):
+        return
+    with suppress(OSError, ValueError, IndexError):
+        fields = Path("/proc/self/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        begin, end = int(fields[_ARGUMENTS_AT]), int(fields[_ARGUMENTS_END])
+        if begin < end:
+            # The kernel shows this piece of memory as the command line; nothing else reads it once Python runs.
+            ctypes.memmove(begin, text.encode()[: end - begin - 1].ljust(end - begin, b"\0"), end - begin)
+
+
+def has_one_thread() -> bool:
+    """Whether this process may be forked: threads of libraries count, which `threading` does not know."""
+    try:
+        return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - names are counted, no path is made
+    except OSError:
+        return False
+
+
+def _prctl(option: int, value: object) -> bool:
+    if sys.platform != "linux":
+        return False
+    try:
+        return ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) == 0
+    except (OSError, AttributeError):
+        return False

@@ -1,0 +1,174 @@
+"""The zygote: what its children share and what not, and that nobody needs it once they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from launch import identity
+from tests.process.cluster import Cluster, eventually, write_config
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+PACKAGES = "what packages are installed?"
+
+
+def zygotes(cluster: Cluster) -> list[psutil.Process]:
+    """The zygote and its spare, oldest first."""
+    found = [one for one in psutil.Process(cluster.run().launcher_pid).children() if "zygote" in one.name()]
+    return sorted(found, key=lambda one: one.create_time())
+
+
+def zygote(cluster: Cluster) -> psutil.Process:
+    """The one that forks."""
+    pid = eventually(lambda: cluster("ps", "--json").json["zygote_pid"])
+    return psutil.Process(pid)
+
+
+def everybody(cluster: Cluster) -> list[psutil.Process]:
+    """The launcher and all below it."""
+    launcher = psutil.Process(cluster.run().launcher_pid)
+    return [launcher, *launcher.children(recursive=True)]
+
+
+def pipes(pid: int) -> dict[str, str]:
+    """Pipe -> `r`, `w`: what this process holds open."""
+    held: dict[str, str] = {}
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = str(descriptor.readlink())
+            flags = Path(f"/proc/{pid}/fdinfo/{descriptor.name}").read_text().split("flags:")[1].split()[0]
+        except OSError:
+            continue
+        if target.startswith("pipe:"):
+            held[target] = held.get(target, "") + ("w" if int(flags, 8) & os.O_WRONLY else "r")
+    return held
+
+
+def test_children_are_the_launchers_own_and_hold_nothing_of_each_other(cluster: Cluster):
+    """Own session each; the launcher alone holds writing ends of liveness pipes, each child its own reading end."""
+    cluster.up("--scale", "ho1=2")
+    run = cluster.run()
+    eventually(lambda: len(zygotes(cluster)) == 2)
+    launcher_pipes = pipes(run.launcher_pid)
+    liveness: set[str] = set()
+    for row in run.children:
+        child = psutil.Process(row.pid)
+        assert child.ppid() == run.launcher_pid
+        assert os.getsid(row.pid) == row.pid == os.getpgid(row.pid)
+        assert child.name() == f"hobus {row.actor}"[:15]
+        own = {pipe for pipe in pipes(row.pid) if pipe in launcher_pipes}
+        assert len(own) == 1, (row.actor, own)
+        assert pipes(row.pid)[own.pop()] == "r"
+        liveness |= {pipe for pipe, ends in launcher_pipes.items() if pipe in pipes(row.pid) and "w" in ends}
+    assert len(liveness) == len(run.children)
+    for one in everybody(cluster):
+        if one.pid != run.launcher_pid:
+            assert "w" not in "".join(ends for pipe, ends in pipes(one.pid).items() if pipe in liveness), one
+    for one in zygotes(cluster):
+        assert not liveness & set(pipes(one.pid)) and one.num_threads() == 1
+        assert not [found for found in one.net_connections(kind="all") if found.laddr]
+    lock = f"{cluster.home.lock_file}"
+    holders = [one.pid for one in everybody(cluster) if lock in [file.path for file in one.open_files()]]
+    assert holders == [run.launcher_pid]
+
+
+def test_nothing_drawn_is_drawn_twice(cluster: Cluster):
+    """Ten processes of one zygote: epochs, ids of entries and instances are all different."""
+    cluster.up("--scale", "ho1=4", "--scale", "ho2=2")
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+    instances = [row.instance.partition("@")[2] for row in cluster.run().children]
+    assert len(set(instances)) == len(instances)
+    ids = [entry.submission_id for entry in cluster.entries()]
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_zygote_is_replaced_and_nobody_else_is_touched(cluster: Cluster):
+    """SIGKILL of the zygote: the same processes go on, another zygote forks the next restart."""
+    cluster.up()
+    before = {row.actor: row.pid for row in cluster.run().children}
+    first = zygote(cluster)
+    first.kill()
+    eventually(lambda: zygote(cluster).pid != first.pid)
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+    assert {row.actor: row.pid for row in cluster.run().children} == before
+    killed = cluster.kill("ho1/1")
+    eventually(lambda: cluster.is_up("ho1/1", other_than=killed.instance))
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+    assert [row.restarts for row in cluster.run().children if row.actor != "ho1/1"] == [0] * (len(before) - 1)
+
+
+def test_a_hanging_zygote_costs_a_time_out_and_no_process(cluster: Cluster, tmp_path: Path):
+    """A stopped zygote and its stopped spare do not answer: the process is started as a fresh interpreter."""
+    config = write_config(tmp_path / "config.json", ("launcher.fork_timeout_ms", 300))
+    cluster.up("--config", str(config))
+    eventually(lambda: len(zygotes(cluster)) == 2)
+    for one in zygotes(cluster):
+        one.suspend()
+    killed = cluster.kill("gateway/1")
+    eventually(lambda: cluster.is_up("gateway/1", other_than=killed.instance))
+    assert cluster.row("gateway/1").restarts == 1
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+
+
+@pytest.mark.parametrize("order", ["zygote first", "launcher first", "together"])
+def test_orphans_end_in_order_whoever_is_killed_first(cluster: Cluster, order: str):
+    """Launcher and zygote die by SIGKILL: a turn is still answered, then everybody is gone and the record is whole."""
+    cluster.up()
+    run, first = cluster.run(), zygote(cluster)
+    all_of_them = [(one.pid, identity.start_mark(one.pid) or "") for one in everybody(cluster)]
+    if order == "zygote first":
+        first.kill()
+        eventually(lambda: zygote(cluster).pid != first.pid)
+        all_of_them += [(one.pid, identity.start_mark(one.pid) or "") for one in zygotes(cluster)]
+    asked = cluster.start_ask(PACKAGES)
+    eventually(lambda: cluster.entries("WO_DISPATCHED"))
+    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
+    if order == "together":
+        first.kill()
+    out, err = asked.communicate(timeout=30)
+    assert json.loads(out)["outcome"] == "success", err
+    eventually(lambda: not [pid for pid, mark in all_of_them if identity.is_alive(pid, mark)], within_s=10)
+    assert cluster.verify().tail == "clean"
+
+
+def test_an_outdated_zygote_is_replaced_before_the_next_fork(cluster: Cluster):
+    """Somebody changed the software on disk: the next process runs it, those that run stay as they are."""
+    cluster.up()
+    first, before = zygote(cluster), cluster.row("host/1")
+    module = Path(identity.__file__)
+    state = module.stat()
+    os.utime(module, ns=(state.st_atime_ns, state.st_mtime_ns + 1))
+    try:
+        killed = cluster.kill("ho1/1")
+        eventually(lambda: cluster.is_up("ho1/1", other_than=killed.instance))
+        assert zygote(cluster).pid != first.pid
+        assert cluster.row("host/1") == before
+    finally:
+        os.utime(module, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+def test_without_a_zygote_every_process_is_a_fresh_interpreter(make_cluster: Callable[[str], Cluster], tmp_path: Path):
+    """As on a system without fork: the same cluster, the same restarts."""
+    config = write_config(tmp_path / "config.json", ("launcher.start_method", "spawn"))
+    cluster = make_cluster("spawned")
+    cluster.up("--config", str(config))
+    assert zygotes(cluster) == [] and cluster("ps", "--json").json["zygote_pid"] == 0
+    killed = cluster.kill("ho2/1")
+    eventually(lambda: cluster.is_up("ho2/1", other_than=killed.instance))
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+
+
+def test_down_leaves_neither_zygote_nor_spare(cluster: Cluster):
+    """Every process below the launcher is gone when `down` returns."""
+    cluster.up()
+    eventually(lambda: len(zygotes(cluster)) == 2)
+    pids = [(one.pid, identity.start_mark(one.pid) or "") for one in everybody(cluster)]
+    assert cluster("down").code == 0
+    assert not [pid for pid, mark in pids if identity.is_alive(pid, mark)]
