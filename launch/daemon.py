@@ -23,7 +23,7 @@ from launch.home import home_of
 from launch.kernel import set_title
 from launch.plan import make_plan
 from launch.progress import Progress, Refused
-from launch.zygote import fork_zygote
+from launch.zygote import end_unused, fork_zygote
 
 if TYPE_CHECKING:
     from launch.launcher import Launcher
@@ -57,7 +57,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         # First of all: what is open or loaded from here on is this process's own business.
         first = fork_zygote(home.log("zygote"))
         set_title("hobus launcher")
-        plan = make_plan(home, config_file=options.config, scale=options.scale)
+        try:
+            plan = make_plan(home, config_file=options.config, scale=options.scale)
+        except BaseException:
+            if first is not None:
+                end_unused(first)
+            raise
         # By name: the zygote goes on loading meanwhile.
         launcher: type[Launcher] = importlib.import_module("launch.launcher").Launcher
         asyncio.run(launcher(home=home, plan=plan, clock=SystemClock(), report=maker.tell, zygote=first).run())

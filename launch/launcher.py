@@ -49,7 +49,7 @@ from launch.supervision import (
 from launch.supervision import (
     plan as members_of,
 )
-from launch.zygote import Newborn
+from launch.zygote import Newborn, end_unused
 
 _FOR_EVER_S = 1e9
 """The launcher supervises whether the broker answers or not; it stays a client that waits."""
@@ -87,16 +87,20 @@ class Launcher:
 
     async def run(self) -> None:
         """Holds the home from start to end. Raises CommandError if the home is held already, and OSError."""
-        prepare(self._home)
-        lock = HomeLock.take(self._home)
-        if lock is None:
-            raise already_up(self._home.root, holder(self._home) or 0)
         try:
-            await self._run()
+            prepare(self._home)
+            lock = HomeLock.take(self._home)
+            if lock is None:
+                raise already_up(self._home.root, holder(self._home) or 0)
+            try:
+                await self._run()
+            finally:
+                sweep(self._home, self._sockets)
+                remove_run(self._home)
+                lock.release()
         finally:
-            sweep(self._home, self._sockets)
-            remove_run(self._home)
-            lock.release()
+            if self._nursery is None and self._first_zygote is not None:
+                end_unused(self._first_zygote)
 
     async def _run(self) -> None:
         ended = await stale.clean_up(self._home)

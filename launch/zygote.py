@@ -68,6 +68,13 @@ def fork_zygote(log: Path) -> Newborn | None:
     return Newborn(pid, ours)
 
 
+def end_unused(newborn: Newborn) -> None:
+    """A zygote that no launcher took over is gone."""
+    newborn.control.close()
+    os.kill(newborn.pid, signal.SIGKILL)  # our own child and not reaped yet: the pid is certainly its own
+    os.waitpid(newborn.pid, 0)
+
+
 def is_possible() -> bool:
     """Whether this system has what a zygote rests on: Linux, with a Python that knows pidfd."""
     return sys.platform == "linux" and hasattr(os, "pidfd_open")

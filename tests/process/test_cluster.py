@@ -358,9 +358,9 @@ def test_the_foreground_drains_at_ctrl_c(cluster: Cluster):
 
 def test_demo_runs_from_any_directory_and_leaves_nothing(tmp_path: Path):
     """One command shows a kill survived and a verified record."""
-    before = set(Path("/tmp").glob("hobus-*"))
+    before = set(Path("/tmp").glob("hobus-demo-*"))
     done = hobus("demo", cwd=tmp_path)
     assert done.code == 0, done.out + done.err
     assert "SIGKILL" in done.out and "OK" in done.out and "2 answers" in done.out
     assert list(tmp_path.iterdir()) == []
-    assert set(Path("/tmp").glob("hobus-*")) <= before
+    assert set(Path("/tmp").glob("hobus-demo-*")) <= before
