@@ -113,9 +113,8 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
             raise BusError("expired", f"input {turn.input_id} was not answered within {timeout_s:g} s")
         try:
             if watch is None:
-from bus.lanes import role_of
-from bus.messages.base import Message
-from bus.messages.ids import session_id_of, turn_trace
+                return await _asked(bus, turn, timeout_s=remaining_s, on_stream=on_stream)
+            return await _watched(bus, turn, watch, timeout_s=remaining_s, on_stream=on_stream)
         except RuntimeFault as fault:
             if not fault.retryable or is_hopeless() or bus.clock.monotonic() + retry_interval_s >= deadline:
                 raise
@@ -124,17 +123,24 @@ from bus.messages.ids import session_id_of, turn_trace
         await bus.sleep(retry_interval_s)
 
 
-from bus.lanes import role_of
-from bus.messages.base import Message
-from bus.messages.ids import session_id_of, turn_trace
+async def _asked(
+    bus: Bus, turn: ProcessTurn, *, timeout_s: float, on_stream: Callable[[Message], None] | None
+) -> TurnResult:
+    """The answer to one request. Its trace names session and input, for whoever watches the bus."""
+    session_id = turn.session_id or session_id_of(role_of(bus.instance), turn.input_id)
+    trace = turn_trace(session_id, turn.input_id)
+    return await bus.request("host", turn, expect=TurnResult, timeout_s=timeout_s, trace=trace, on_stream=on_stream)
+
+
+async def _watched(
+    bus: Bus, turn: ProcessTurn, watch: Watch, *, timeout_s: float, on_stream: Callable[[Message], None] | None
+) -> TurnResult:
     """One request, ended early by the error that `watch.gone` gives: nobody is left who could answer it."""
     end: CommandError | None = None
 
     async def ask() -> TurnResult | RuntimeFault:
         try:
-from bus.lanes import role_of
-from bus.messages.base import Message
-from bus.messages.ids import session_id_of, turn_trace
+            return await _asked(bus, turn, timeout_s=timeout_s, on_stream=on_stream)
         except RuntimeFault as fault:
             return fault  # as a value: a task group would wrap it
         finally:
