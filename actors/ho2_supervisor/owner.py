@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
+from actors.ho2_supervisor import composed
 from actors.ho2_supervisor.history import HistoryLimits
 from actors.ho2_supervisor.session import journal
 from actors.ho2_supervisor.session.journal import Recorded
@@ -132,8 +133,12 @@ class OwnedSession:
             self.record.fill_texts(texts)
 
     async def text(self, ref: str) -> str:
-        """The text behind a ref. Raises LedgerError(erased) or BodyMissing."""
-        return (await self.body(ref)).decode(errors="replace")
+        """The text behind a ref, also one that lists its parts. Raises LedgerError(erased) or BodyMissing."""
+        body = await self.body(ref)
+        parts = composed.parts_in(body)
+        if parts is None:
+            return body.decode(errors="replace")
+        return "".join([text if of is None else await self.text(of) for of, text in parts])
 
     async def body(self, ref: str) -> bytes:
         """The bytes behind a ref. Raises LedgerError(erased) or BodyMissing."""

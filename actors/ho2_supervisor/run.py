@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from actors.ho2_supervisor import chain, recorded_form, work_orders
+from actors.ho2_supervisor import chain, composed, recorded_form, work_orders
 from actors.ho2_supervisor.history import History
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.own_entries import OwnEntries
@@ -87,6 +87,7 @@ class Run:
         self._bus = bus
         self._step_seq = 0
         self._text_refs: dict[str, str] = {}
+        self._composed: dict[str, bytes] = {}  # text -> the body that lists its parts
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
@@ -182,6 +183,14 @@ class Run:
         texts = await self.session.texts(recorded_form.order_refs(order))
         return recorded_form.expand_order(order, texts).input_context
 
+    def one_segment(self, name: str, parts: Sequence[Segment]) -> list[Segment]:
+        """The parts as one text, which the order that shows it first records by naming them; none for no parts."""
+        if len(parts) <= 1:
+            return list(parts)
+        segment, body = composed.whole(name, parts)
+        self._composed[segment.text] = body
+        return [segment]
+
     # --- orders -------------------------------------------------------------------------------------------------------
 
     async def order(self, planned: WorkOrder) -> Receipt:
@@ -274,7 +283,8 @@ class Run:
         completed = {wo_id for wo_id, receipt in self.receipts.items() if receipt.state == "completed"}
         if wrong := work_orders.faults(planned, completed):
             raise WorkOrderFault("execution_error", f"{planned.wo_id} was not dispatched: {'; '.join(wrong)}")
-        owned, brought = work_orders.with_own_texts(planned, f"WO_DISPATCHED:{planned.wo_id}", self._text_refs)
+        submission_id = f"WO_DISPATCHED:{planned.wo_id}"
+        owned, brought = work_orders.with_own_texts(planned, submission_id, self._text_refs, self._composed)
         self._text_refs |= brought
         order = work_orders.advance(owned, "dispatched", "ho2")
         self.session.append(
@@ -285,7 +295,7 @@ class Run:
                 order=recorded_form.blank_order(order, self._memo.orders),
                 at=self.session.now(),
             ),
-            bodies=[text.encode() for text in brought],
+            bodies=[self._composed.get(text) or text.encode() for text in brought],
             work_order_id=order.wo_id,
             trace=self.trace,
         )

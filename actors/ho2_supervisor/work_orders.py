@@ -187,17 +187,20 @@ def advance(order: WorkOrder, state: WorkOrderState, role: Role) -> WorkOrder:
     return order.model_copy(update={"state": state})
 
 
-def with_own_texts(order: WorkOrder, submission_id: str, known: Mapping[str, str]) -> tuple[WorkOrder, dict[str, str]]:
+def with_own_texts(
+    order: WorkOrder, submission_id: str, known: Mapping[str, str], composed: Collection[str] = ()
+) -> tuple[WorkOrder, dict[str, str]]:
     """The order whose longer texts have refs, and those texts (text -> ref) that it brings as bodies.
 
     `known`: refs of texts that earlier orders of the run brought. Later orders, and the prompt's own record, then name
-    a text by ref and store it no more. A text that is shorter than its ref stays as it is.
+    a text by ref and store it no more. A text that is shorter than its ref stays as it is, unless it is `composed` of
+    recorded texts: those stand in one place alone, where they can be erased.
     """
     brought: dict[str, str] = {}
 
     def owned(segment: Segment) -> Segment:
         ref = known.get(segment.text) or brought.get(segment.text) or body_ref(submission_id, len(brought) + 1)
-        if segment.ref is not None or len(segment.text) <= len(ref):
+        if segment.ref is not None or (len(segment.text) <= len(ref) and segment.text not in composed):
             return segment
         if segment.text not in known:
             brought.setdefault(segment.text, ref)

@@ -25,7 +25,10 @@ class Segment(Record):
     """A piece of text with its provenance: recorded by `ref` where it has one, stored where it has none."""
 
     name: str = Field(default="", description="user_input, history, system, prior_results …; what prompt packs call it")
-    ref: str | None = Field(default=None, description="`<submission id>/<n>` of the body that holds this text")
+    ref: str | None = Field(
+        default=None,
+        description="`<submission id>/<n>` of the body that holds this text, or lists the recorded parts of it",
+    )
     text: str = Field(default="", description="the text itself; blank where only its ref is recorded")
     artifact_id: str | None = Field(default=None, description="ho3_biases: `ART-…` whose context_line this is")
 

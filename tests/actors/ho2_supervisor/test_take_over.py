@@ -17,7 +17,7 @@ from bus.messages.base import canonical_bytes, pack, unpack
 from bus.messages.ledger import Entry, WriteEntry, session_stream
 from bus.messages.session import TurnReply, TurnRequest, TurnResult
 from bus.messages.work_order import OutputResult, Segment, WorkOrder
-from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, names, one_tool, snapshot
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, names, one_tool, snapshot, text_of
 
 QUESTION = "what packages are installed?"
 
@@ -97,6 +97,23 @@ def test_successor_that_does_not_classify_goes_on_with_a_turn_that_was_classifie
         result = rig.run(rig.ask(TurnRequest(session_id=session_id, input_id="i1", text=QUESTION), TurnReply)).result
         assert result.response.startswith("from tools: result of list_packages")
         assert result.cost.llm_calls == 3
+
+
+def test_history_that_is_named_by_one_ref_is_expanded_to_the_same_bytes() -> None:
+    """A successor sends the second turn's order again as it was sent first, its history read part by part."""
+    with Rig() as rig:
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", "first question"))
+        rig.run(rig.turn("i2", "second question"))
+        sent = rig.pool.orders[-1]
+        journal = rig.run(rig.journal())
+        length = max(number for number, entry in enumerate(journal) if entry.event_type == "WO_DISPATCHED") + 1
+        session_id = str(UUID(int=1))
+        rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:length])))
+        rig.run(rig.ask(TurnRequest(session_id=session_id, input_id="i2", text="second question"), TurnReply))
+        again = rig.pool.orders[-1]
+        assert "first question" in text_of(again, "history")
+        assert pack(again.model_dump()) == pack(sent.model_dump()).replace(SESSION.encode(), session_id.encode())
 
 
 def test_output_that_stands_in_its_executors_end_alone_is_brought_by_the_journal() -> None:

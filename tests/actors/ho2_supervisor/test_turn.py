@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from actors.ho2_supervisor import composed
 from actors.ho2_supervisor.chain import trace_hash
 from bus.errors import BusError, WorkOrderFault
 from bus.messages.base import unpack
@@ -405,14 +406,19 @@ def test_deadline_ends_the_run_before_the_requester_gives_up() -> None:
 
 
 def test_history_of_the_session_reaches_the_next_prompt_by_ref() -> None:
-    """The second turn shows the first one verbatim, its texts by the refs under which they were recorded."""
+    """The second turn shows the first one verbatim, in one segment that lists the refs of its texts, and stores none."""
     with Rig() as rig:
         asked(rig, "first question")
         rig.run(rig.turn("i2", "second question"))
         synthesize = rig.pool.orders[-1]
         assert text_of(synthesize, "history") == "user: first question\nassistant: answer to first question\n"
-        refs = [segment.ref for segment in synthesize.input_context if segment.name == "history" and segment.ref]
-        assert refs == [f"RunRequested:{SESSION}/i1/1", f"RunCompleted:{SESSION}-1/2"]
+        shown = [segment.ref for segment in synthesize.input_context if segment.name == "history"]
+        dispatched = rig.run(rig.journal())[-3]
+        assert shown == [f"{dispatched.submission_id}/2"] == [f"WO_DISPATCHED:{synthesize.wo_id}/2"]
+        listed = composed.parts_in(dispatched.bodies[2] or b"")
+        assert listed is not None
+        assert [ref for ref, _ in listed if ref] == [f"RunRequested:{SESSION}/i1/1", f"RunCompleted:{SESSION}-1/2"]
+        assert not any(b"first question" in (body or b"") for body in dispatched.bodies)
         assert text_of(rig.pool.orders[-2], "history") == "- user: first question"
 
 
