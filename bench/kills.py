@@ -40,7 +40,7 @@ QUESTION = "what did this session cost?"
 INPUT_ID = "in-1"
 THINKING_MS = 400
 DEADLINE_S = 30
-PROCESSES = ("broker", "ledger", "gateway", "ho1", "ho2", "host", "launcher")
+PROCESSES = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "launcher")
 MOMENTS = ("classify", "tool", "reply")
 HELD = {"tool": ("ho1/1", "before-send:gateway.read_budget:1"), "reply": ("ho2/1", "before-send:ho2.turn_reply:1")}
 """Moment -> the process that stands still at it, and the frame at which it does (launch/drill.py)."""

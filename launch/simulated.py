@@ -31,14 +31,19 @@ from bus.sim.world import World
 from config.snapshot import Snapshot
 from gateway_service.service import GatewayService
 from launch.roles.gateway import providers as providers_of
+from launch.turns import process_turn
 from ledger_service.reader import read_entries
 from ledger_service.service import LedgerService
 from ledger_service.verify import VerifyReport, verify_directory
 
 
+BROKER = "broker"
+"""The one role that is no process of the world but part of its network."""
+
+
 @dataclass(slots=True)
 class Strike:
-    """One planned kill."""
+    """One planned kill or freeze."""
 
     hit_a_turn: bool = False  # whether a turn was on its way when it struck
 
@@ -59,6 +64,7 @@ class SimulatedCluster:
         self.world = World(snapshot.config.bus, seed=seed, config_digest=snapshot.digest)
         self._providers = dict(providers) if providers is not None else providers_of(snapshot)
         self.is_asking = False
+        self._brokers = 1
         self._starters: dict[str, Callable[[], Peer]] = {
             "ledger": self._start_ledger,
             "gateway": self._start_gateway,
@@ -87,6 +93,10 @@ class SimulatedCluster:
 
     def start(self, role: str) -> str:
         """A new incarnation of this role on the media that outlive it; its instance."""
+        if role == BROKER:
+            self._brokers += 1
+            self.world.network.start_broker(f"sim{self._brokers}")
+            return self.world.network.broker.instance
         return self._starters[role]().instance
 
     def _start_ledger(self) -> Peer:
@@ -126,15 +136,43 @@ class SimulatedCluster:
         strike = Strike()
 
         def kill() -> None:
-            victim = next((name for name in self.world.processes if name.startswith(f"{role}/")), None)
+            victim = self._oldest(role)
             if victim is None:
                 return  # an earlier strike's successor is not there yet
             strike.hit_a_turn = self.is_asking
-            self.world.kill(victim)
+            if role == BROKER:
+                self.world.network.kill_broker()
+            else:
+                self.world.kill(victim)
             self.world.loop.call_later(back_after_s, self.start, role)
 
         self.world.loop.call_later(after_s, kill)
         return strike
+
+    def freeze(self, role: str, *, after_s: float, for_s: float) -> Strike:
+        """In `after_s` virtual seconds the oldest process of this role stands still for `for_s`."""
+        strike = Strike()
+
+        def stop() -> None:
+            victim = self._oldest(role)
+            if victim is None:
+                return
+            strike.hit_a_turn = self.is_asking
+            if role == BROKER:
+                self.world.network.freeze_broker()
+                self.world.loop.call_later(for_s, self.world.network.thaw_broker)
+            else:
+                self.world.freeze(victim)
+                self.world.loop.call_later(for_s, self.world.thaw, victim)
+
+        self.world.loop.call_later(after_s, stop)
+        return strike
+
+    def _oldest(self, role: str) -> str | None:
+        """The oldest incarnation of this role that lives."""
+        if role == BROKER:
+            return self.world.network.broker.instance if self.world.network.is_broker_up else None
+        return next((name for name in self.world.processes if name.startswith(f"{role}/")), None)
 
     # --- what a person does -----------------------------------------------------------------------------------------
 
@@ -147,13 +185,16 @@ class SimulatedCluster:
         timeout_s: float = 60.0,
         on_stream: Callable[[Message], None] | None = None,
     ) -> TurnResult:
-        """One turn through the host, in virtual time; streamed to `on_stream`, where given."""
+        """One turn through the host, in virtual time: streamed to `on_stream`, or asked again as `hobus ask` does."""
         turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=on_stream is not None)
         self.is_asking = True
         try:
-            return self.world.run(
-                self._door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
-            )
+            if on_stream is not None:
+                return self.world.run(
+                    self._door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
+                )
+            retry_s = self.snapshot.config.host.retry_interval_ms / 1000
+            return self.world.run(process_turn(self._door, turn, timeout_s=timeout_s, retry_interval_s=retry_s))
         finally:
             self.is_asking = False
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from actors.ho2_supervisor import answers, turn, views
-from actors.ho2_supervisor.admission import Attach, Begin, Known, Refused, admit
+from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit
 from actors.ho2_supervisor.drive import Drive, Drives, TurnInput
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.memory import Memory
@@ -116,16 +116,7 @@ class Supervisor(Actor):
 
     async def turn(self, message: TurnRequest, call: Call) -> TurnReply:
         """The one answer to this input. Raises SessionFault for a verdict about it, or the fault of a failed run."""
-        session = await self._started(message.session_id)
-        await self._learn_digest(session, message.input_id)
-        decision = admit(
-            session.record.state,
-            session.record.inputs,
-            input_id=message.input_id,
-            text=message.text,
-            digest=input_digest(message.input_id, message.text),
-            overrides=message.run_overrides,
-        )
+        session, decision = await self._admitted(message)
         deadline_at = self._drives.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
         match decision:
             case Refused(code, detail):
@@ -182,6 +173,42 @@ class Supervisor(Actor):
         self._drives.resume(session)
         if self._learning is not None:
             self._learning.log_later(session)
+
+    async def _admitted(self, message: TurnRequest) -> tuple[OwnedSession, Admission]:
+        """The session at hand and what becomes of this input; the caller's next step is synchronous with it."""
+        for _ in range(self._config.ho2.takeover_attempts_max):
+            session = await self._started(message.session_id)
+            await self._learn_digest(session, message.input_id)
+            decision = admit(
+                session.record.state,
+                session.record.inputs,
+                input_id=message.input_id,
+                text=message.text,
+                digest=input_digest(message.input_id, message.text),
+                overrides=message.run_overrides,
+            )
+            if not isinstance(decision, Refused) or decision.code != "run_active" or not await self._is_over(session):
+                return session, decision
+        raise self._keeps_moving(message.session_id)
+
+    async def _is_over(self, session: OwnedSession) -> bool:
+        """Whether the active run is none any more. The host may have answered its input while this process stood still.
+
+        Then the run is driven no further, and the session is to be read again.
+        """
+        state = session.record.state
+        run_id, input_id = state.active_run_id, state.active_input_id
+        answer = (await self._client.lookup(once=[turn_key(session.session_id, input_id or "")]))[0]
+        if session.record.state.active_run_id != run_id:
+            return True
+        if answer is None:
+            return False
+        drive = self._drives.of(session)
+        self._sessions.drop(session)
+        if drive is not None:
+            self._drives.stop(drive)
+            _settle(drive, SessionFault("moved", f"input {input_id} was answered by the host", retryable=True))
+        return True
 
     async def _started(self, session_id: str) -> OwnedSession:
         """The session, at hand and started. One that only the host has answered so far is started under its agent."""

@@ -2,8 +2,8 @@
 
 Virtual time starts at 0 and never at a large value: near 1.7e9 a float no longer resolves what the loop adds, and it
 hangs. Tasks hash by creation number, because a TaskGroup cancels its tasks in the order of a set. Every callback runs
-in a context; one that belongs to a killed process never runs (see `bus/sim/process.py`). Source: spec page "The bus",
-section Simulation.
+in a context; one that belongs to a killed process never runs, one of a frozen process waits (see
+`bus/sim/process.py`). Source: spec page "The bus", section Simulation.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import asyncio
 import contextvars
 import selectors
 from collections.abc import Callable, Coroutine, Generator
+from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from bus.sim.process import CURRENT
+from bus.sim.process import CURRENT, SimProcess
 
 T = TypeVar("T")
 
@@ -85,27 +86,56 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon(
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        """As asyncio's; a killed process's callback is passed over."""
-        return super().call_soon(_guarded(callback, context), *args, context=context)
+        """As asyncio's; a killed process's callback is passed over, a frozen one's waits."""
+        guard = _guard(self, callback, context)
+        if guard is None:
+            return super().call_soon(callback, *args, context=context)
+        guard.handle = super().call_soon(guard, *args, context=guard.context)
+        return guard.handle
 
     def call_at(
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        """As asyncio's; a killed process's callback is passed over."""
-        return super().call_at(when, _guarded(callback, context), *args, context=context)
+        """As asyncio's; a killed process's callback is passed over, a frozen one's waits."""
+        guard = _guard(self, callback, context)
+        if guard is None:
+            return super().call_at(when, callback, *args, context=context)
+        guard.handle = handle = super().call_at(when, guard, *args, context=guard.context)
+        return handle
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # noqa: ARG002 - asyncio's signature
         """Refused: a thread would bring real time into the simulation."""
         raise RuntimeError(f"no threads in the simulation ({getattr(func, '__qualname__', func)})")
 
 
-def _guarded(callback: Callable[..., object], context: contextvars.Context | None) -> Callable[..., object]:
+@dataclass(slots=True)
+class _Guard:
+    """A callback of a simulated process."""
+
+    loop: VirtualLoop
+    process: SimProcess
+    callback: Callable[..., object]
+    context: contextvars.Context
+    handle: asyncio.Handle | None = None
+
+    def __call__(self, *args: Any) -> None:
+        if self.process.is_frozen:
+            self.process.hold(lambda: self._again(args))
+        elif self.process.is_alive:
+            self.callback(*args)
+
+    def _again(self, args: tuple[Any, ...]) -> None:
+        """After the thaw it is due, unless it was cancelled meanwhile."""
+        self.loop.call_soon(self._unless_cancelled, args, context=self.context)
+
+    def _unless_cancelled(self, args: tuple[Any, ...]) -> None:
+        if self.handle is None or not self.handle.cancelled():
+            self.callback(*args)
+
+
+def _guard(loop: VirtualLoop, callback: Callable[..., object], context: contextvars.Context | None) -> _Guard | None:
+    """None for what belongs to no process."""
     process = context.get(CURRENT) if context is not None else CURRENT.get()
     if process is None:
-        return callback
-
-    def unless_killed(*args: Any) -> None:
-        if process.is_alive:
-            callback(*args)
-
-    return unless_killed
+        return None
+    return _Guard(loop, process, callback, context if context is not None else contextvars.copy_context())

@@ -1,7 +1,9 @@
 """The simulated network: every connection a queue in virtual time, the broker's own core stepped with virtual now.
 
-Order is kept per connection, since all deliveries wait in one queue ordered by (time, number). Fault-free: each frame
-arrives after `DELAY_S`. Source: spec page "The bus", section Simulation.
+Order is kept per connection, since all deliveries wait in one queue ordered by (time, number). Each frame arrives after
+`DELAY_S`. Faults: the broker can be killed and started again, and it can be frozen. A killed one takes with it what it
+had not read; what is sent while there is none waits at its sender, and each connection comes back after a drawn pause,
+as a reconnecting socket does. Source: spec page "The bus", section Simulation.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bus.broker.core import BrokerCore
-from bus.broker.events import ConnectionLost, Event, FrameReceived, Send, Tick
+from bus.broker.events import Connected, ConnectionLost, Event, FrameReceived, Send, Tick
 from bus.broker.tap_record import Tap
 from bus.lane_server import Authenticate, LaneServer
 from bus.link import OnFrames
@@ -38,6 +40,9 @@ class _Connection:
     process: SimProcess
     on_frames: OnFrames | None = None
     is_open: bool = True
+    link: int = 1  # counts the times that it was made; 0 while there is no broker at the other end
+    links_made: int = 1
+    waiting: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
 
     @property
     def is_reachable(self) -> bool:
@@ -57,11 +62,16 @@ class SimLink:
 
     def send(self, header: bytes, body: bytes) -> None:
         """On its way to the server."""
-        if self.connection.is_reachable:
+        if not self.connection.is_reachable:
+            return
+        if self.connection.link:
             self.network.to_server(self.connection, header, body)
+        else:
+            self.connection.waiting.append((header, body))
 
     def discard(self) -> None:
-        """Nothing waits here: the simulated network takes every frame at once."""
+        """Frames that never left are forgotten."""
+        self.connection.waiting.clear()
 
     def close(self) -> None:
         """Nothing arrives any more."""
@@ -97,10 +107,14 @@ class SimNetwork:
     authenticate: Authenticate
     epoch: str
     epoch_s: float
+    draw: Callable[[], float]
     connections: dict[bytes, _Connection] = field(default_factory=dict[bytes, _Connection])
     broker: BrokerCore = field(init=False)
+    is_broker_up: bool = field(default=False, init=False)
+    is_broker_frozen: bool = field(default=False, init=False)
     delivered: int = 0
     on_tap: Callable[[Tap], None] | None = None
+    _unread: list[Deliver] = field(default_factory=list[Deliver])  # what came for a frozen broker
     _lanes: dict[str, _LaneEnd] = field(default_factory=dict[str, _LaneEnd])
     _queue: list[tuple[float, int, Deliver]] = field(default_factory=list[tuple[float, int, Deliver]])
     _numbers: int = 0
@@ -113,8 +127,11 @@ class SimNetwork:
         self.start_broker(self.epoch)
 
     def start_broker(self, epoch: str) -> None:
-        """A new incarnation of the broker, which knows nothing of an earlier one's connections."""
+        """A new incarnation of the broker, which knows nothing of an earlier one's connections; they come back."""
+        if self.is_broker_up:
+            self.kill_broker()
         self.epoch = epoch
+        self.is_broker_up = True
         self.broker = BrokerCore(
             self.settings,
             epoch=epoch,
@@ -123,6 +140,46 @@ class SimNetwork:
             wall_now=self.epoch_s + self.loop.time(),
         )
         self._set_alarm()
+        least_s, most_s = self.settings.reconnect_min_ms / 1000, self.settings.reconnect_max_ms / 1000
+        for connection in self.connections.values():
+            if connection.server == "" and connection.is_reachable:
+                pause_s = least_s + self.draw() * (most_s - least_s)
+                self.loop.call_later(pause_s, self._reconnect, connection, epoch, context=self._context)
+
+    def kill_broker(self) -> None:
+        """SIGKILL of the broker: what it held and had not read is gone; its connections wait for another one."""
+        self.is_broker_up = self.is_broker_frozen = False
+        self._unread.clear()
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        for connection in self.connections.values():
+            if connection.server == "":
+                connection.link = 0
+
+    def freeze_broker(self) -> None:
+        """SIGSTOP of the broker: it reads nothing and its time stands still."""
+        self.is_broker_frozen = self.is_broker_up
+
+    def thaw_broker(self) -> None:
+        """It reads what came meanwhile, then looks at the clock."""
+        if not self.is_broker_frozen:
+            return
+        self.is_broker_frozen = False
+        unread, self._unread = self._unread, []
+        for deliver in unread:
+            deliver()
+        self.step(Tick())
+
+    def _reconnect(self, connection: _Connection, epoch: str) -> None:
+        if epoch != self.epoch or not self.is_broker_up or not connection.is_reachable:
+            return
+        connection.links_made += 1
+        connection.link = connection.links_made
+        self._later(lambda: self._at_broker(connection, connection.link, None))
+        waiting, connection.waiting = connection.waiting, []
+        for header, body in waiting:
+            self.to_server(connection, header, body)
 
     # --- connections ------------------------------------------------------------------------------------------------
 
@@ -130,6 +187,8 @@ class SimNetwork:
         """A connection of `process` to the broker ("") or to a service's lane; the lane may be bound later."""
         self._numbers += 1
         connection = _Connection(f"c{self._numbers}".encode(), server, process)
+        if server == "" and not self.is_broker_up:
+            connection.link = 0
         self.connections[connection.routing] = connection
         return SimLink(self, connection)
 
@@ -144,7 +203,8 @@ class SimNetwork:
     def to_server(self, connection: _Connection, header: bytes, body: bytes) -> None:
         """Arrives at the broker or the lane after the delay; lost if no lane is bound then."""
         if connection.server == "":
-            self._later(lambda: self._at_broker(connection, header, body))
+            link = connection.link
+            self._later(lambda: self._at_broker(connection, link, (header, body)))
         else:
             self._later(lambda: self._at_lane(connection, header, body))
 
@@ -152,19 +212,33 @@ class SimNetwork:
         """Arrives at the process after the delay; lost if it is dead then."""
         self._later(lambda: self._at_client(sender, connection, header, body))
 
-    def _at_broker(self, connection: _Connection, header: bytes, body: bytes) -> None:
-        self._note(connection.process.instance, "broker", header, body)
-        self.step(FrameReceived(connection.routing, header, body))
+    def _at_broker(self, connection: _Connection, link: int, frame: tuple[bytes, bytes] | None) -> None:
+        """A frame, or the beginning of a connection; lost if the broker that it was sent to is gone."""
+        if link != connection.link:
+            return
+        if self.is_broker_frozen:
+            self._unread.append(lambda: self._at_broker(connection, link, frame))
+        elif frame is None:
+            self.step(Connected(connection.routing))
+        else:
+            self._note(connection.process.instance, "broker", *frame)
+            self.step(FrameReceived(connection.routing, *frame))
 
     def _at_lane(self, connection: _Connection, header: bytes, body: bytes) -> None:
         end = self._lanes.get(connection.server)
         if end is None or not end.is_open or not end.process.is_alive:
+            return
+        if end.process.is_frozen:
+            end.process.hold(lambda: self._at_lane(connection, header, body))
             return
         self._note(connection.process.instance, end.server.instance, header, body)
         end.process.context.copy().run(end.server.receive, connection.routing, (header, body))
 
     def _at_client(self, sender: str, connection: _Connection, header: bytes, body: bytes) -> None:
         if not connection.is_reachable or connection.on_frames is None:
+            return
+        if connection.process.is_frozen:
+            connection.process.hold(lambda: self._at_client(sender, connection, header, body))
             return
         self._note(sender, connection.process.instance, header, body)
         connection.process.context.copy().run(connection.on_frames, header, body)
@@ -190,7 +264,7 @@ class SimNetwork:
     def _set_alarm(self) -> None:
         """A Tick when the broker asks for one."""
         at = self.broker.next_wakeup()
-        if at is None or (self._alarm is not None and self._alarm.when() <= at):
+        if at is None or not self.is_broker_up or (self._alarm is not None and self._alarm.when() <= at):
             return  # an early alarm finds nothing to do and is set anew
         if self._alarm is not None:
             self._alarm.cancel()
@@ -198,7 +272,8 @@ class SimNetwork:
 
     def _alarmed(self) -> None:
         self._alarm = None
-        self.step(Tick())
+        if not self.is_broker_frozen:
+            self.step(Tick())
 
     # --- time -------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,8 @@
 """A simulated process: the tasks and ports of one incarnation, which all end at once when it is killed.
 
 After a kill none of its callbacks runs and none of its tasks steps again: no `finally`, no `except`, as with SIGKILL.
+While it is frozen nothing of it runs either, but all of it waits: what was due and what arrived meanwhile runs after
+the thaw in the order in which it came, as with SIGSTOP and SIGCONT.
 """
 
 from __future__ import annotations
@@ -8,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 CURRENT: contextvars.ContextVar[SimProcess | None] = contextvars.ContextVar("simulated_process", default=None)
@@ -23,18 +26,32 @@ class SimProcess:
     def __init__(self, instance: str) -> None:
         self.instance = instance
         self.is_alive = True
+        self.is_frozen = False
         self.context = contextvars.copy_context()
         self.context.run(CURRENT.set, self)
         self._tasks: weakref.WeakValueDictionary[int, asyncio.Task[Any]] = weakref.WeakValueDictionary()
         self._dead: list[asyncio.Task[Any]] = []
+        self._held: list[Callable[[], object]] = []
 
     def adopt(self, number: int, task: asyncio.Task[Any]) -> None:
         """This task ends with the process."""
         self._tasks[number] = task
 
+    def hold(self, step: Callable[[], object]) -> None:
+        """A step of the frozen process: it runs after the thaw."""
+        self._held.append(step)
+
+    def thaw(self) -> None:
+        """It runs again, first what waited; a step of it may freeze it anew."""
+        self.is_frozen = False
+        held, self._held = self._held, []
+        for step in held:
+            step()
+
     def kill(self) -> None:
         """Nothing of it ever runs again. Its tasks are kept, since collecting one would run its `finally`."""
         self.is_alive = False
+        self._held.clear()
         self._dead = [task for _, task in sorted(self._tasks.items()) if not task.done()]
 
     def bury(self) -> None:

@@ -4,8 +4,8 @@
     world.start(Memory(), role="ho3", slots=1)
     answer = world.run(world.client("ho2").request("ho3", ReadSignals(...), expect=Signals, timeout_s=1))
 
-Fault-free. A seed draws every id and every random value; same seed, same bytes (`trace_digest`), on any machine and
-hash seed. Source: spec page "The bus", section Simulation.
+Processes can be killed and frozen, the broker too (`network`). A seed draws every id and every random value; same seed,
+same bytes (`trace_digest`), on any machine and hash seed. Source: spec page "The bus", section Simulation.
 """
 
 from __future__ import annotations
@@ -65,7 +65,10 @@ class World:
         self._config_digest = config_digest
         self._counts: dict[str, int] = {}
         self._buried: list[SimProcess] = []
-        self.network = SimNetwork(self.loop, settings, self._authenticate, epoch="sim1", epoch_s=EPOCH_S)
+        clock = SimClock(self.loop, seed=seed, name="network", epoch_s=EPOCH_S)
+        self.network = SimNetwork(
+            self.loop, settings, self._authenticate, epoch="sim1", epoch_s=EPOCH_S, draw=clock.random
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -145,6 +148,16 @@ class World:
         if started.disk is not None:
             started.disk.kill()
         self._buried.append(started.process)
+
+    def freeze(self, instance: str) -> None:
+        """SIGSTOP: nothing of it runs, its connections stay; what is due and what arrives waits for the thaw."""
+        self.processes[instance].process.is_frozen = True
+
+    def thaw(self, instance: str) -> None:
+        """SIGCONT, if it still lives."""
+        started = self.processes.get(instance)
+        if started is not None and started.process.is_frozen:
+            started.process.thaw()
 
     async def stop(self, instance: str, drain_s: float) -> None:
         """SIGTERM: the process drains and leaves."""
