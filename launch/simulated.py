@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from actors.ho1_executor.actor import Executor
 from actors.ho1_executor.tools.child_main import plain
+from actors.ho1_executor.tools.definition import ToolDefinition
 from actors.ho1_executor.tools.in_process import InProcessToolRunner
 from actors.ho1_executor.tools.registry import BUILTIN
 from actors.ho1_executor.tools.view import snapshot_view
@@ -36,7 +37,6 @@ from ledger_service.reader import read_entries
 from ledger_service.service import LedgerService
 from ledger_service.verify import VerifyReport, verify_directory
 
-
 BROKER = "broker"
 """The one role that is no process of the world but part of its network."""
 
@@ -51,7 +51,7 @@ class Strike:
 class SimulatedCluster:
     """Broker, ledger, gateway, memory, executors, supervisors and host in one `World`; use as a context manager."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - how many of what, and what stands in for the outside
         self,
         snapshot: Snapshot,
         *,
@@ -59,10 +59,12 @@ class SimulatedCluster:
         ho1: int = 1,
         ho2: int = 1,
         providers: Mapping[str, Provider] | None = None,
+        tools: Mapping[str, ToolDefinition] = BUILTIN,
     ) -> None:
         self.snapshot = snapshot
         self.world = World(snapshot.config.bus, seed=seed, config_digest=snapshot.digest)
         self._providers = dict(providers) if providers is not None else providers_of(snapshot)
+        self._tools = tools
         self.is_asking = False
         self._brokers = 1
         self._starters: dict[str, Callable[[], Peer]] = {
@@ -116,12 +118,12 @@ class SimulatedCluster:
         """Its tools run in the same simulated process."""
         config = self.snapshot.config
         runner = InProcessToolRunner(
-            tools=BUILTIN,
-            view=snapshot_view(self.snapshot, BUILTIN),
+            tools=self._tools,
+            view=snapshot_view(self.snapshot, self._tools),
             output_max_bytes=config.tools.output_max_bytes,
             verify=self._verify_for_tool,
         )
-        actor = Executor(snapshot=self.snapshot, tools=runner, tool_specs=BUILTIN)
+        actor = Executor(snapshot=self.snapshot, tools=runner, tool_specs=self._tools)
         return self.world.start(actor, role="ho1", slots=config.ho1.slots, tools=runner.available())
 
     def _start_ho2(self) -> Peer:

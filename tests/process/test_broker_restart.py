@@ -1,0 +1,62 @@
+"""SIGKILL of the broker while work is under way: what was announced to the next one is attached there, not done again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bus.messages.base import unpack
+from launch.drill import VARIABLE
+from tests.journals import check_record
+from tests.process.cluster import Cluster, eventually, write_config
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+QUESTION = "what did this session cost?"
+ORDERS = 4  # classify, synthesize, one tool call, synthesize
+
+
+def test_a_model_order_at_work_is_not_executed_again(cluster: Cluster, tmp_path: Path):
+    """The broker dies while the model thinks: each order reaches a worker once, and each of its prompts a provider."""
+    slow = write_config(tmp_path / "slow.json", ("gateway.providers.offline.latency_ms", 600))
+    cluster.up("--config", str(slow))
+    asked = cluster.start_ask(QUESTION, "--input-id", "in-1")
+    eventually(lambda: cluster.entries("PROMPT_SENT"))
+    cluster.kill("broker/1")
+    _nothing_was_done_twice(cluster, *asked.communicate(timeout=60))
+
+
+def test_a_tool_order_at_work_is_not_executed_again(cluster: Cluster):
+    """The broker dies while the tool runs: the tool goes on in the new broker's time and is not started again."""
+    cluster.env[VARIABLE] = "ho1/1:STOP:before-send:gateway.read_budget:1"
+    cluster.up()
+    asked = cluster.start_ask(QUESTION, "--input-id", "in-1")
+    pid = cluster.row("ho1/1").pid
+    eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+    cluster.kill("broker/1")
+    os.kill(pid, signal.SIGCONT)
+    _nothing_was_done_twice(cluster, *asked.communicate(timeout=60))
+
+
+def _nothing_was_done_twice(cluster: Cluster, out: bytes, err: bytes) -> None:
+    """A success, by the executor that had the work, which was given each order once."""
+    result = json.loads(out)
+    assert result["outcome"] == "success", err
+    eventually(lambda: cluster.is_up("broker/1"))
+    peers = cluster("request", "broker", "broker.read_peers").json["peers"]
+    executor = next(peer for peer in peers if peer["role"] == "ho1")
+    entries = cluster.entries()
+    ended = [unpack(entry.bodies[0])["event"]["receipt"] for entry in entries if entry.event_type == "OrderEnded"]
+    assert [receipt["executed_by"] for receipt in ended] == [executor["instance"]] * ORDERS
+    assert [executor["counters"][name] for name in ("inbox_handled", "inbox_duplicates")] == [ORDERS, 0]
+    assert sum(entry.event_type == "TOOL_STARTED" for entry in entries) == 1
+    assert sum(entry.event_type == "PROMPT_SENT" for entry in entries) == ORDERS - 1
+    assert {row.actor for row in cluster.run().children if row.restarts} == {"broker/1"}
+    check_record(entries)
+    cluster.verify()
+
