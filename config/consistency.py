@@ -58,6 +58,8 @@ def _order_faults(config: AdminConfig) -> list[str]:
         ("bus.heartbeat_interval_ms", bus.heartbeat_interval_ms, "bus.heartbeat_timeout_ms", bus.heartbeat_timeout_ms),
         ("launcher.restart_backoff_min_ms", launcher.restart_backoff_min_ms,
          "launcher.restart_backoff_max_ms", launcher.restart_backoff_max_ms),
+        ("launcher.restart_backoff_max_ms", launcher.restart_backoff_max_ms,
+         "bus.service_grace_ms", bus.service_grace_ms),
         ("ledger.entry_max_bytes", ledger.entry_max_bytes, "ledger.batch_bytes_max", ledger.batch_bytes_max),
         ("ledger.batch_bytes_max", ledger.batch_bytes_max, "ledger.segment_bytes", ledger.segment_bytes),
         ("host.prompt_max_bytes", host.prompt_max_bytes, "ledger.bodies_max_bytes", ledger.bodies_max_bytes),

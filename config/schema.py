@@ -182,7 +182,9 @@ class LauncherConfig(Section):
     fork_timeout_ms: Positive = Field(description="a zygote that has not answered an order by then is replaced")
     restart_first_ms: NonNegative = Field(description="pause before the restart of a process that was healthy; 0: none")
     restart_backoff_min_ms: Positive = Field(description="pause before the second in a row; doubles, with jitter")
-    restart_backoff_max_ms: Positive = Field(description="cap of that pause")
+    restart_backoff_max_ms: Positive = Field(
+        description="cap of that pause; below bus.service_grace_ms, so that what waits for the process outlasts it"
+    )
     healthy_after_ms: Positive = Field(description="a process that lived this long starts its back-off anew")
     crash_budget: Positive = Field(description="crashes within crash_window_ms after which a process is failed")
     crash_window_ms: Positive = Field(description="window of crash_budget")

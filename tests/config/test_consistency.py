@@ -57,6 +57,14 @@ def test_lower_setting_may_equal_but_not_exceed_the_upper(section: str, low: str
     assert fault.startswith(f"{section}.{low}: {top + 1} is above {section}.{high} ({top})")
 
 
+def test_a_restart_comes_while_requests_still_wait_for_it() -> None:
+    """A back-off longer than the grace would fail what a restart recovers; the fault names both settings."""
+    grace = GOVERNED.config.bus.service_grace_ms
+    assert faults(changed("launcher", restart_backoff_max_ms=grace)) == []
+    (fault,) = faults(changed("launcher", restart_backoff_max_ms=grace + 1))
+    assert fault.startswith(f"launcher.restart_backoff_max_ms: {grace + 1} is above bus.service_grace_ms ({grace})")
+
+
 def test_an_entry_fits_a_batch() -> None:
     """A batch smaller than an entry would never be written; the fault names both settings."""
     top = GOVERNED.config.ledger.entry_max_bytes
