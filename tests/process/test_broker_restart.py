@@ -59,4 +59,3 @@ def _nothing_was_done_twice(cluster: Cluster, out: bytes, err: bytes) -> None:
     assert {row.actor for row in cluster.run().children if row.restarts} == {"broker/1"}
     check_record(entries)
     cluster.verify()
-
