@@ -25,6 +25,7 @@ from bus.lanes import lane_for, role_of
 from bus.messages.base import Message
 from bus.messages.control import Cancelled
 from bus.messages.failure import Failure
+from bus.messages.ids import trace_from
 from bus.port import Clock, R
 from bus.settings import BusSettings
 
@@ -371,13 +372,19 @@ class Outbox:
         connection.link.send(pack_header(head), body)
         self.counters.posts += 1
 
+    def _passes_broker(self, service: str, type_name: str) -> bool:
+        """Whether the tap sees it: what goes by a lane needs no trace."""
+        lane = lane_for(service, type_name)
+        return not lane or lane not in self.connections
+
     def _header(  # noqa: PLR0913 - an envelope has these fields
         self, kind: int, service: str, message: Message, row: Row | None, *, key: str, message_id: str | None,
         attempt: int, trace: str, deadline_ms: int = 0,
     ) -> Header:  # fmt: skip
         cause = CAUSE.get()
-        if not trace and cause is not None and message_id is None:  # a derived id names its turn itself
-            trace = cause.trace
+        # A derived id names its turn itself; a counted one gets a trace that does, so that its answer has it too.
+        if not trace and cause is not None and message_id is None and self._passes_broker(service, message.TYPE):
+            trace = cause.trace or trace_from(cause.message_id)
         return Header(
             HEADER_VERSION, kind, message_id if message_id is not None else self.next_id(), "",
             cause.message_id if cause is not None else "", message.TYPE, message.VERSION, service, key, deadline_ms,

@@ -35,7 +35,7 @@ _VERDICT_COLOURS = {
 
 
 class Column(NamedTuple):
-    """A column; the higher `rank`, the sooner it is left out (0: never)."""
+    """A column; the higher `rank`, the wider a terminal must be to show it (0: always shown)."""
 
     heading: str
     width: int
@@ -45,18 +45,18 @@ class Column(NamedTuple):
 
 COLUMNS = (
     Column("SEQ", 7, 4, is_right=True),
-    Column("TIME", 12, 2),
-    Column("KIND", 8),
-    Column("TYPE", 24),
-    Column("FROM", 10),
-    Column("TO", 10),
+    Column("TIME", 12, 1),
+    Column("KIND", 7),
+    Column("TYPE", 23),
+    Column("FROM", 9),
+    Column("TO", 9),
     Column("VERDICT", 9),
-    Column("SIZE", 6, 1, is_right=True),
-    Column("TURN", 16, 3),
-    Column("MS", 7, 5, is_right=True),
-    Column("ID", 24, 6),
+    Column("SIZE", 6, 3, is_right=True),
+    Column("TURN", 16, 2),
+    Column("MS", 7, 1, is_right=True),
+    Column("ID", 24, 5),
 )
-_KIND, _VERDICT, _TO_END = 2, 6, len(COLUMNS) - 1
+_KIND, _VERDICT = 2, 6
 _GAP = 2
 
 
@@ -122,11 +122,10 @@ def shown_turn(turn: TurnRef) -> str:
 
 
 def _fitting(columns: Sequence[int], width: int) -> list[int]:
-    """The columns that fit: those of the highest rank go first."""
-    left = list(columns)
-    while sum(COLUMNS[number].width + _GAP for number in left) - _GAP > width:
-        out = max(left, key=lambda number: COLUMNS[number].rank)
-        if not COLUMNS[out].rank:
-            break
-        left.remove(out)
-    return left
+    """What is never left out, and of the rest what still fits, the lowest rank first."""
+    kept: list[int] = []
+    for number in sorted(columns, key=lambda number: COLUMNS[number].rank):
+        wanted = [*kept, number]
+        if not COLUMNS[number].rank or sum(COLUMNS[one].width + _GAP for one in wanted) - _GAP <= width:
+            kept = wanted
+    return sorted(kept)

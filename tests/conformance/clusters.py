@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from bus.broker.tap_record import TapRecord, record_of
 from bus.clock import SystemClock
 from bus.dispatch import Actor
 from bus.lane_server import LaneServer
@@ -26,6 +27,7 @@ from bus.zeromq.broker_loop import BrokerLoop
 from bus.zeromq.context import ZeroMQ
 from bus.zeromq.lane import ZeroMQLane
 from bus.zeromq.link import ZeroMQLink
+from bus.zeromq.tap import TapReader
 
 T = TypeVar("T")
 CONFIG = Path(__file__).parents[2] / "config" / "admin_config.json"
@@ -48,6 +50,10 @@ class Cluster(Protocol):
     def raw(self, server: str = "") -> Link: ...
 
     async def restart_broker(self) -> None: ...
+
+    async def tap(self) -> list[TapRecord]:
+        """Every frame that the broker handles from now on; the list grows."""
+        ...
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T: ...
 
@@ -77,6 +83,11 @@ class SimCluster:
         self._epochs += 1
         self.world.network.start_broker(f"sim{self._epochs}")
 
+    async def tap(self) -> list[TapRecord]:
+        records: list[TapRecord] = []
+        self.world.network.on_tap = lambda tap: records.append(record_of(tap, "sim"))
+        return records
+
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self.world.run(coroutine)
 
@@ -98,6 +109,7 @@ class RealCluster:
         self._counts: dict[str, int] = {}
         self._epochs = 0
         self._thread: threading.Thread | None = None
+        self._reader: TapReader | None = None
         self._start_broker()
 
     def _endpoint(self, server: str) -> str:
@@ -140,6 +152,18 @@ class RealCluster:
     async def restart_broker(self) -> None:
         self._stop_broker()
         self._start_broker()
+
+    async def tap(self) -> list[TapRecord]:
+        records: list[TapRecord] = []
+        self._reader = reader = TapReader(self._zeromq, self.settings, self._endpoint("tap"), with_bodies=True)
+
+        async def read() -> None:
+            async for batch in reader.batches():
+                records.extend(batch.records)
+
+        self._reading = asyncio.create_task(read())
+        await reader.is_heard()
+        return records
 
     async def start(self, actor: Actor | None, *, role: str, slots: int = 0, token: str | None = None) -> Peer:
         self._counts[role] = self._counts.get(role, 0) + 1
@@ -186,6 +210,9 @@ class RealCluster:
                 peer.close()
             for link in self._links:
                 link.close()
+            if self._reader is not None:
+                self._reader.close()
+                await self._reading
 
         self._runner.run(close_all())
         self._runner.close()

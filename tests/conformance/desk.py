@@ -6,7 +6,16 @@ import asyncio
 
 from bus.dispatch import Actor, Call
 from bus.errors import GatewayError
-from bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget, ScopeBudget
+from bus.messages.gateway import (
+    Breakers,
+    Budget,
+    DegradedPrompt,
+    Prompt,
+    PromptResponse,
+    ReadBreakers,
+    ReadBudget,
+    ScopeBudget,
+)
 from bus.messages.ledger import Body, GetBody
 from bus.port import Bus
 
@@ -49,6 +58,10 @@ class Desk(Actor):
             return PromptResponse(outcome="SUCCESS", content=await self._do(message.work_order_id))
         finally:
             self.ended.append(message.work_order_id)
+
+    async def on_degraded(self, message: DegradedPrompt, call: Call) -> PromptResponse:
+        self.calls.append(call)
+        return PromptResponse(outcome="SUCCESS", content=await self._do(message.prompt.work_order_id))
 
     async def _do(self, script: str) -> str:
         what, _, rest = script.partition(" ")

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from bus import catalog
+from bus.codec import pack_header
+from bus.envelope import Kind, header
 from bus.errors import BusError, MessageTooLarge, RuntimeFault
-from bus.messages.control import Probe, Probed, ServiceGivenUp
-from bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget
+from bus.messages.control import LaneFrame, Probe, Probed, ServiceGivenUp
+from bus.messages.gateway import Breakers, Budget, DegradedPrompt, Prompt, PromptResponse, ReadBreakers, ReadBudget
 from bus.messages.ledger import Body, GetBody
 from bus.messages.session import ReadSession, SessionView
 from bus.peer import Peer
@@ -388,8 +390,8 @@ def test_garbage_harms_nobody_but_its_sender(cluster: Cluster) -> None:
         worker = await cluster.start(None, role="ho1")
         for server in ("", "ledger"):
             stranger = cluster.raw(server)
-            for header in (b"", b"\xff\xff", b"\x93\x01\x02\x03", bytes(5000), b"\x9e" + b"\x01" * 14):
-                stranger.send(header, b"garbage")
+            for data in (b"", b"\xff\xff", b"\x93\x01\x02\x03", bytes(5000), b"\x9e" + b"\x01" * 14):
+                stranger.send(data, b"garbage")
         await asyncio.sleep(0.05)
         assert (await ask(worker, "echo fine")).content == "fine"
         assert (await worker.request("ledger", GetBody(ref="r"), expect=Body, timeout_s=1)).data == b"r"
@@ -562,5 +564,77 @@ def test_immediate_requests_are_bounded_at_the_broker(cluster: Cluster) -> None:
         for one in asked:
             await one
         assert len(desk.calls) == SETTINGS.mailbox_max + 10
+
+    cluster.run(scenario())
+
+
+# --- the tap --------------------------------------------------------------------------------------------------------
+
+
+async def ask_degraded(host, script: str) -> str:
+    """The session host's last resort, over the gateway's own lane."""
+    message = DegradedPrompt(prompt=prompt(script))
+    return (await host.request("gateway", message, expect=PromptResponse, timeout_s=5, trace="t-1")).content
+
+
+def test_frames_of_the_gateways_lane_are_on_the_tap_and_those_of_the_ledgers_are_not(cluster: Cluster) -> None:
+    """Header, size and hash, marked as direct, in the broker's one sequence; the body stays where it was."""
+
+    async def scenario() -> None:
+        desk = Desk()
+        gateway = await cluster.start(desk, role="gateway", slots=1)
+        await cluster.start(Shelf(), role="ledger")
+        host = await cluster.start(None, role="host")
+        tapped = await cluster.tap()
+        await host.request("ledger", GetBody(ref="x"), expect=Body, timeout_s=5)
+        assert await ask_degraded(host, "echo last resort") == "last resort"
+        await until(lambda: sum(record.lane == "direct" for record in tapped) == 2)
+        asked, answered = [record for record in tapped if record.lane == "direct"]
+        assert (asked.type, asked.kind, asked.verdict) == (DegradedPrompt.TYPE, "request", "delivered")
+        assert (asked.sender, asked.worker, asked.trace) == (host.instance, gateway.instance, "t-1")
+        assert (answered.type, answered.kind, answered.sender) == (PromptResponse.TYPE, "reply", gateway.instance)
+        assert (answered.destination, answered.correlation_id) == (host.instance, asked.message_id)
+        assert all(
+            record.size > 0 and len(record.body_sha256) == 64 and record.body is None for record in (asked, answered)
+        )
+        assert asked.sensitive and answered.sensitive
+        assert not {"broker.lane_frame", GetBody.TYPE, Body.TYPE} & {record.type for record in tapped}
+        numbers = [record.sequence for record in tapped]
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        assert desk.calls[0].lane == "gateway"
+
+    cluster.run(scenario())
+
+
+def test_the_lane_works_while_its_frames_cannot_be_told(cluster: Cluster) -> None:
+    """A broker that goes away takes the tap with it, not the last resort."""
+
+    async def scenario() -> None:
+        await cluster.start(Desk(), role="gateway", slots=1)
+        host = await cluster.start(None, role="host")
+        await cluster.restart_broker()
+        assert await ask_degraded(host, "echo still here") == "still here"
+
+    cluster.run(scenario())
+
+
+def test_nobody_but_the_gateway_tells_of_lane_frames(cluster: Cluster) -> None:
+    """A forged frame on the tap would be a lie of the broker's; what is no header is refused too."""
+
+    async def scenario() -> None:
+        gateway = await cluster.start(Desk(), role="gateway", slots=1)
+        ho2 = await cluster.start(None, role="ho2")
+        tapped = await cluster.tap()
+        good = LaneFrame(verdict="delivered", header=pack_header(header(Kind.REQUEST, "m")), size=1, sha256=bytes(32))
+        await ho2.post("broker", good)
+        await gateway.post("broker", good.model_copy(update={"header": b"nonsense"}))
+        await gateway.post("broker", good.model_copy(update={"verdict": "splendid"}))
+        await until(lambda: sum(record.type == LaneFrame.TYPE for record in tapped) == 3)
+        assert [record.verdict for record in tapped if record.type == LaneFrame.TYPE] == [
+            "denied",
+            "malformed",
+            "malformed",
+        ]
+        assert not any(record.lane == "direct" for record in tapped)
 
     cluster.run(scenario())

@@ -13,13 +13,28 @@ TURN = TurnRef(SESSION, 2, "in-7")
 
 @pytest.mark.parametrize("width", [40, 72, 80, 100, 120, 140, 200])
 def test_no_line_is_wider_than_the_terminal(width):
-    """Columns are left out by rank, what stays is cut; below what is left without any, the least that tells something."""
+    """Columns are left out by rank, what stays is cut; the rest is the least that tells something."""
     table = Table(width=width, utc=True, with_latency=True)
     long = frame(type="a.type.with.a.very.long.name", verdict="denied", code="some_long_reason", sequence=123_456)
     lines = [table.heading(), table.row(frame(), TURN, 12.25), table.row(long, NO_TURN, None)]
-    least = 8 + 24 + 10 + 10 + 9 + 4 * 2
+    least = 7 + 23 + 9 + 9 + 9 + 4 * 2
     assert all(len(line) <= max(width, least) for line in lines)
     assert all("KIND" in lines[0] and word in lines[0] for word in ("TYPE", "FROM", "TO", "VERDICT"))
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (60, "KIND TYPE FROM TO VERDICT"),
+        (80, "TIME KIND TYPE FROM TO VERDICT"),
+        (100, "TIME KIND TYPE FROM TO VERDICT TURN"),
+        (120, "SEQ TIME KIND TYPE FROM TO VERDICT SIZE TURN"),
+        (160, "SEQ TIME KIND TYPE FROM TO VERDICT SIZE TURN ID"),
+    ],
+)
+def test_a_wider_terminal_shows_more(width, columns):
+    """What tells most is there first; a usual one of 80 columns has the time."""
+    assert Table(width=width, utc=True, with_latency=False).heading().split() == columns.split()
 
 
 def test_a_pipe_gets_everything():

@@ -1,0 +1,405 @@
+"""`hobus tap` on a real cluster: filters, the ring, exact losses, restarts, captures, looks at bodies, clear endings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.messages.control import Peers, ReadPeers
+from launch import exit_codes
+from launch.children import environment
+from launch.client import connected, place_of
+from tests.process.cluster import Cluster, eventually, write_config
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+
+PACKAGES = "what packages are installed?"
+
+
+@dataclass(slots=True)
+class Tapper:
+    """A tap that runs while the test does something else."""
+
+    process: subprocess.Popen[bytes]
+    lines: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, cluster: Cluster, *words: str) -> Tapper:
+        """A tap of frames as JSON, heard by the broker."""
+        command = [sys.executable, "-P", "-m", "launch", "tap", "--home", str(cluster.home.root), "-f", "jsonl", *words]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+        made = cls(process)
+        for stream, into in ((process.stdout, made.lines), (process.stderr, made.said)):
+            thread = threading.Thread(target=_drain, args=(stream, into))
+            thread.start()
+            made.threads.append(thread)
+        return made
+
+    def end(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Its exit code after Ctrl-C."""
+        self.process.send_signal(number)
+        code = self.process.wait(20)
+        for thread in self.threads:
+            thread.join(20)
+        return code
+
+    @property
+    def frames(self) -> list[dict[str, Any]]:
+        """What it showed."""
+        return [found for line in self.lines if "note" not in (found := json.loads(line))]
+
+    @property
+    def notes(self) -> list[dict[str, Any]]:
+        """What it said between frames."""
+        return [found for line in self.lines if "note" in (found := json.loads(line))]
+
+    @property
+    def summary(self) -> str:
+        """Its last words."""
+        return "\n".join(self.said)
+
+
+def _drain(stream: Any, into: list[str]) -> None:
+    with stream:
+        into.extend(line.decode().rstrip("\n") for line in stream)
+
+
+@pytest.fixture
+def tappers() -> Iterator[list[Tapper]]:
+    """All of them are ended, whatever happens."""
+    made: list[Tapper] = []
+    yield made
+    for tapper in made:
+        if tapper.process.poll() is None:
+            tapper.process.kill()
+            tapper.process.wait()
+        for thread in tapper.threads:
+            thread.join(20)
+
+
+def heard(tapper: Tapper) -> bool:
+    """Whether frames come: with --all a beat is enough."""
+    return bool(tapper.frames)
+
+
+def frames_of(answer: Any) -> list[dict[str, Any]]:
+    """The frames of a tap that has ended."""
+    assert answer.code == 0, answer.err
+    return [found for line in answer.out.splitlines() if "note" not in (found := json.loads(line))]
+
+
+def numbers(frames: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Which frames these are."""
+    return [(frame["epoch"], frame["sequence"]) for frame in frames]
+
+
+def flood(cluster: Cluster, count: int) -> None:
+    """So many questions to the broker, as fast as it answers."""
+    place = place_of(cluster.home, cluster.run())
+
+    async def ask() -> None:
+        async with connected(place, "operator") as bus:
+            for _ in range(count):
+                await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=10)
+
+    asyncio.run(ask())
+
+
+def test_filters_find_a_real_turn_by_actor_type_session_and_run(cluster: Cluster):
+    """Against everything that was tapped: no frame too many, none missing, its first frames included."""
+    cluster.up("--scale", "ho1=2")
+    result = cluster.ask(PACKAGES)
+    session = result["session_id"]
+    again = cluster.ask("is the ledger intact?", "--session", session)
+    other = cluster.ask(PACKAGES)
+    run = f"{session}-{again['run_id']['run_seq']}"
+    since = ("-f", "jsonl", "--since", "10m")
+    everything = frames_of(cluster("tap", *since))
+    last = everything[-1]["sequence"]
+
+    def found(*words: str) -> list[tuple[str, int]]:
+        return numbers(frames_of(cluster("tap", *since, f"sequence<={last}", *words)))
+
+    for words, holds in (
+        ([f"session=SES-{session[:8]}"], lambda f: f["session"] == session),
+        ([f"session={session}", "kind=wo.*"], lambda f: f["session"] == session and f["type"].startswith("wo.")),
+        ([f"turn={run}"], lambda f: f["turn"] == run),
+        ([f"turn=SES-{session[:8]}-2 & kind=request"], lambda f: f["turn"] == run and f["kind"] == "request"),
+        (["actor=gateway"], lambda f: any(f[end].startswith("gateway") for end in ("sender", "destination", "worker"))),
+        (["type=wo.execute | type=wo.receipt"], lambda f: f["type"] in ("wo.execute", "wo.receipt")),
+        (["size>2k"], lambda f: f["size"] > 2048),
+        (["!(actor=ho1 | actor=ho2)", "kind!=wo.*"], lambda f: "ho1" not in _ends(f) and "ho2" not in _ends(f)),
+    ):
+        expected = numbers([frame for frame in everything if holds(frame)])
+        assert expected, words
+        assert found(*words) == expected, words
+    turn = [frame for frame in everything if frame["turn"] == run]
+    assert (turn[0]["type"], turn[-1]["type"]) == ("host.process_turn", "session.turn_result")
+    assert {frame["session"] for frame in everything} >= {session, other["session_id"]}
+    assert len({frame["worker"] for frame in everything if frame["type"] == "wo.execute"}) == 2
+    answers = frames_of(cluster("tap", *since, "--match-replies", "type=host.process_turn"))
+    assert [frame["type"] for frame in answers] == ["host.process_turn", "session.turn_result"] * 3
+    assert all(frame["latency_ms"] > 0 for frame in answers if frame["kind"] == "reply")
+    entries = cluster("ledger show", "--json", "--limit", "999", f"turn={run} & actor=ho1").json["entries"]
+    assert entries and {(e["provenance"]["session_id"], e["provenance"]["run_seq"]) for e in entries} == {(session, 2)}
+
+
+def _ends(frame: dict[str, Any]) -> set[str]:
+    return {frame[end].partition("/")[0] for end in ("sender", "destination", "worker")}
+
+
+def test_since_and_follow_go_on_where_the_ring_ends(cluster: Cluster, tappers: list[Tapper]):
+    """What was and what comes, every number once; two tappers see the same."""
+    cluster.up()
+    before = cluster.ask(PACKAGES)
+    tappers += [Tapper.start(cluster, "--since", "10m", "--follow", "--all") for _ in range(2)]
+    for tapper in tappers:
+        eventually(lambda tapper=tapper: heard(tapper))
+    after = cluster.ask(PACKAGES)
+    for tapper in tappers:
+        eventually(
+            lambda tapper=tapper: any(
+                f["session"] == after["session_id"] and f["type"] == "session.turn_result" for f in tapper.frames
+            )
+        )
+        assert tapper.end() == 0
+        assert {before["session_id"], after["session_id"]} <= {frame["session"] for frame in tapper.frames}
+        assert tapper.notes[0]["note"] == "ring" and tapper.notes[0]["reaches_at"] > 0
+        shown = [frame["sequence"] for frame in tapper.frames]
+        assert shown == sorted(set(shown))
+        live = [frame["sequence"] for frame in tapper.frames if frame["kind"] == "beat"]
+        assert [number for number in shown if number >= live[0]] == list(range(live[0], shown[-1] + 1))
+        assert f"{len(shown)} frames shown, 0 filtered out, 0 lost (#1 to #{shown[-1]}" in tapper.summary
+    short = cluster("tap", "-f", "jsonl", "--since", "1ms")
+    assert short.code == 0 and frames_of(short) == []
+
+
+def test_a_reader_that_stops_for_a_while_knows_exactly_what_it_lost(
+    cluster: Cluster, tappers: list[Tapper], tmp_path: Path
+):
+    """Shown, filtered out and lost are every number from the first to the last, while the bus went on as if nobody had listened."""
+    cluster.up("--config", str(write_config(tmp_path / "c.json", ("bus.tap_hwm", 4))))
+    tapper = Tapper.start(cluster, "--all", "kind!=beat")
+    tappers.append(tapper)
+    flood(cluster, 5)
+    eventually(lambda: heard(tapper))
+    tapper.process.send_signal(signal.SIGSTOP)
+    flood(cluster, 6000)
+    tapper.process.send_signal(signal.SIGCONT)
+    eventually(lambda: any(note["note"] == "lost" for note in tapper.notes))
+    flood(cluster, 5)
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+    assert tapper.end() == 0
+    shown = [frame["sequence"] for frame in tapper.frames]
+    assert shown == sorted(set(shown))
+    lost = sum(note["count"] for note in tapper.notes if note["note"] == "lost")
+    words = tapper.summary.splitlines()[-1].split()
+    assert words[1:3] == ["frames", "shown,"] and int(words[0]) == len(shown)
+    filtered, said_lost = int(words[3]), int(words[6])
+    first, last = (int(word.lstrip("(#")) for word in (words[8], words[10]))
+    assert said_lost == lost > 1000
+    assert len(shown) + filtered + lost == last - first + 1
+    assert first <= shown[0] and shown[-1] <= last
+
+
+def test_a_broker_that_is_killed_under_a_tap_is_told_and_the_numbers_begin_anew(
+    cluster: Cluster, tappers: list[Tapper]
+):
+    """The new epoch is named; no number comes twice or is negative; the account has a line for each life."""
+    cluster.up()
+    tapper = Tapper.start(cluster, "--all")
+    tappers.append(tapper)
+    cluster.ask(PACKAGES)
+    eventually(lambda: heard(tapper))
+    old = cluster.kill("broker/1")
+    eventually(lambda: cluster.is_up("broker/1", other_than=old.instance))
+    eventually(lambda: cluster.is_up("ho2/1"))
+    result = cluster.ask(PACKAGES)
+    eventually(lambda: any(frame["turn"].startswith(result["session_id"]) for frame in tapper.frames))
+    assert tapper.end() == 0
+    restarts = [note for note in tapper.notes if note["note"] == "restarted"]
+    assert [note["epoch"] for note in restarts] == [cluster.row("broker/1").instance.rpartition("@")[2]]
+    found = numbers(tapper.frames)
+    assert len(set(found)) == len(found)
+    epochs = list(dict.fromkeys(epoch for epoch, _ in found))
+    assert epochs == [old.instance.rpartition("@")[2], restarts[0]["epoch"]]
+    lost = sum(note["count"] for note in tapper.notes if note["note"] == "lost")
+    new = [number for epoch, number in found if epoch == epochs[1]]
+    assert new == list(range(lost + 1, lost + 1 + len(new)))
+    assert "; the broker restarted once" in tapper.summary
+    assert f"#1 to #{new[-1]} of broker {epochs[1]}: {len(new)} shown, 0 filtered out, {lost} lost" in tapper.summary
+
+
+def test_before_up_after_down_and_while_it_goes_down(cluster: Cluster, tappers: list[Tapper]):
+    """Exit 4, with the next command; a tap that watches says that the cluster has stopped, and its account."""
+    for words in ((), ("--since", "10m")):
+        answer = cluster("tap", *words)
+        assert answer.code == exit_codes.UNREACHABLE
+        assert "no cluster runs" in answer.err and "hobus up" in answer.err
+    cluster.up()
+    tapper = Tapper.start(cluster, "--all")
+    tappers.append(tapper)
+    eventually(lambda: heard(tapper))
+    cluster("down")
+    assert tapper.process.wait(20) == exit_codes.UNREACHABLE
+    tapper.threads[1].join(20)
+    assert "the cluster has stopped" in tapper.summary and "frames shown" in tapper.summary
+    assert cluster("tap", "--since", "10m").code == exit_codes.UNREACHABLE
+
+
+def test_a_closed_pipe_a_terminated_tap_and_a_count_end_with_the_account(cluster: Cluster, tappers: list[Tapper]):
+    """`hobus tap | head -1`, `timeout 5 hobus tap`, `--count`: the last line is always there."""
+    cluster.up()
+    cluster.ask(PACKAGES)
+    command = f"{sys.executable} -P -m launch tap --home {cluster.home.root} --all"
+    script = f"{command} | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, env=environment(), timeout=60, check=False)
+    lines = done.stdout.decode().splitlines()
+    assert lines[0].split()[:3] == ["SEQ", "TIME", "KIND"] and lines[-1] == "0"
+    assert "frames shown" in done.stderr.decode() and "Traceback" not in done.stderr.decode()
+    tapper = Tapper.start(cluster, "--all")
+    tappers.append(tapper)
+    eventually(lambda: heard(tapper))
+    assert tapper.end(signal.SIGTERM) == 0 and " 0 lost (#" in tapper.summary
+    counted = cluster("tap", "-f", "jsonl", "--since", "10m", "--count", "3", "kind=wo.*")
+    assert [frame["type"] for frame in frames_of(counted)] == ["wo.execute", "wo.receipt", "wo.execute"]
+    assert "3 frames shown" in counted.err
+
+
+def test_what_cannot_be_meant_is_refused_at_its_place(cluster: Cluster, tmp_path: Path):
+    """Exit 2 with a caret and the fields, before anything is connected, also without a cluster."""
+    for command in ("tap", "ledger show", "ledger tail"):
+        answer = cluster(command, "type=a & colour=red")
+        assert answer.code == exit_codes.USAGE
+        error = answer.err.splitlines()
+        assert error[1:3] == ["  type=a & colour=red", "           ^"] and "session" in error[3]
+    assert cluster("tap", "--since", "soon").code == exit_codes.USAGE
+    assert cluster("tap", "-r", str(tmp_path / "x"), "--follow").code == exit_codes.USAGE
+    missing = cluster("tap", "-r", str(tmp_path / "x"))
+    assert missing.code == exit_codes.FAILED and "x" in missing.err
+    (tmp_path / "notes").write_text("no capture")
+    assert cluster("tap", "-r", str(tmp_path / "notes")).code == exit_codes.INTEGRITY
+
+
+def test_a_capture_is_read_without_a_cluster_through_the_same_filters(cluster: Cluster, tmp_path: Path):
+    """Written while shown, read after `down`: the same lines; a torn end is said; a full disk is an error, not a lie."""
+    cluster.up()
+    cluster.ask(PACKAGES)
+    path = tmp_path / "turn.tap"
+    shown = cluster("tap", "-w", str(path), "-f", "jsonl", "--since", "10m", "--match-replies")
+    assert shown.code == 0 and f"captured in {path}" in shown.err
+    silent = cluster("tap", "-w", str(tmp_path / "second.tap"), "--since", "10m", "kind=wo.*")
+    assert silent.code == 0 and silent.out == ""
+    if Path("/dev/full").exists():
+        full = cluster("tap", "-w", "/dev/full", "--since", "10m")
+        assert full.code == exit_codes.FAILED and "No space" in full.err
+    cluster("down")
+    read = cluster("tap", "-r", str(path), "-f", "jsonl", "--match-replies")
+    assert read.code == 0 and read.out == shown.out
+    orders = frames_of(cluster("tap", "-r", str(path), "-f", "jsonl", "kind=wo.*"))
+    assert numbers(orders) == numbers(frames_of(cluster("tap", "-r", str(tmp_path / "second.tap"), "-f", "jsonl")))
+    assert orders and all("body" not in frame for frame in orders)
+    path.write_bytes(path.read_bytes()[:-7])
+    torn = cluster("tap", "-r", str(path), "-f", "jsonl", "--match-replies")
+    assert torn.code == 0 and torn.out == shown.out
+    assert "torn at byte" in torn.err
+
+
+def test_a_look_at_sensitive_bodies_stands_in_the_record_before_it_is_had(cluster: Cluster, tmp_path: Path):
+    """One record at its beginning, one at its end, none for what is not sensitive; no text in either."""
+    cluster.up()
+    cluster.ask(PACKAGES)
+    since = ("-f", "jsonl", "--since", "10m")
+    hidden = frames_of(cluster("tap", *since))
+    assert hidden and not any("body" in frame for frame in hidden)
+    assert all(len(frame["body_sha256"]) == 64 for frame in hidden)
+    harmless = frames_of(cluster("tap", *since, "--bodies", "type=broker.read_peers"))
+    assert harmless and all("body" in frame for frame in harmless)
+    assert cluster.entries("TAP_BODIES_READ") == []
+
+    texts = frames_of(cluster("tap", *since, "--bodies", "type=host.process_turn"))
+    assert [frame["body"]["text"] for frame in texts] == [PACKAGES]
+    opened, closed = cluster.entries("TAP_BODIES_READ", "TAP_BODIES_CLOSED")
+    assert (opened.stream, opened.origin.partition("/")[0]) == ("governance", "operator")
+    shown = cluster("ledger show", "--json", "--bodies", "type=TAP_*").json["entries"]
+    facts = [entry["bodies"][0] for entry in shown]
+    assert facts[0]["filter"] == ["type=host.process_turn"] and facts[0]["since_s"] == 600.0
+    assert facts[1]["bodies"] == 1 and facts[1]["elapsed_ms"] >= 0 and facts[0]["look"] == facts[1]["look"]
+    assert closed.parents == [opened.submission_id]
+    assert PACKAGES.encode() not in b"".join(body for body in (*opened.bodies, *closed.bodies) if body)
+
+    capture = tmp_path / "bodies.tap"
+    assert cluster("tap", "-w", str(capture), "--since", "10m", "--bodies", "type=host.process_turn").code == 0
+    assert len(cluster.entries("TAP_BODIES_READ")) == 2
+    assert PACKAGES.encode() in capture.read_bytes()
+
+
+def test_the_degraded_call_is_on_the_tap_as_direct(cluster: Cluster):
+    """It takes the gateway's own lane; the tap has it all the same, in its session, and no post about it."""
+    cluster.up()
+    row = cluster.row("ho2/1")
+    os.kill(row.pid, signal.SIGSTOP)
+    try:
+        result = cluster.ask(PACKAGES, "--timeout", "8")
+    finally:
+        os.kill(row.pid, signal.SIGCONT)
+    assert result["outcome"] == "degraded", result
+    frames = frames_of(cluster("tap", "-f", "jsonl", "--since", "10m", "--match-replies", "lane=direct"))
+    assert [(frame["type"], frame["kind"]) for frame in frames] == [
+        ("gateway.degraded_prompt", "request"),
+        ("gateway.response", "reply"),
+    ]
+    assert {frame["session"] for frame in frames} == {result["session_id"]}
+    assert frames[1]["latency_ms"] > 0 and all(frame["size"] > 0 for frame in frames)
+    assert frames_of(cluster("tap", "-f", "jsonl", "--since", "10m", "type=broker.lane_frame")) == []
+
+
+def test_a_terminal_gets_a_table_as_wide_as_it_is_and_colours(cluster: Cluster):
+    """On a tty of 80 columns; nothing of it in a pipe or with NO_COLOR."""
+    cluster.up()
+    cluster.ask(PACKAGES)
+    words = [sys.executable, "-P", "-m", "launch", "tap", "--home", str(cluster.home.root), "--since", "10m"]
+    screen = _on_a_terminal(words, columns=80)
+    assert "\x1b[36m" in screen and "\x1b[32m" in screen
+    plain = _on_a_terminal(words, columns=80, NO_COLOR="1").splitlines()
+    rows = [line for line in plain if "wo.execute" in line]
+    assert rows and "\x1b" not in "".join(plain)
+    assert all(len(line) <= 80 for line in rows)
+    heading = next(line for line in plain if line.lstrip().startswith(("SEQ", "TIME", "KIND")))
+    assert all(row.index("wo.execute") == heading.index("TYPE") for row in rows)
+    assert "\x1b" not in cluster("tap", "--since", "10m").out
+
+
+def _on_a_terminal(words: list[str], *, columns: int, **env: str) -> str:
+    ours, theirs = pty.openpty()
+    size = environment() | {"COLUMNS": str(columns), "TERM": "xterm"}
+    size.pop("NO_COLOR", None)
+    size |= env
+    process = subprocess.Popen(words, stdout=theirs, stderr=subprocess.DEVNULL, stdin=theirs, env=size)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            piece = os.read(ours, 65_536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        shown += piece
+    os.close(ours)
+    assert process.wait(30) == 0
+    return shown.decode().replace("\r\n", "\n")

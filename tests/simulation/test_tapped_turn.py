@@ -1,0 +1,65 @@
+"""Every frame of a turn says which turn it belongs to: the whole cluster in one process, its broker's tap."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.broker.tap_record import TapRecord, record_of
+from bus.messages.ids import NO_TURN, session_id_of, turn_trace
+from bus.messages.session import ProcessTurn, TurnResult
+from config.snapshot import load_snapshot
+from launch.filters.tap_fields import is_routine
+from launch.simulated import SimulatedCluster
+from launch.tapping.turns import TurnBook
+from launch.turns import process_turn
+
+ABOUT_PEERS = ("broker.", "bus.", "gateway.read_breakers", "gateway.breakers")
+"""What is asked about processes, by timers and at start; and the connections themselves."""
+
+
+def ask(cluster: SimulatedCluster, text: str, input_id: str, session_id: str | None = None) -> TurnResult:
+    """One turn as `hobus ask` asks it."""
+    turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text)
+    return cluster.world.run(process_turn(cluster._door, turn, timeout_s=60, retry_interval_s=0.1))
+
+
+@pytest.mark.parametrize("victim", ["", "ho1", "ho2"])
+def test_every_frame_of_two_turns_has_its_session_and_run(victim):
+    """Requests, answers, streams, cancels, posts after the reply; also when a process is killed in the second one."""
+    tapped: list[TapRecord] = []
+    with SimulatedCluster(load_snapshot(), ho1=2, ho2=2) as cluster:
+        cluster.world.network.on_tap = lambda tap: tapped.append(record_of(tap, "sim", with_body=False))
+        first = ask(cluster, "what packages are installed?", "in-1")
+        if victim:
+            cluster.strike(victim, after_s=0.02, back_after_s=0.5)
+        second = ask(cluster, "is the ledger intact?", "in-2", first.session_id)
+    assert first.outcome == second.outcome == "success"
+    book = TurnBook(None)
+    book.learn(tapped)
+    turns = {}
+    for record in tapped:
+        if is_routine(record) or record.type.startswith(ABOUT_PEERS) or record.verdict in ("control", "lost"):
+            continue
+        turn = book.turn_of(record)
+        assert turn != NO_TURN, record
+        assert turn.run in (f"{first.run_id}", f"{second.run_id}"), record
+        turns.setdefault(turn.run, []).append(record.type)
+    assert list(turns) == [f"{first.run_id}", f"{second.run_id}"]
+    for types in turns.values():
+        assert {"host.process_turn", "ho2.turn", "wo.execute", "gateway.prompt", "session.turn_result"} <= set(types)
+
+
+def test_a_trace_names_the_turn_where_no_derived_id_does_and_nowhere_else():
+    """The client's frames carry it; what has an id of its own does not repeat it."""
+    tapped: list[TapRecord] = []
+    with SimulatedCluster(load_snapshot()) as cluster:
+        cluster.world.network.on_tap = lambda tap: tapped.append(record_of(tap, "sim", with_body=False))
+        ask(cluster, "what packages are installed?", "in-1")
+    trace = turn_trace(session_id_of("door", "in-1"), "in-1")
+    by_type = {}
+    for record in tapped:
+        by_type.setdefault(record.type, set()).add(record.trace)
+    for type_name in ("host.process_turn", "session.turn_result"):
+        assert by_type[type_name] == {trace}
+    for type_name in ("session.start", "ho2.turn", "ho2.turn_reply", "wo.execute", "wo.receipt", "gateway.prompt"):
+        assert by_type[type_name] == {""}
