@@ -18,9 +18,10 @@ ABOUT_PEERS = ("broker.", "bus.", "gateway.read_breakers", "gateway.breakers")
 
 
 def ask(cluster: SimulatedCluster, text: str, input_id: str, session_id: str | None = None) -> TurnResult:
-    """One turn as `hobus ask` asks it."""
-    turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text)
-    return cluster.world.run(process_turn(cluster._door, turn, timeout_s=60, retry_interval_s=0.1))
+    """One streamed turn as a client asks it."""
+    turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text, stream=True)
+    asking = process_turn(cluster._door, turn, timeout_s=60, retry_interval_s=0.1, on_stream=lambda _piece: None)
+    return cluster.world.run(asking)
 
 
 @pytest.mark.parametrize("victim", ["", "ho1", "ho2"])
@@ -47,6 +48,7 @@ def test_every_frame_of_two_turns_has_its_session_and_run(victim):
     assert list(turns) == [f"{first.run_id}", f"{second.run_id}"]
     for types in turns.values():
         assert {"host.process_turn", "ho2.turn", "wo.execute", "gateway.prompt", "session.turn_result"} <= set(types)
+        assert {"stream.delta", "memory.log_signals"} <= set(types)
 
 
 def test_a_trace_names_the_turn_where_no_derived_id_does_and_nowhere_else():
