@@ -201,7 +201,7 @@ def turn_in(ids: Iterable[str]) -> TurnRef:
 
 
 def trace_from(message_id: str) -> str:
-    """The trace that says what a derived id says: `<session>/<input>`, `<session>-<run>`, or the session; else empty."""
+    """The trace that says what a derived id says: `<session>/<input>`, `<session>-<run>` or the session; else empty."""
     turn = turn_in([message_id])
     return turn_trace(turn.session_id, turn.input_id) if turn.input_id else turn.run or turn.session_id
 
