@@ -40,7 +40,7 @@ QUESTION = "what did this session cost?"
 INPUT_ID = "in-1"
 THINKING_MS = 400
 DEADLINE_S = 30
-PROCESSES = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "launcher")
+PROCESSES = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "zygote", "launcher")
 MOMENTS = ("classify", "tool", "reply")
 HELD = {"tool": ("ho1/1", "before-send:gateway.read_budget:1"), "reply": ("ho2/1", "before-send:ho2.turn_reply:1")}
 """Moment -> the process that stands still at it, and the frame at which it does (launch/drill.py)."""
@@ -115,12 +115,11 @@ def _struck(cluster: Cluster, directory: Path, process: str, moment: str) -> tup
 def _kill(cluster: Cluster, process: str) -> float:
     """SIGKILL, and when."""
     run = cluster.run()
-    pid, mark = run.launcher_pid, run.launcher_mark
-    if process not in ("nobody", "launcher"):
-        row = cluster.row(f"{process}/1")
-        pid, mark = row.pid, row.mark
+    own = {"launcher": (run.launcher_pid, run.launcher_mark), "zygote": (run.zygote_pid, run.zygote_mark)}
+    actors = {row.actor: (row.pid, row.mark) for row in run.children}
     now = time.monotonic()
     if process != "nobody":
+        pid, mark = own[process] if process in own else actors[f"{process}/1"]
         assert identity.end(pid, mark, signal.SIGKILL)
     return now
 
@@ -131,6 +130,10 @@ def _asked_again(cluster: Cluster, process: str) -> dict[str, Any]:
         eventually(lambda: cluster.living() == [], within_s=30)
         cluster.env.pop(VARIABLE, None)
         cluster.up("--detach")
+    elif process == "zygote":
+        eventually(lambda: identity.is_alive(cluster.run().zygote_pid, cluster.run().zygote_mark))
+        cluster.kill("ho1/1")  # the new zygote can do what the old one could
+        eventually(lambda: cluster.row("ho1/1").restarts == 1 and cluster.is_up("ho1/1"))
     elif process != "nobody":
         eventually(lambda: cluster.row(f"{process}/1").restarts == 1 and cluster.is_up(f"{process}/1"))
     return cluster.ask(QUESTION, "--input-id", INPUT_ID, "--timeout", str(DEADLINE_S))
