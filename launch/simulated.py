@@ -19,7 +19,7 @@ from actors.ho1_executor.tools.definition import ToolDefinition
 from actors.ho1_executor.tools.in_process import InProcessToolRunner
 from actors.ho1_executor.tools.registry import BUILTIN
 from actors.ho1_executor.tools.view import snapshot_view
-from actors.ho2_supervisor.actor import Supervisor
+from actors.ho2_supervisor.actor import SLOTS, Supervisor
 from actors.ho3_memory.actor import Memory
 from actors.session_host.actor import SessionHost
 from bus.messages.base import Message
@@ -127,7 +127,7 @@ class SimulatedCluster:
         return self.world.start(actor, role="ho1", slots=config.ho1.slots, tools=runner.available())
 
     def _start_ho2(self) -> Peer:
-        return self.world.start(Supervisor(snapshot=self.snapshot), role="ho2")
+        return self.world.start(Supervisor(snapshot=self.snapshot), role="ho2", slots=SLOTS)
 
     def _start_host(self) -> Peer:
         spool = self.world.disk("host")

@@ -10,6 +10,7 @@ import asyncio
 
 from actors.ho2_supervisor import answers, turn, views
 from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit
+from actors.ho2_supervisor.consolidations import Consolidations
 from actors.ho2_supervisor.drive import Drive, Drives, TurnInput
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.memory import Memory
@@ -24,6 +25,7 @@ from bus.ledger_client import LedgerClient
 from bus.messages.base import pack
 from bus.messages.ledger import LedgerStats, ReadLedgerStats
 from bus.messages.session import (
+    Consolidate,
     EndSession,
     LifecycleChanged,
     ReadSession,
@@ -45,6 +47,10 @@ from bus.port import Bus
 from config.snapshot import Snapshot
 
 
+SLOTS = 1
+"""Consolidations are slotted posts. A post fills no slot, but the broker hands one only to whom it knows to have any."""
+
+
 class Supervisor(Actor):
     """Sessions and their turns, under one frozen snapshot."""
 
@@ -61,6 +67,9 @@ class Supervisor(Actor):
         own_entries, memory = OwnEntries(bus.instance), self._config.memory
         self._learning = memory and Learning(
             memory=Memory(bus, memory), snapshot=self._snapshot, own_entries=own_entries
+        )
+        self._consolidations = memory and Consolidations(
+            bus=bus, client=self._client, snapshot=self._snapshot, memory=memory, own_entries=own_entries
         )
         self._drives = Drives(bus=bus, snapshot=self._snapshot, own_entries=own_entries, learning=self._learning)
         self._sessions = Sessions(
@@ -165,6 +174,11 @@ class Supervisor(Actor):
             if is_durable:
                 return SessionClosed(session_id=session.session_id, turn_count=session.record.turn_count)
         raise self._keeps_moving(message.session_id)
+
+    async def consolidate(self, message: Consolidate, call: Call) -> None:
+        """Signals whose gates a delivered turn has crossed; nobody waits for what becomes of them."""
+        if self._consolidations is not None:
+            await self._consolidations.run(message, trace=call.trace)
 
     # --- steps of the handlers ----------------------------------------------------------------------------------------
 

@@ -49,8 +49,8 @@ def read_classification(
     if not parsed:
         return Classification()
     labels = _mapping(parsed.get("labels"))
-    domain, domain_dropped = _known(labels.get("domain"), vocabulary.domain, "domain")
-    task, task_dropped = _known(labels.get("task"), vocabulary.task, "task")
+    domain, domain_dropped = known_labels(labels.get("domain"), vocabulary.domain, "domain")
+    task, task_dropped = known_labels(labels.get("task"), vocabulary.task, "task")
     signal = _mapping(parsed.get("intent_signal"))
     return Classification(
         speech_act=_text(parsed.get("speech_act")),
@@ -63,7 +63,7 @@ def read_classification(
     )
 
 
-def _known(value: Any, allowed: Sequence[str], kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def known_labels(value: Any, allowed: Sequence[str], kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Labels inside the vocabulary, each once, in the order given; and one mark per label outside it."""
     given: list[Any] = value if isinstance(value, list) else [] if value is None else [value]
     kept = dict.fromkeys(label for label in given if isinstance(label, str) and label in allowed)

@@ -5,7 +5,7 @@ Source: spec page "The ledger", the record table (streams ho2m, ho2_context_auth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from actors.ho2_supervisor.recorded_form import blank_receipt
@@ -47,6 +47,22 @@ class OwnEntries:
             trace=trace,
             at_us=at_us,
             bodies=[pack(payload | {"ho3_biases": listed}), *(line.encode() for line in lines.values())],
+        )
+
+    def consolidation(  # noqa: PLR0913 - an entry has these fields
+        self, payload: dict[str, Any], texts: Iterable[str], *, provenance: Provenance, parents: Sequence[str],
+        at_us: int, trace: str,
+    ) -> WriteEntry:  # fmt: skip
+        """WO_DISPATCHED of a consolidation: the order and what it rests on, its texts as bodies."""
+        return WriteEntry(
+            submission_id=f"WO_DISPATCHED:{payload['wo_id']}",
+            stream="ho2m",
+            event_type="WO_DISPATCHED",
+            provenance=provenance,
+            parents=list(parents),
+            trace=trace,
+            at_us=at_us,
+            bodies=[pack(payload), *(text.encode() for text in texts)],
         )
 
     def ho2m(  # noqa: PLR0913 - an entry has these fields

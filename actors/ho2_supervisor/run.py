@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from actors.ho2_supervisor import chain, composed, recorded_form, work_orders
+from actors.ho2_supervisor import chain, composed, pool, recorded_form, work_orders
 from actors.ho2_supervisor.history import History
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.own_entries import OwnEntries
@@ -33,14 +33,11 @@ from bus.messages.session import (
     ToolBatchIssued,
     ToolReceipt,
 )
-from bus.messages.work_order import Cost, ExecuteWorkOrder, Receipt, Segment, ToolCall, WorkOrder, WorkOrderError
+from bus.messages.work_order import Receipt, Segment, ToolCall, WorkOrder
 from bus.port import Bus
 from bus.streaming import Draft
 from config.assets import Agent
 from config.schema import AdminConfig
-
-HO1 = "ho1"
-
 
 @dataclass(slots=True)
 class _Pending:
@@ -327,48 +324,13 @@ class Run:
 
     async def _sent(self, order: WorkOrder, first_attempt: int) -> Receipt:
         """The receipt of the pool; a failed one of our own making when nobody answers within the order's time-out."""
-        clock, draft = self._bus.clock, self.draft
-        give_up = clock.monotonic() + order.constraints.timeout_seconds
-        fault = RuntimeFault("expired", "no attempt fitted into the time-out")
-        for attempt in range(first_attempt, first_attempt + self.config.ho2.order_attempts_max):
-            left_s = give_up - clock.monotonic()
-            if left_s <= 0:
-                break
-            is_watched = order.wo_type == "synthesize" and draft.is_watched
-            if is_watched:
-                draft.begin(order.wo_id, attempt)
-            try:
-                receipt = await self._bus.request(
-                    HO1, ExecuteWorkOrder(order=order, attempt=attempt, stream=is_watched), expect=Receipt,
-                    timeout_s=left_s, message_id=order.wo_id, attempt=attempt, trace=self.trace,
-                    on_stream=draft.relay if is_watched else None,
-                )  # fmt: skip
-            except RuntimeFault as refusal:
-                fault = refusal
-                if not refusal.retryable:
-                    break
-                await self._bus.sleep(self.config.ho2.order_retry_interval_ms / 1000)
-                continue
-            if (receipt.wo_id, receipt.fence) == (order.wo_id, order.fence):
-                return receipt
-            fault = RuntimeFault("malformed", f"a receipt of {receipt.wo_id} for {order.wo_id}")
-            break
-        return self._lost(order, fault)
-
-    def _lost(self, order: WorkOrder, fault: RuntimeFault) -> Receipt:
-        """HO2 fails an order that was lost, so that it has an end; what it may have cost is not known."""
-        receipt = Receipt(
-            wo_id=order.wo_id,
-            fence=order.fence,
-            state="failed",
-            error=WorkOrderError(
-                code="deadline_exceeded" if fault.code == "expired" else "execution_error",
-                message=f"{fault.code}: {fault.detail}",
-            ),
-            cost=Cost(cost_usd=None),
-            executed_by=self._bus.instance,
-            completed_at=self.session.now(),
-        )
+        draft = self.draft if order.wo_type == "synthesize" else None
+        try:
+            return await pool.receipt_of(
+                self._bus, self.config.ho2, order, first_attempt=first_attempt, trace=self.trace, draft=draft
+            )
+        except RuntimeFault as fault:
+            receipt = pool.lost_receipt(order, fault, by=self._bus.instance, at=self.session.now())
         provenance = self.session.provenance(self.run_id, order.wo_id)
         self.session.also(
             self.own_entries.lost_order(receipt, provenance=provenance, at_us=self.session.at_us(), trace=self.trace)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from actors.ho2_supervisor.actor import Supervisor
+from actors.ho2_supervisor.actor import SLOTS, Supervisor
 from launch.endpoints import Place
 from launch.roles import Made
 
 
 def make(place: Place) -> Made:
     """It takes turns without credit: admission is one synchronous step, bounded by ho2.runs_max."""
-    return Made(Supervisor(snapshot=place.snapshot))
+    return Made(Supervisor(snapshot=place.snapshot), slots=SLOTS)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Self
 
-from actors.ho2_supervisor.actor import Supervisor
+from actors.ho2_supervisor.actor import SLOTS, Supervisor
 from actors.ho2_supervisor.session.journal import turn_key
 from bus.dispatch import Actor, Call
 from bus.errors import RuntimeFault
@@ -215,7 +215,7 @@ class Rig:
     def supervise(self) -> Supervisor:
         """One more supervisor."""
         supervisor = Supervisor(snapshot=self.snapshot)
-        peer = self.world.start(supervisor, role="ho2")
+        peer = self.world.start(supervisor, role="ho2", slots=SLOTS)
         self.supervisors.append(supervisor)
         self.instances.append(peer.instance)
         return supervisor

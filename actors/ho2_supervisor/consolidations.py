@@ -1,0 +1,222 @@
+"""Consolidations of this instance: re-check the gate, ask the pool for one line, log it with HO3 or log that it failed.
+
+Outside every session's order and in nobody's way: the turn that named the signal was delivered before this began. One
+agent's messages come one at a time (the catalog's mode `ordered`). Whatever is lost on the way leaves the gate crossed,
+and the next turn that logs the signal names it again.
+Source: spec page "Session host and HO2 supervisor", section Consolidation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from actors.ho2_supervisor import chain, consolidation, pool, recorded_form, work_orders
+from actors.ho2_supervisor.consolidation import Crossing, Judged
+from actors.ho2_supervisor.history import DeliveredTurn
+from actors.ho2_supervisor.memory import HO3, code_of
+from actors.ho2_supervisor.own_entries import OwnEntries
+from actors.ho2_supervisor.past_turns import turn_of_run
+from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
+from bus.ledger_client import LedgerClient
+from bus.messages.base import unpack
+from bus.messages.ids import iso
+from bus.messages.ledger import Provenance
+from bus.messages.memory import (
+    Artifact,
+    CheckGate,
+    ConsolidationFailureLogged,
+    GateChecked,
+    LogConsolidationFailure,
+    LogOverlay,
+    OverlayLogged,
+)
+from bus.messages.session import Consolidate
+from bus.messages.work_order import Receipt, WorkOrder
+from bus.port import Bus
+from config.assets import Agent
+from config.schema import Ho3Config
+from config.snapshot import Snapshot
+
+_log = structlog.get_logger("ho2_supervisor")
+
+
+class Consolidations:
+    """Runs what `Consolidate` names, signal by signal."""
+
+    def __init__(  # noqa: PLR0913 - what it asks, and what it goes by
+        self, *, bus: Bus, client: LedgerClient, snapshot: Snapshot, memory: Ho3Config, own_entries: OwnEntries
+    ) -> None:
+        self._bus = bus
+        self._client = client
+        self._snapshot = snapshot
+        self._config = snapshot.config
+        self._memory = memory
+        self._timeout_s = memory.consolidation_timeout_ms / 1000
+        self._own_entries = own_entries
+
+    async def run(self, message: Consolidate, *, trace: str) -> None:
+        """Each signal once: consolidated, recorded as failed, or left for the next turn that names it."""
+        for signal_id in dict.fromkeys(message.signal_ids):
+            try:
+                await self._signal(message, signal_id, trace)
+            except RuntimeFault as fault:
+                _log.warning("consolidation_put_off", signal_id=signal_id, code=fault.code, detail=fault.detail)
+
+    async def _signal(self, message: Consolidate, signal_id: str, trace: str) -> None:
+        agent = await self._agent_of(message)
+        crossing = await self._crossing(message, agent, signal_id, trace)
+        if crossing is None:
+            return
+        wo_id = ""
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                wo_id = await self._next_id(crossing)
+                order = await self._dispatched(crossing, wo_id, trace)
+                artifact = await self._learned(crossing, order, trace)
+                await self._log_overlay(agent, artifact, trace)
+        except (TimeoutError, RuntimeFault) as fault:
+            await self._failed(crossing, wo_id, code_of(fault), trace)
+            raise WorkOrderFault(code_of(fault), f"{wo_id or signal_id}: {fault}") from None
+
+    async def _agent_of(self, message: Consolidate) -> Agent:
+        """Whose session it is, as the record says: the message's word only routes it."""
+        [completed] = await self._client.lookup([f"RunCompleted:{message.run_id}"])
+        agent = None if completed is None else self._snapshot.agents.get(completed.provenance.agent_id)
+        if agent is None:
+            raise RuntimeFault("not_found", f"run {message.run_id} was not completed for an agent that is configured")
+        return agent
+
+    async def _crossing(self, message: Consolidate, agent: Agent, signal_id: str, trace: str) -> Crossing | None:
+        """The gate as it is now; None when there is nothing to do (any more)."""
+        now = iso(self._bus.now())
+        question = CheckGate(agent_id=agent.agent_id, signal_id=signal_id, as_of_ts=now)
+        checked = await self._bus.request(HO3, question, expect=GateChecked, timeout_s=self._timeout_s, trace=trace)
+        if not checked.gate.crossed or checked.accumulator is None:
+            return None
+        return Crossing(agent, message.run_id, checked.gate, checked.accumulator, checked.as_of.as_of_ts)
+
+    async def _next_id(self, crossing: Crossing) -> str:
+        """The first number of this signal and window that no dispatch has; an order that a crash left open is ended."""
+        number, before = 1, ""
+        while True:
+            wo_id = consolidation.order_id(crossing, number, self._memory)
+            [taken] = await self._client.lookup([f"WO_DISPATCHED:{wo_id}"])
+            if taken is None:
+                break
+            number, before = number + 1, wo_id
+        if before:
+            await self._end_if_open(before)
+        return wo_id
+
+    async def _end_if_open(self, wo_id: str) -> None:
+        dispatched, ended = await self._client.lookup([f"WO_DISPATCHED:{wo_id}"], [f"end:{wo_id}"], with_bodies=True)
+        if ended is not None or dispatched is None or not dispatched.bodies or dispatched.bodies[0] is None:
+            return
+        order = recorded_form.recorded_order(unpack(dispatched.bodies[0])["order"], {})
+        self._lost(order, RuntimeFault("peer_lost", "its supervisor was lost"), dispatched.trace)
+
+    async def _dispatched(self, crossing: Crossing, wo_id: str, trace: str) -> WorkOrder:
+        """The order, durable in stream ho2m before anybody sees it."""
+        turns = await self._turns_behind(crossing.evidence.event_ids)
+        planned = consolidation.order_of(
+            crossing, wo_id, consolidation.excerpts_of(turns, self._memory.excerpt_max_chars),
+            config=self._config, memory=self._memory, digest=self._snapshot.digest, planned_at=iso(self._bus.now()),
+        )  # fmt: skip
+        if wrong := work_orders.faults(planned, ()):
+            raise WorkOrderFault("execution_error", f"{wo_id} was not dispatched: {'; '.join(wrong)}")
+        owned, brought = work_orders.with_own_texts(planned, f"WO_DISPATCHED:{wo_id}", {})
+        order = work_orders.advance(owned, "dispatched", "ho2")
+        entry = self._own_entries.consolidation(
+            {
+                "wo_id": wo_id,
+                "wo_type": order.wo_type,
+                "order": recorded_form.blank_order(order, {}),
+                "gate": crossing.gate.model_dump(),
+                "as_of_ts": crossing.as_of_ts,
+            },
+            brought, provenance=_provenance(order), parents=[f"RunCompleted:{crossing.run_id}"],
+            at_us=self._at_us(), trace=trace,
+        )  # fmt: skip
+        [ack] = await self._client.write([entry], trace=trace)
+        if not ack.is_first:
+            raise LedgerError("conflict", f"{wo_id} was dispatched by another supervisor meanwhile")
+        return order
+
+    async def _turns_behind(self, event_ids: Sequence[str]) -> list[DeliveredTurn]:
+        """The newest of them first; a turn whose texts were erased, or that was never answered, shows nothing."""
+        newest = [run for event_id in reversed(event_ids) if (run := consolidation.run_of(event_id)) is not None]
+        turns = [await turn_of_run(self._client, run) for run in newest[: self._memory.recent_events_max]]
+        return [turn for turn in turns if turn is not None]
+
+    async def _learned(self, crossing: Crossing, order: WorkOrder, trace: str) -> Artifact:
+        """The artifact that the pool's answer gives. Raises WorkOrderFault for a failed order or an unusable answer."""
+        try:
+            receipt = await pool.receipt_of(self._bus, self._config.ho2, order, first_attempt=1, trace=trace)
+        except RuntimeFault as fault:
+            receipt = self._lost(order, fault, trace)
+        if receipt.state == "failed" or receipt.output_result is None:
+            raise WorkOrderFault(chain.failure_code(receipt) or "execution_error", f"{order.wo_id} failed")
+        judged = consolidation.judge(receipt.output_result.parsed, self._config.classify_labels, self._memory)
+        self._note_judgement(order, judged, trace)
+        if judged.lesson is None:
+            raise WorkOrderFault("output_schema_invalid", "; ".join(judged.faults))
+        return consolidation.artifact_from(
+            crossing, judged.lesson, model=await self._model_of(receipt),
+            pack_version=consolidation.pack_version(self._snapshot), memory=self._memory,
+        )  # fmt: skip
+
+    async def _model_of(self, receipt: Receipt) -> str:
+        """The model that wrote the line, as the gateway recorded it."""
+        found = await self._client.lookup(receipt.prompt_received_ids[-1:], with_bodies=True)
+        body = found[0].bodies[0] if found and found[0] is not None and found[0].bodies else None
+        return "unknown" if body is None else str(unpack(body).get("model_id") or "unknown")
+
+    async def _log_overlay(self, agent: Agent, artifact: Artifact, trace: str) -> None:
+        message = LogOverlay(agent_id=agent.agent_id, overlay=artifact)
+        await self._bus.request(HO3, message, expect=OverlayLogged, timeout_s=self._timeout_s, trace=trace)
+
+    async def _failed(self, crossing: Crossing, wo_id: str, code: str, trace: str) -> None:
+        """HO3 knows that it failed, so that the gate cools down. If HO3 is away the gate stays as it is."""
+        message = LogConsolidationFailure(
+            agent_id=crossing.agent.agent_id, signal_id=crossing.signal_id, wo_id=wo_id, code=code,
+            at=iso(self._bus.now()),
+        )  # fmt: skip
+        await self._bus.request(
+            HO3, message, expect=ConsolidationFailureLogged, timeout_s=self._memory.log_timeout_ms / 1000, trace=trace
+        )
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def _lost(self, order: WorkOrder, fault: RuntimeFault, trace: str) -> Receipt:
+        """An order that nobody answered has an end all the same; one that HO1 recorded stands before it."""
+        receipt = pool.lost_receipt(order, fault, by=self._bus.instance, at=iso(self._bus.now()))
+        entry = self._own_entries.lost_order(
+            receipt, provenance=_provenance(order), at_us=self._at_us(), trace=trace
+        )
+        self._client.submit([entry], trace=trace)
+        return receipt
+
+    def _note_judgement(self, order: WorkOrder, judged: Judged, trace: str) -> None:
+        entry = self._own_entries.ho2m(
+            "WO_QUALITY_GATE",
+            {"wo_id": order.wo_id, "faults": list(judged.faults), "dropped": list(judged.dropped)},
+            provenance=_provenance(order), parents=[f"WO_DISPATCHED:{order.wo_id}"], at_us=self._at_us(),
+            decision="REJECTED" if judged.lesson is None else "ACCEPTED", trace=trace,
+        )  # fmt: skip
+        self._client.submit([entry], trace=trace)
+
+    def _at_us(self) -> int:
+        return round(self._bus.now() * 1_000_000)
+
+
+def _provenance(order: WorkOrder) -> Provenance:
+    return Provenance(
+        agent_id=order.agent_id,
+        session_id=order.session_id,
+        run_seq=order.fence.run_id.run_seq,
+        work_order_id=order.wo_id,
+        tier="ho2",
+    )

@@ -1,0 +1,66 @@
+"""How an order gets its receipt from the pool of executors, and what stands for one that it never gave.
+
+Source: spec pages "Session contracts" (Where it lives, and how a turn survives) and "Work orders".
+"""
+
+from __future__ import annotations
+
+from bus.errors import RuntimeFault
+from bus.messages.work_order import Cost, ExecuteWorkOrder, Receipt, WorkOrder, WorkOrderError
+from bus.port import Bus
+from bus.streaming import Draft
+from config.schema import Ho2Config
+
+HO1 = "ho1"
+
+
+async def receipt_of(
+    bus: Bus, config: Ho2Config, order: WorkOrder, *, first_attempt: int, trace: str, draft: Draft | None = None
+) -> Receipt:
+    """The pool's receipt, asked for again while that may help; pieces of an answer go to `draft` if it is watched.
+
+    Raises RuntimeFault when nobody answers within the order's time-out.
+    """
+    clock = bus.clock
+    give_up = clock.monotonic() + order.constraints.timeout_seconds
+    fault = RuntimeFault("expired", "no attempt fitted into the time-out")
+    for attempt in range(first_attempt, first_attempt + config.order_attempts_max):
+        left_s = give_up - clock.monotonic()
+        if left_s <= 0:
+            break
+        watched = draft if draft is not None and draft.is_watched else None
+        if watched is not None:
+            watched.begin(order.wo_id, attempt)
+        try:
+            receipt = await bus.request(
+                HO1, ExecuteWorkOrder(order=order, attempt=attempt, stream=watched is not None), expect=Receipt,
+                timeout_s=left_s, message_id=order.wo_id, attempt=attempt, trace=trace,
+                on_stream=None if watched is None else watched.relay,
+            )  # fmt: skip
+        except RuntimeFault as refusal:
+            fault = refusal
+            if not refusal.retryable:
+                break
+            await bus.sleep(config.order_retry_interval_ms / 1000)
+            continue
+        if (receipt.wo_id, receipt.fence) == (order.wo_id, order.fence):
+            return receipt
+        fault = RuntimeFault("malformed", f"a receipt of {receipt.wo_id} for {order.wo_id}")
+        break
+    raise fault
+
+
+def lost_receipt(order: WorkOrder, fault: RuntimeFault, *, by: str, at: str) -> Receipt:
+    """HO2 fails an order that was lost, so that it has an end; what it may have cost is not known."""
+    return Receipt(
+        wo_id=order.wo_id,
+        fence=order.fence,
+        state="failed",
+        error=WorkOrderError(
+            code="deadline_exceeded" if fault.code == "expired" else "execution_error",
+            message=f"{fault.code}: {fault.detail}",
+        ),
+        cost=Cost(cost_usd=None),
+        executed_by=by,
+        completed_at=at,
+    )
