@@ -46,9 +46,8 @@ from bus.messages.work_order import Cost
 from bus.port import Bus
 from config.snapshot import Snapshot
 
-
 SLOTS = 1
-"""Consolidations are slotted posts. A post fills no slot, but the broker hands one only to whom it knows to have any."""
+"""Consolidations are slotted posts. A post fills no slot, but the broker hands it only to a peer that has one."""
 
 
 class Supervisor(Actor):

@@ -1,7 +1,7 @@
 """Turning a counted pattern into one line: the order, what of its answer is taken, the artifact. Pure.
 
-The model gives type, labels, line and weight and nothing else; every other field is set here, from the configuration and
-the gate. Source: spec page "Session host and HO2 supervisor", section Consolidation.
+The model gives type, labels, line and weight and nothing else; every other field is set here, from the gate and the
+configuration. Source: spec page "Session host and HO2 supervisor", section Consolidation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from config.snapshot import Snapshot
 CONTRACT = "PRC-CONSOLIDATE-001"
 TAG = "consolidation"
 _KEYS = frozenset({"artifact_type", "labels", "context_line", "weight"})
-_TYPES: tuple[ArtifactType, ...] = get_args(ArtifactType)
+_TYPES: Mapping[Any, ArtifactType] = {kind: kind for kind in get_args(ArtifactType)}
 _EVENT = re.compile(r"EVT-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-([1-9][0-9]*)-")
 _HOUR_S = 3600
 
@@ -89,7 +89,7 @@ def order_of(  # noqa: PLR0913 - what an order is made of
     digest: str,
     planned_at: str,
 ) -> WorkOrder:
-    """The consolidate order. It names no provider, so that its domain tag routes it; ids are shown bounded, newest last."""
+    """The consolidate order. It names no provider, so that its tag routes it; ids are shown bounded, newest last."""
     gate, evidence, shown = crossing.gate, crossing.evidence, memory.recent_events_max
     texts = {
         "signal_id": gate.signal_id,
@@ -125,7 +125,7 @@ def order_of(  # noqa: PLR0913 - what an order is made of
 
 
 def excerpts_of(turns: Sequence[DeliveredTurn], chars_max: int) -> list[Segment]:
-    """The turns in the order given, each at most `chars_max` characters of what was said; a whole text keeps its ref."""
+    """The turns in the order given, of each at most `chars_max` characters; a whole text keeps its ref."""
     segments: list[Segment] = []
     for turn in turns:
         asked, answered = turn.input_text or "", turn.reply_text or ""
@@ -155,7 +155,8 @@ def judge(parsed: Mapping[str, Any] | None, vocabulary: ClassifyLabels, memory: 
     domain, domain_dropped = known_labels(labels.get("domain"), vocabulary.domain, "domain")
     task, task_dropped = known_labels(labels.get("task"), vocabulary.task, "task")
     dropped = (*(str(key) for key in parsed if key not in _KEYS), *domain_dropped, *task_dropped)
-    kind = next((one for one in _TYPES if one == parsed.get("artifact_type")), None)
+    given_type = parsed.get("artifact_type")
+    kind = _TYPES.get(given_type) if isinstance(given_type, str) else None
     line, weight = parsed.get("context_line"), parsed.get("weight")
     is_weight = isinstance(weight, int | float) and not isinstance(weight, bool) and isfinite(weight)
     has_place = bool(domain or task) or memory.artifact_scope == "global"
@@ -187,9 +188,7 @@ def artifact_from(crossing: Crossing, lesson: Lesson, *, model: str, pack_versio
     window_key = gate_window_key(crossing.as_of_ts, memory.gate_window_hours)
     as_of_s = parse_iso(crossing.as_of_ts)
     return Artifact(
-        artifact_id=artifact_id(
-            [crossing.signal_id], window_key, model=model, prompt_pack_version=pack_version
-        ),
+        artifact_id=artifact_id([crossing.signal_id], window_key, model=model, prompt_pack_version=pack_version),
         artifact_type=lesson.artifact_type,
         labels=lesson.labels,
         weight=lesson.weight,

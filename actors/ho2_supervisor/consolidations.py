@@ -46,7 +46,7 @@ _log = structlog.get_logger("ho2_supervisor")
 class Consolidations:
     """Runs what `Consolidate` names, signal by signal."""
 
-    def __init__(  # noqa: PLR0913 - what it asks, and what it goes by
+    def __init__(
         self, *, bus: Bus, client: LedgerClient, snapshot: Snapshot, memory: Ho3Config, own_entries: OwnEntries
     ) -> None:
         self._bus = bus
@@ -70,16 +70,16 @@ class Consolidations:
         crossing = await self._crossing(message, agent, signal_id, trace)
         if crossing is None:
             return
-        wo_id = ""
+        order: WorkOrder | None = None
         try:
             async with asyncio.timeout(self._timeout_s):
-                wo_id = await self._next_id(crossing)
-                order = await self._dispatched(crossing, wo_id, trace)
+                order = await self._dispatched(crossing, await self._next_id(crossing), trace)
                 artifact = await self._learned(crossing, order, trace)
                 await self._log_overlay(agent, artifact, trace)
         except (TimeoutError, RuntimeFault) as fault:
-            await self._failed(crossing, wo_id, code_of(fault), trace)
-            raise WorkOrderFault(code_of(fault), f"{wo_id or signal_id}: {fault}") from None
+            if order is not None:  # before that nothing was tried, and the gate may as well stay open
+                await self._failed(crossing, order.wo_id, code_of(fault), trace)
+            raise WorkOrderFault(code_of(fault), f"{order.wo_id if order else signal_id}: {fault}") from None
 
     async def _agent_of(self, message: Consolidate) -> Agent:
         """Whose session it is, as the record says: the message's word only routes it."""
@@ -157,6 +157,9 @@ class Consolidations:
             receipt = await pool.receipt_of(self._bus, self._config.ho2, order, first_attempt=1, trace=trace)
         except RuntimeFault as fault:
             receipt = self._lost(order, fault, trace)
+        except asyncio.CancelledError:  # out of time, or this process stops: nobody will take a receipt any more
+            self._lost(order, RuntimeFault("expired", "its consolidation was given up"), trace)
+            raise
         if receipt.state == "failed" or receipt.output_result is None:
             raise WorkOrderFault(chain.failure_code(receipt) or "execution_error", f"{order.wo_id} failed")
         judged = consolidation.judge(receipt.output_result.parsed, self._config.classify_labels, self._memory)
@@ -193,9 +196,7 @@ class Consolidations:
     def _lost(self, order: WorkOrder, fault: RuntimeFault, trace: str) -> Receipt:
         """An order that nobody answered has an end all the same; one that HO1 recorded stands before it."""
         receipt = pool.lost_receipt(order, fault, by=self._bus.instance, at=iso(self._bus.now()))
-        entry = self._own_entries.lost_order(
-            receipt, provenance=_provenance(order), at_us=self._at_us(), trace=trace
-        )
+        entry = self._own_entries.lost_order(receipt, provenance=_provenance(order), at_us=self._at_us(), trace=trace)
         self._client.submit([entry], trace=trace)
         return receipt
 

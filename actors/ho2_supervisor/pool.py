@@ -14,7 +14,7 @@ from config.schema import Ho2Config
 HO1 = "ho1"
 
 
-async def receipt_of(
+async def receipt_of(  # noqa: PLR0913 - what a request is made of
     bus: Bus, config: Ho2Config, order: WorkOrder, *, first_attempt: int, trace: str, draft: Draft | None = None
 ) -> Receipt:
     """The pool's receipt, asked for again while that may help; pieces of an answer go to `draft` if it is watched.

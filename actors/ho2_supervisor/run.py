@@ -39,6 +39,7 @@ from bus.streaming import Draft
 from config.assets import Agent
 from config.schema import AdminConfig
 
+
 @dataclass(slots=True)
 class _Pending:
     """An order on its way: what to send under which attempt, or the receipt that the journal holds."""

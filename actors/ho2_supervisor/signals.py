@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable
 
 from actors.ho2_supervisor.classification import read_classification
 from actors.ho2_supervisor.session.record import EndedRun
+from bus.messages.ids import signal_event_id
 from bus.messages.memory import Signal
 from config.schema import ClassifyLabels
 
@@ -32,7 +33,7 @@ def signals_of(ended: EndedRun, *, tools: Collection[str], vocabulary: ClassifyL
     ]
     return [
         Signal(
-            event_id=f"EVT-{ended.run_id}-{signal_id}",
+            event_id=signal_event_id(ended.run_id, signal_id),
             signal_id=signal_id,
             session_id=ended.run_id.session_id,
             at=ended.requested_at,

@@ -102,6 +102,11 @@ def degraded_order_id(input_id: str) -> str:
     return f"WO-DEGRADED-{input_id}"
 
 
+def consolidation_order_id(agent_id: str, signal_id: str, window_key: int, number: int) -> str:
+    """`WO-CONS-<hash(agent, signal, window key)>-<n>`: the n-th try of one signal in one window."""
+    return f"WO-CONS-{_digest(agent_id, signal_id, window_key)}-{number}"
+
+
 def call_key(wo_id: str, number: int) -> str:
     """`<wo_id>#<call number>`: the idempotency key of one provider call (counting from 1)."""
     return f"{wo_id}#{number}"

@@ -15,7 +15,6 @@ DECLARED_IN = ("config.schema", "bus.settings", "config.consistency")
 
 NOT_USED_YET: dict[str, str] = {
     "BudgetConfig.projection_budget": "with the projection",
-    "BudgetConfig.consolidation_budget": "with consolidation",
     "ProviderConfig.concurrency_max": "with the limits of the gateway",
     "SessionsConfig.applied_commands_max": "with session commands",
 }

@@ -61,11 +61,20 @@ def _labels(reading: Reading, text: str, grammar: Grammar, speech_act: str) -> d
     if speech_act in ("greeting", "reentry_greeting", "farewell"):
         domain, task = "general", "general"
     else:
-        intents = grammar.intents_in(text)
-        domain = intents[0].domain if intents else grammar.label("domains", text) or "general"
-        task = grammar.label("tasks", text) or ("inspect" if intents else "general")
+        domain, task = domain_of(text, grammar), task_of(text, grammar)
     labels = {"domain": domain, "task": task}
     return {kind: label for kind, label in labels.items() if _is_known(label, reading.named(f"{kind}_labels"))}
+
+
+def domain_of(text: str, grammar: Grammar) -> str:
+    """What a normal text is about."""
+    intents = grammar.intents_in(text)
+    return intents[0].domain if intents else grammar.label("domains", text) or "general"
+
+
+def task_of(text: str, grammar: Grammar) -> str:
+    """What a normal text asks for."""
+    return grammar.label("tasks", text) or ("inspect" if grammar.intents_in(text) else "general")
 
 
 def _is_known(label: str, vocabulary: str) -> bool:

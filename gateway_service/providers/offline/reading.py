@@ -55,13 +55,13 @@ def read_prompt(prompt: Prompt) -> Reading:
     user_input = segments.get("user_input") or (spoken[-1].text if spoken else "")
     return Reading(
         user_input=user_input.strip(),
-        history=tuple(_said(segments.get("history", ""))),
+        history=tuple(said_in(segments.get("history", ""))),
         answered=tuple(_answered(prompt.messages)),
         segments=segments,
     )
 
 
-def _said(history: str) -> list[Said]:
+def said_in(history: str) -> list[Said]:
     """Earlier utterances out of `user: …` and `assistant: …` paragraphs, or one-line digests of user messages."""
     pieces = _SPOKEN.split(history)
     said: list[Said] = []

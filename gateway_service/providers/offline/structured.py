@@ -4,33 +4,68 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway_service.providers.offline.classify import domain_of, task_of
 from gateway_service.providers.offline.grammar import Grammar
-from gateway_service.providers.offline.reading import Reading
+from gateway_service.providers.offline.reading import Reading, said_in
 
-_LINE_CHARS = 200
 _TYPES = {"domain": "topic_affinity", "intent": "interaction_style", "outcome": "constraint"}
 _BASE_WEIGHT, _PER_SESSION, _MOST = 0.3, 0.1, 0.9
 
+_SAYS = {
+    "domain": "This person keeps coming back to {label} matters; have those facts at hand and lead with them.",
+    "task:general": "What this person asks for varies; ask back only when two readings would lead elsewhere.",
+    "task": "This person mostly asks to {label}; do that first and keep everything else short.",
+    "tool": "What this person asks is usually answered by the tool {label}; consult it early when it fits.",
+    "intent:greeting": "This person likes to open with a greeting; greet back in a few words and offer help.",
+    "intent:reentry_greeting": "This person comes back with a greeting; greet back briefly and take up the thread.",
+    "intent:question": "This person asks direct questions; give the answer first and the detail after it.",
+    "intent:command": "This person gives short commands; carry them out and report the result in one line.",
+    "intent:farewell": "This person says goodbye when done; close briefly and ask nothing further.",
+    "outcome:failed": "Requests of this kind have failed before; check what they need and say early what is missing.",
+    "outcome:escalated": "Answers of this kind were not good enough before; be complete and name ids exactly.",
+    "outcome:success": "Answers of this kind have served this person well; keep to the form of the earlier ones.",
+}
+_OTHERWISE = "This person's turns often carry {kind} {label}; expect it again."
+
 
 def consolidate(reading: Reading, grammar: Grammar) -> dict[str, Any]:
-    """The object that contract PRC-CONSOLIDATE-001 asks for, from the signal's own labels and counts."""
+    """The object that contract PRC-CONSOLIDATE-001 asks for, from the signal, its counts and the excerpts."""
     kind, _colon, label = reading.named("signal_id").partition(":")
+    says = _SAYS.get(f"{kind}:{label}") or _SAYS.get(kind) or _OTHERWISE
     sessions = _number(reading.named("session_count"))
-    domain = label if kind == "domain" else _domain_of_tool(label, grammar) if kind == "tool" else ""
-    task = label if kind == "task" else "inspect" if kind == "tool" else ""
-    labels = {
+    return {
+        "artifact_type": _TYPES.get(kind, "task_pattern"),
+        "labels": _labels(kind, label, reading, grammar),
+        "context_line": says.format(kind=kind or "signal", label=label or "unknown"),
+        "weight": round(min(_MOST, _BASE_WEIGHT + _PER_SESSION * sessions), 2),
+    }
+
+
+def _labels(kind: str, label: str, reading: Reading, grammar: Grammar) -> dict[str, list[str]]:
+    """Where the line applies: what the signal itself names, else what most of the excerpts are about."""
+    domain = task = ""
+    match kind:
+        case "domain":
+            domain = label
+        case "task":
+            task = label
+        case "tool":
+            domain, task = _domain_of_tool(label, grammar), "inspect"
+        case _:
+            asked = [
+                grammar.normal(said.text) for said in said_in(reading.named("recent_events")) if said.who == "user"
+            ]
+            domain = _most([domain_of(text, grammar) for text in asked])
+            task = _most([task_of(text, grammar) for text in asked])
+    return {
         "domain": _known(domain, reading.named("domain_labels")),
         "task": _known(task, reading.named("task_labels")),
     }
-    line = (
-        f"In {sessions} sessions this person's turns carried {kind or 'signal'} {label or 'unknown'}; expect it again."
-    )
-    return {
-        "artifact_type": _TYPES.get(kind, "task_pattern"),
-        "labels": labels,
-        "context_line": line[:_LINE_CHARS],
-        "weight": round(min(_MOST, _BASE_WEIGHT + _PER_SESSION * sessions), 2),
-    }
+
+
+def _most(labels: list[str]) -> str:
+    """The label that most have; of equals the one that came first; empty for none."""
+    return max(labels, key=labels.count, default="")
 
 
 def least_instance(schema: dict[str, Any]) -> Any:

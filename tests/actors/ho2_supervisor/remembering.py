@@ -9,13 +9,20 @@ from typing import Any
 from bus.dispatch import Actor, Call
 from bus.errors import RuntimeFault
 from bus.messages.memory import (
+    Accumulator,
     Artifact,
     AsOf,
     Bias,
     Biases,
+    CheckGate,
+    ConsolidationFailureLogged,
+    GateChecked,
     GateResult,
     Labels,
+    LogConsolidationFailure,
+    LogOverlay,
     LogSignals,
+    OverlayLogged,
     ReadActiveBiases,
     SignalsLogged,
 )
@@ -53,6 +60,11 @@ class Remembering(Actor):
     reads: list[ReadActiveBiases] = field(default_factory=list)
     logs: list[LogSignals] = field(default_factory=list)
     answered_at: list[float] = field(default_factory=list)
+    checks: list[CheckGate] = field(default_factory=list)
+    event_ids: list[str] = field(default_factory=list)
+    overlays: list[Artifact] = field(default_factory=list)
+    failures: list[LogConsolidationFailure] = field(default_factory=list)
+    overlay_fault: RuntimeFault | None = None
     service = "ho3"
 
     async def start(self, bus: Bus) -> None:
@@ -73,6 +85,33 @@ class Remembering(Actor):
             for one in ids
         ]  # fmt: skip
         return SignalsLogged(new_count=len(ids), gates=gates, as_of=self._as_of(message.signals[0].at))
+
+    async def on_check(self, message: CheckGate, call: Call) -> GateChecked:
+        """Open until its signal is consolidated or has failed."""
+        self.checks.append(message)
+        await self._wait()
+        is_done = any(message.signal_id in overlay.source_signal_ids for overlay in self.overlays)
+        has_failed = any(message.signal_id == failure.signal_id for failure in self.failures)
+        gate = crossed(message.signal_id).model_copy(
+            update={"crossed": not is_done and not has_failed, "already_consolidated": is_done}
+        )
+        evidence = Accumulator(
+            signal_id=message.signal_id, count=5, last_seen=AT, session_ids=["s1", "s2", "s3"],
+            event_ids=self.event_ids, decay=1.0,
+        )  # fmt: skip
+        return GateChecked(gate=gate, accumulator=evidence, as_of=self._as_of(message.as_of_ts))
+
+    async def on_overlay(self, message: LogOverlay, call: Call) -> OverlayLogged:
+        await self._wait()
+        if self.overlay_fault is not None:
+            raise self.overlay_fault
+        assert isinstance(message.overlay, Artifact)
+        self.overlays.append(message.overlay)
+        return OverlayLogged(overlay_id="OVL-1", artifact_id=message.overlay.artifact_id, is_new=True)
+
+    async def on_failure(self, message: LogConsolidationFailure, call: Call) -> ConsolidationFailureLogged:
+        self.failures.append(message)
+        return ConsolidationFailureLogged(signal_id=message.signal_id, closed_until=AT, failures=1)
 
     async def _wait(self) -> None:
         await self.bus.sleep(self.delay_s)

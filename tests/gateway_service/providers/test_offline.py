@@ -338,25 +338,32 @@ async def test_given_context_is_summarised():
 # --- other contracts ----------------------------------------------------------------------------------------------
 
 
+EXCERPTS = (
+    "user: which tools do you have?\nassistant (used list_tools): 7 tools are available.\n"
+    "user: hello\nassistant: Hello.\nuser: list the tools\nassistant (used list_tools): 7 tools are available.\n"
+)
+
+
 @pytest.mark.parametrize(
     ("signal", "kind", "labels"),
     [
         ("domain:config", "topic_affinity", {"domain": ["config"], "task": []}),
         ("task:debug", "task_pattern", {"domain": [], "task": ["debug"]}),
         ("tool:list_packages", "task_pattern", {"domain": ["system"], "task": ["inspect"]}),
-        ("intent:question", "interaction_style", {"domain": [], "task": []}),
-        ("outcome:failed", "constraint", {"domain": [], "task": []}),
+        ("intent:command", "interaction_style", {"domain": ["tools"], "task": ["inspect"]}),
+        ("outcome:failed", "constraint", {"domain": ["tools"], "task": ["inspect"]}),
         ("domain:cooking", "topic_affinity", {"domain": [], "task": []}),
     ],
 )
 async def test_consolidation_is_structured_from_the_signals_labels(signal, kind, labels):
     """A valid artifact for every kind of signal, labels inside the vocabulary, weight growing with sessions."""
     response = await ask(
-        prompt("PRC-CONSOLIDATE-001", signal_id=signal, count="9", session_count="4", recent_events="x")
+        prompt("PRC-CONSOLIDATE-001", signal_id=signal, count="9", session_count="4", recent_events=EXCERPTS)
     )
     value = json.loads(response.content)
     Draft202012Validator(SHIPPED.contracts["PRC-CONSOLIDATE-001"].output_schema).validate(value)
     assert (value["artifact_type"], value["labels"], value["weight"]) == (kind, labels, 0.7)
+    assert len(value["context_line"]) <= 200 and value["context_line"].count(".") == 1
 
 
 async def test_the_degraded_reply_claims_nothing():

@@ -1,0 +1,329 @@
+"""Learning over the whole simulated cluster: signals, gate, consolidation, the line in a prompt, and out of it again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from bus.codec import unpack_header
+from bus.envelope import Kind
+from bus.messages.base import Message, unpack
+from bus.messages.gateway import Prompt, PromptResponse
+from bus.messages.ids import RunId, iso
+from bus.messages.ledger import Entry
+from bus.messages.memory import DeactivateOverlay, Overlay, OverlayChanged, Overlays, ReadOverlays
+from bus.messages.session import Consolidate, TurnResult
+from bus.sim.network import SimNetwork
+from config.snapshot import Snapshot, load_snapshot
+from launch.roles.gateway import providers as providers_of
+from launch.simulated import SimulatedCluster
+from tests.actors.ho2_supervisor.rig import snapshot
+from tests.journals import answers_of, check_record, count_of, masked_journal
+
+QUESTION = "what packages are installed?"
+LEARNED = ["domain:system", "task:inspect", "tool:list_packages"]
+Breaking = Callable[[Prompt], PromptResponse | None]
+
+
+class Watched:
+    """The offline model, with every prompt kept; `instead` may answer in its place."""
+
+    def __init__(self, config: Snapshot, instead: Breaking = lambda _: None) -> None:
+        self.inner = providers_of(config)["offline"]
+        self.prompts: list[Prompt] = []
+        self.instead = instead
+
+    @property
+    def provider_id(self) -> str:
+        return self.inner.provider_id
+
+    async def complete(self, prompt: Prompt, **options: Any) -> PromptResponse:
+        self.prompts.append(prompt)
+        return self.instead(prompt) or await self.inner.complete(prompt, **options)
+
+    def newest(self, contract_id: str) -> str:
+        """The text of the newest prompt under this contract."""
+        prompt = next(one for one in reversed(self.prompts) if one.contract_id == contract_id)
+        return "\n".join(message.text for message in prompt.messages)
+
+
+class Lesson:
+    """A cluster with memory, in which one question is asked in session after session."""
+
+    def __init__(self, cluster: SimulatedCluster, model: Watched) -> None:
+        self.cluster = cluster
+        self.model = model
+        self.asked = 0
+        self.operator = cluster.world.client("operator")
+        self.sessions: list[str] = []
+        self.rest(0.1)
+
+    def ask(self, *, session_id: str | None = None, rest_s: float = 2.0) -> TurnResult:
+        """One turn, answered; then time for what follows it."""
+        self.asked += 1
+        result = self.cluster.ask(QUESTION, input_id=f"in-{self.asked}", session_id=session_id)
+        assert result.outcome == "success", result.code
+        self.rest(rest_s)
+        return result
+
+    def ask_until_crossed(self) -> TurnResult:
+        """Five turns in three sessions: the shipped gate."""
+        for turns in (2, 2, 1):
+            session_id = None
+            for _ in range(turns):
+                result = self.ask(session_id=session_id)
+                session_id = result.session_id
+            self.sessions.append(session_id or "")
+        return result
+
+    def rest(self, seconds: float) -> None:
+        self.cluster.world.run(asyncio.sleep(seconds))
+
+    def tell(self, message: Message, expect: type[Message], to: str = "ho3") -> Any:
+        return self.cluster.world.run(self.operator.request(to, message, expect=expect, timeout_s=5))
+
+    def overlays(self, *, active_only: bool = True) -> list[Overlay]:
+        return self.tell(ReadOverlays(agent_id="ADMIN", active_only=active_only), Overlays).overlays
+
+    def context(self) -> dict[str, Any]:
+        """The newest CONTEXT_ASSEMBLED."""
+        entry = [e for e in self.cluster.entries() if e.event_type == "CONTEXT_ASSEMBLED"][-1]
+        payload = unpack(entry.bodies[0] or b"")
+        lines = [(body or b"").decode() for body in entry.bodies[1:]]
+        return payload | {"lines": lines, "reason": entry.reason}
+
+
+@contextmanager
+def lesson(*changes: tuple[str, Any], instead: Breaking = lambda _: None, **counts: int) -> Iterator[Lesson]:
+    """A cluster and its record's invariants at the end."""
+    config = snapshot(("ho3.enabled", True), *changes)
+    model = Watched(config, instead)
+    with SimulatedCluster(config, providers={"offline": model}, **counts) as cluster:
+        yield Lesson(cluster, model)
+        check_record(cluster.entries())
+        assert cluster.verify().ok
+
+
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str, str]]:
+    """(kind, type, destination) of every request, reply and post that a process sent, in order."""
+    sent: list[tuple[int, str, str]] = []
+    to_server = SimNetwork.to_server
+
+    def seen(network: SimNetwork, connection: Any, header: bytes, body: bytes) -> None:
+        head = unpack_header(header)
+        if head.kind in (Kind.REQUEST, Kind.REPLY, Kind.FAILURE, Kind.POST):
+            sent.append((head.kind, head.type, head.destination))
+        to_server(network, connection, header, body)
+
+    monkeypatch.setattr(SimNetwork, "to_server", seen)
+    return sent
+
+
+def of_type(entries: list[Entry], *event_types: str) -> list[Entry]:
+    """Entries of these types, in order."""
+    return [entry for entry in entries if entry.event_type in event_types]
+
+
+def test_a_habit_is_learned_shown_and_unlearned(frames: list[tuple[int, str, str]]) -> None:
+    """N turns in M sessions cross a gate; reply, then consolidation; the line reaches the next prompt; off means gone."""
+    with lesson() as taught:
+        crossing = taught.ask_until_crossed()
+        assert crossing.consolidation_candidates == LEARNED
+
+        reply = max(
+            n for n, (kind, name, _) in enumerate(frames) if (kind, name) == (Kind.REPLY, "session.turn_result")
+        )
+        [post] = [n for n, (kind, name, _) in enumerate(frames) if (kind, name) == (Kind.POST, "ho2.consolidate")]
+        assert reply < post
+
+        learned = taught.overlays()
+        assert [one.artifact.source_signal_ids for one in learned] == [[signal_id] for signal_id in LEARNED]
+        assert all(len(one.artifact.source_event_ids) == 5 for one in learned)
+        first = learned[0].artifact
+        assert (first.labels.domain, first.scope, first.model) == (["system"], "agent", "offline-rules-1")
+        excerpts = taught.model.newest("PRC-CONSOLIDATE-001")
+        assert excerpts.count(f"user: {QUESTION}") == 5
+
+        following = taught.ask()
+        assert following.consolidation_candidates == []
+        prompt = taught.model.newest("PRC-SYNTHESIZE-001")
+        context = taught.context()
+        ranked = sorted(learned, key=lambda one: one.artifact.artifact_id)  # one weight, one decay: ties go by id
+        assert [row["artifact_id"] for row in context["ho3_biases"]] == [one.artifact.artifact_id for one in ranked]
+        assert context["lines"] == [one.artifact.context_line for one in ranked]
+        assert all(line in prompt for line in context["lines"])
+
+        for one in learned:
+            taught.tell(
+                DeactivateOverlay(
+                    agent_id="ADMIN", artifact_id=one.artifact.artifact_id, reason="test", at=iso(taught.operator.now())
+                ),
+                OverlayChanged,
+            )
+        taught.ask()
+        assert (taught.context()["ho3_biases"], taught.context()["in_force"]) == ([], 0)
+        assert first.context_line not in taught.model.newest("PRC-SYNTHESIZE-001")
+
+    to_memory = Counter(name for kind, name, to in frames if to.startswith("ho3") and kind in (Kind.REQUEST, Kind.POST))
+    assert set(to_memory) == {
+        "memory.read_active_biases", "memory.log_signals", "memory.check_gate", "memory.log_overlay",
+        "memory.read_overlays", "memory.deactivate_overlay",
+    }  # fmt: skip
+
+
+def test_the_first_turn_after_learning_may_be_in_any_session_of_the_agent() -> None:
+    """Scope agent: a session that taught nothing gets the line too, one with another subject does not."""
+    with lesson() as taught:
+        taught.ask_until_crossed()
+        taught.ask()
+        assert len(taught.context()["ho3_biases"]) == 3
+        result = taught.cluster.ask("thanks, bye", input_id="other")
+        assert result.outcome == "success"
+        assert taught.context()["ho3_biases"] == []
+
+
+def test_posting_it_twice_changes_nothing() -> None:
+    """The same message from the host again, and again: no order, no artifact beyond the first."""
+    with lesson() as taught:
+        crossing = taught.ask_until_crossed()
+        host = taught.cluster.world.client("host")
+        taught.rest(0.1)
+        before = len(of_type(taught.cluster.entries(), "WO_DISPATCHED", "HO3_OVERLAY"))
+        message = Consolidate(
+            session_id=crossing.session_id, run_id=crossing.run_id or RunId(session_id=crossing.session_id, run_seq=1),
+            agent_id="ADMIN", signal_ids=LEARNED,
+        )  # fmt: skip
+        for _ in range(2):
+            taught.cluster.world.run(host.post("ho2", message, key="ADMIN"))
+            taught.rest(2)
+        assert len(of_type(taught.cluster.entries(), "WO_DISPATCHED", "HO3_OVERLAY")) == before
+
+
+def test_a_failed_consolidation_cools_down_and_is_tried_again() -> None:
+    """A model that answers nonsense: the failure is recorded, the gate closes, and opens again under the next number."""
+    is_broken = [True]
+
+    def nonsense(prompt: Prompt) -> PromptResponse | None:
+        if not is_broken[0] or prompt.contract_id != "PRC-CONSOLIDATE-001":
+            return None
+        return PromptResponse(
+            outcome="SUCCESS", content=json.dumps({"weight": "heavy"}), input_tokens=1, output_tokens=1
+        )
+
+    with lesson(("ho3.consolidation_cooldown_hours", 0.01), instead=nonsense) as taught:
+        assert taught.ask_until_crossed().consolidation_candidates == LEARNED
+        failed = of_type(taught.cluster.entries(), "HO3_CONSOLIDATION_FAILED")
+        assert len(failed) == 3 and taught.overlays() == []
+        assert taught.ask().consolidation_candidates == []
+        taught.rest(40)
+        is_broken[0] = False
+        assert taught.ask().consolidation_candidates == LEARNED
+        assert len(taught.overlays()) == 3
+        orders = [
+            entry.provenance.work_order_id
+            for entry in of_type(taught.cluster.entries(), "WO_DISPATCHED")
+            if entry.stream == "ho2m"
+        ]
+        assert [wo_id[-2:] for wo_id in orders] == ["-1"] * 3 + ["-2"] * 3
+
+
+ROLES = ("ho3", "ho2", "ho1", "ledger", "gateway")
+
+
+def strike_at_a_crossing(role: str, moment_s: float) -> None:
+    """The process dies so long after the crossing turn was asked; two turns later all is learned, once."""
+    with lesson() as taught:
+        for _ in range(4):
+            taught.ask()
+        taught.cluster.strike(role, after_s=moment_s, back_after_s=0.2)
+        taught.ask(rest_s=15)
+        for _ in range(2):
+            taught.ask(rest_s=5)
+        entries = taught.cluster.entries()
+        assert [len(answers_of(entries, f"in-{n}")) for n in range(1, 8)] == [1] * 7
+        learned = [one.artifact.source_signal_ids[0] for one in taught.overlays(active_only=False)]
+        assert sorted(learned) == LEARNED
+        assert count_of(entries, "HO3_OVERLAY") == 3
+
+
+@pytest.mark.parametrize("moment_s", [0.002, 0.0052, 0.009])
+@pytest.mark.parametrize("role", ROLES)
+def test_whatever_dies_around_a_crossing_the_lesson_is_learned_once(role: str, moment_s: float) -> None:
+    """In the turn, at its reply, in its consolidation: every turn is answered, every artifact is there, once."""
+    strike_at_a_crossing(role, moment_s)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("role", ROLES)
+def test_at_more_moments_around_a_crossing_the_lesson_is_learned_once(role: str) -> None:
+    """The same in steps of half a millisecond, well beyond the end of the consolidations."""
+    for step in range(30):
+        strike_at_a_crossing(role, step * 0.0005)
+
+
+def test_killed_at_any_moment_the_supervisor_leaves_no_turn_unlogged() -> None:
+    """Every turn that HO2 answered has all its signals in the record, each once, when the session's next turn is over."""
+    moment_s = 0.0
+    while moment_s < 0.009:
+        with lesson() as taught:
+            strike = taught.cluster.strike("ho2", after_s=moment_s, back_after_s=0.5)
+            session_id = taught.ask(rest_s=5).session_id
+            taught.ask(session_id=session_id, rest_s=5)
+            entries = taught.cluster.entries()
+            runs = [e.submission_id.removeprefix("RunCompleted:") for e in of_type(entries, "RunCompleted")]
+            signals = Counter(
+                e.submission_id.partition("/EVT-")[2].rsplit("-", 1)[0] for e in of_type(entries, "HO3_SIGNAL")
+            )
+            assert signals == dict.fromkeys(runs, 5), (moment_s, strike.hit_a_turn)
+        moment_s += 0.0006
+
+
+@pytest.mark.parametrize("moment_s", [0.0, 0.001, 0.002, 0.004])
+def test_without_memory_for_good_turns_go_on(moment_s: float) -> None:
+    """HO3 dies and does not come back: every turn is answered within its time-outs, and the record says why it has no lines."""
+    with lesson() as taught:
+        taught.cluster.strike("ho3", after_s=moment_s, back_after_s=10_000)
+        limits = taught.cluster.snapshot.config.ho3
+        assert limits is not None
+        for _ in range(3):
+            result = taught.ask()
+            assert result.elapsed_ms <= limits.read_timeout_ms + 50
+        context = taught.context()
+        assert (context["memory"], context["as_of_seq"], context["reason"] != "") == ("not_read", None, True)
+        assert count_of(taught.cluster.entries(), "MEMORY_WARNING") >= 2
+
+
+def test_memory_off_means_off(frames: list[tuple[int, str, str]]) -> None:
+    """No process, no message, no record of it; what the user gets, and the journal's texts, are those of memory on."""
+    answers: dict[str, list[str]] = {}
+    journals: dict[str, list[Any]] = {}
+    for name, changes in {
+        "missing": (("ho3", None),),
+        "off": (("ho3.enabled", False),),
+        "on": (("ho3.enabled", True),),
+    }.items():
+        frames.clear()
+        with SimulatedCluster(snapshot(*changes)) as cluster:
+            results = [cluster.ask(QUESTION, input_id=f"in-{n}") for n in range(6)]
+            cluster.world.run(asyncio.sleep(5))
+            entries = cluster.entries()
+        answers[name] = [result.response for result in results]
+        journals[name] = masked_journal(entries)
+        if name == "on":
+            continue
+        assert all(result.consolidation_candidates == [] for result in results)
+        assert [frame for frame in frames if frame[2].startswith("ho3") or frame[1] == "ho2.consolidate"] == []
+        assert count_of(entries, "CONTEXT_ASSEMBLED") + count_of(entries, "MEMORY_WARNING") == 0
+        assert {entry.stream for entry in entries} & {"signals", "overlays", "ho2_context_authority"} == set()
+        check_record(entries)
+    assert answers["missing"] == answers["off"] == answers["on"]
+    assert journals["missing"] == journals["off"]
+    assert load_snapshot().config.memory is not None
