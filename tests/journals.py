@@ -66,6 +66,9 @@ def check_record(entries: Sequence[Entry]) -> None:
     _check_prompts(entries)
     _check_orders(entries)
     _check_owners(entries)
+    _check_memory_writes(entries)
+    _check_memory_lines(entries)
+    _check_consolidations(entries)
 
 
 def _check_prompts(entries: Sequence[Entry]) -> None:
@@ -106,6 +109,49 @@ def _check_owners(entries: Sequence[Entry]) -> None:
             assert entry.tenure == owner.get(entry.stream, (0, ""))[0] + 1
             owner[entry.stream] = (entry.tenure, entry.origin)
         assert (entry.tenure, entry.origin) == owner[entry.stream], "a fenced owner wrote"
+
+
+def _check_memory_writes(entries: Sequence[Entry]) -> None:
+    """HO3 logs and does nothing else; what it learned rests on events that were logged before."""
+    events: set[str] = set()
+    for entry in entries:
+        is_memorys = entry.origin.startswith("ho3/")
+        assert is_memorys == (entry.stream in ("signals", "overlays")), "memory wrote elsewhere, or somebody else there"
+        if entry.event_type == "HO3_SIGNAL":
+            events.add(entry.submission_id.partition("/")[2])
+        elif entry.event_type == "HO3_OVERLAY":
+            assert events >= set(_payload(entry)["source_event_ids"]), "an artifact rests on what was never logged"
+
+
+def _check_memory_lines(entries: Sequence[Entry]) -> None:
+    """Every memory line of an order was named before, by id, in a CONTEXT_ASSEMBLED of its run."""
+    named: dict[tuple[str, int], set[str]] = {}
+    for entry in entries:
+        run = (entry.provenance.session_id, entry.provenance.run_seq)
+        if entry.event_type == "CONTEXT_ASSEMBLED":
+            named.setdefault(run, set()).update(row["artifact_id"] for row in _payload(entry)["ho3_biases"])
+        elif entry.event_type == "WO_DISPATCHED" and entry.stream.startswith("session/"):
+            inputs = _payload(entry)["event"]["order"].get("input_context", [])
+            shown = {segment["artifact_id"] for segment in inputs if segment.get("artifact_id")}
+            assert named.get(run, set()) >= shown, "a prompt shows a memory line that no record names"
+
+
+def _check_consolidations(entries: Sequence[Entry]) -> None:
+    """The answer of the turn that named the signal stands before the consolidation begins; one of each artifact."""
+    stood: set[str] = set()
+    artifacts = Counter(e.submission_id for e in entries if e.event_type == "HO3_OVERLAY")
+    assert all(count == 1 for count in artifacts.values())
+    for entry in entries:
+        if entry.event_type == "WO_DISPATCHED" and entry.stream == "ho2m":
+            assert len(entry.parents) == 1 and stood.issuperset(entry.parents), "consolidated before the answer stood"
+        elif entry.event_type == "RunCompleted":
+            stood.add(entry.submission_id)
+
+
+def _payload(entry: Entry) -> dict[str, Any]:
+    """Body 0."""
+    value: dict[str, Any] = _decoded(entry.bodies[0])
+    return value
 
 
 def answers_of(entries: Sequence[Entry], input_id: str) -> list[str]:

@@ -1,0 +1,73 @@
+"""Learning on real processes, by the command line: a habit becomes a line in the prompt, and is switched off again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bus.clock import SystemClock
+from bus.messages.base import unpack
+from bus.messages.ids import iso
+from tests.journals import check_record
+from tests.process.cluster import Cluster, eventually
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+QUESTION = "what packages are installed?"
+
+
+def newest_context(cluster: Cluster) -> dict[str, Any]:
+    """What memory gave to the newest turn's prompt."""
+    return unpack(cluster.entries("CONTEXT_ASSEMBLED")[-1].bodies[0] or b"")
+
+
+def artifacts(cluster: Cluster) -> list[dict[str, Any]]:
+    """What is in force, as HO3 says."""
+    answer = cluster("request", "ho3", "memory.read_overlays", json.dumps({"agent_id": "ADMIN"}))
+    return [row["artifact"] for row in answer.json["overlays"]]
+
+
+def test_a_habit_is_learned_across_processes_and_unlearned(cluster: Cluster) -> None:
+    """Five turns in three sessions; consolidated after the reply; in the next prompt by id; deactivated, and gone."""
+    cluster.up()
+    candidates: list[str] = []
+    for turns in (2, 2, 1):
+        session: list[str] = []
+        for _ in range(turns):
+            result = cluster.ask(QUESTION, *session)
+            session = ["--session", result["session_id"]]
+            candidates = result["consolidation_candidates"]
+    assert candidates == ["domain:system", "task:inspect", "tool:list_packages"]
+    eventually(lambda: len(cluster.entries("HO3_OVERLAY")) == 3)
+    [completed] = [e for e in cluster.entries("RunCompleted") if e.submission_id == f"RunCompleted:{_run(result)}"]
+    dispatched = [e for e in cluster.entries("WO_DISPATCHED") if e.stream == "ho2m"]
+    assert all(completed.sequence < entry.sequence for entry in dispatched)
+
+    learned = artifacts(cluster)
+    assert len(learned) == 3
+    assert cluster.ask(QUESTION)["outcome"] == "success"
+    assert {row["artifact_id"] for row in newest_context(cluster)["ho3_biases"]} == {
+        artifact["artifact_id"] for artifact in learned
+    }
+    for artifact in learned:
+        body = {
+            "agent_id": "ADMIN", "artifact_id": artifact["artifact_id"], "reason": "test", "at": iso(SystemClock().now()),
+        }  # fmt: skip
+        assert cluster("request", "ho3", "memory.deactivate_overlay", json.dumps(body)).code == 0
+    assert cluster.ask(QUESTION)["outcome"] == "success"
+    assert newest_context(cluster)["ho3_biases"] == []
+
+    cluster.kill("ho3/1")
+    assert cluster.ask(QUESTION)["outcome"] == "success"
+    eventually(lambda: cluster.is_up("ho3/1"))
+    assert cluster.ask(QUESTION)["outcome"] == "success"
+    assert newest_context(cluster)["memory"] == "read"
+    assert artifacts(cluster) == []
+    check_record(cluster.entries())
+    cluster.verify()
+
+
+def _run(result: dict[str, Any]) -> str:
+    return f"{result['run_id']['session_id']}-{result['run_id']['run_seq']}"
