@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,7 +61,6 @@ class Lesson:
         self.model = model
         self.asked = 0
         self.operator = cluster.world.client("operator")
-        self.sessions: list[str] = []
         self.rest(0.1)
 
     def ask(self, *, session_id: str | None = None, rest_s: float = 2.0) -> TurnResult:
@@ -74,13 +73,9 @@ class Lesson:
 
     def ask_until_crossed(self) -> TurnResult:
         """Five turns in three sessions: the shipped gate."""
-        for turns in (2, 2, 1):
-            session_id = None
-            for _ in range(turns):
-                result = self.ask(session_id=session_id)
-                session_id = result.session_id
-            self.sessions.append(session_id or "")
-        return result
+        for _ in range(2):
+            self.ask(session_id=self.ask().session_id)
+        return self.ask()
 
     def rest(self, seconds: float) -> None:
         self.cluster.world.run(asyncio.sleep(seconds))
@@ -100,7 +95,7 @@ class Lesson:
 
 
 @contextmanager
-def lesson(*changes: tuple[str, Any], instead: Breaking = lambda _: None, **counts: int) -> Iterator[Lesson]:
+def lesson(*changes: tuple[str, Any], instead: Breaking = lambda _: None, **counts: int) -> Generator[Lesson]:
     """A cluster and its record's invariants at the end."""
     config = snapshot(("ho3.enabled", True), *changes)
     model = Watched(config, instead)
@@ -274,7 +269,7 @@ def test_killed_at_any_moment_the_supervisor_leaves_no_turn_unlogged() -> None:
     moment_s = 0.0
     while moment_s < 0.009:
         with lesson() as taught:
-            strike = taught.cluster.strike("ho2", after_s=moment_s, back_after_s=0.5)
+            strike = taught.cluster.strike("ho2", after_s=moment_s, back_after_s=0.2)
             session_id = taught.ask(rest_s=5).session_id
             taught.ask(session_id=session_id, rest_s=5)
             entries = taught.cluster.entries()
