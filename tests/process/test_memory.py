@@ -32,14 +32,10 @@ def artifacts(cluster: Cluster) -> list[dict[str, Any]]:
 def test_a_habit_is_learned_across_processes_and_unlearned(cluster: Cluster) -> None:
     """Five turns in three sessions; consolidated after the reply; in the next prompt by id; deactivated, and gone."""
     cluster.up()
-    candidates: list[str] = []
-    for turns in (2, 2, 1):
-        session: list[str] = []
-        for _ in range(turns):
-            result = cluster.ask(QUESTION, *session)
-            session = ["--session", result["session_id"]]
-            candidates = result["consolidation_candidates"]
-    assert candidates == ["domain:system", "task:inspect", "tool:list_packages"]
+    for _ in range(2):
+        cluster.ask(QUESTION, "--session", cluster.ask(QUESTION)["session_id"])
+    result = cluster.ask(QUESTION)
+    assert result["consolidation_candidates"] == ["domain:system", "task:inspect", "tool:list_packages"]
     eventually(lambda: len(cluster.entries("HO3_OVERLAY")) == 3)
     [completed] = [e for e in cluster.entries("RunCompleted") if e.submission_id == f"RunCompleted:{_run(result)}"]
     dispatched = [e for e in cluster.entries("WO_DISPATCHED") if e.stream == "ho2m"]
