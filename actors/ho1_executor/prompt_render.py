@@ -6,11 +6,15 @@ Source: spec page "Work orders", sections HO1 and Contracts and prompt packs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from bus.errors import ConfigError, WorkOrderFault
 from bus.messages.gateway import PromptMessage
 from bus.messages.work_order import Exchange, Segment
 from config.prompt_pack import PromptPack, fill_pack, parse_pack
+
+_parsed = lru_cache(maxsize=64)(parse_pack)
+"""A pack's text decides what it is parsed to; only speed depends on the number kept."""
 
 
 def load_pack(packs: Mapping[str, str], pack_id: str) -> PromptPack:
@@ -19,7 +23,7 @@ def load_pack(packs: Mapping[str, str], pack_id: str) -> PromptPack:
     if text is None:
         raise WorkOrderFault("prompt_pack_not_found", f"no prompt pack {pack_id}; known: {', '.join(sorted(packs))}")
     try:
-        return parse_pack(pack_id, text)
+        return _parsed(pack_id, text)
     except ConfigError as fault:
         raise WorkOrderFault("contract_schema_invalid", fault.detail) from None
 

@@ -214,6 +214,7 @@ class OwnedSession:
         """What is queued is on its way; a refusal shows at the next barrier. `urgent`: somebody waits for its ack."""
         if not self._unsent or self._lost is not None:
             return
+        self.barriers += urgent
         entries, self._unsent = self._unsent, []
         following, self._following = self._following, []
         try:
@@ -226,13 +227,15 @@ class OwnedSession:
     async def barrier(self) -> None:
         """Everything appended is durable. Raises AppendRefused, or JournalLost when the ledger stays away."""
         self._raise_if_lost()
-        self.barriers += 1 if self._unsent else 0
         self.flush(urgent=True)
         try:
             await self._client.flush()
         except RuntimeFault as fault:
             self._lost = self._journal_lost(fault)
         self._raise_if_lost()
+        if not self._unsent:  # what was said to follow while the last write was on its way
+            following, self._following = self._following, []
+            self._follow(following)
 
     @property
     def is_lost(self) -> bool:

@@ -54,6 +54,7 @@ async def record_answer(
         once=turn_key(run.session.session_id, run.input_id),
         trace=run.trace,
     )
+    run.session.flush(urgent=True)  # what follows is made while the ledger works
     chain_payload: dict[str, Any] = {
         "run_id": str(run.run_id),
         "wo_ids": [receipt.wo_id for receipt in receipts],
