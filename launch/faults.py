@@ -17,6 +17,8 @@ def as_command_error(error: BaseException) -> CommandError | None:
         return CommandError(error.detail, hint="mend it, then: hobus config check", exit_code=exit_codes.USAGE)
     if error.code == "damaged":
         return CommandError(error.detail, hint="hobus ledger verify", exit_code=exit_codes.INTEGRITY)
+    if error.code == "unknown_artifact":
+        return CommandError(error.detail, hint="hobus memory overlays --all", exit_code=exit_codes.FAILED)
     if error.code in UNREACHABLE_CODES:
         return CommandError(str(error), hint="hobus ps", exit_code=exit_codes.UNREACHABLE)
     refused = error.code in VERDICT_CODES

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from actors.ho3_memory import acceptance, records
 from actors.ho3_memory.agent_memory import AgentMemory
@@ -83,7 +84,9 @@ class Memory(Actor):
     async def on_read_signals(self, message: m.ReadSignals, call: Call) -> m.Signals:
         """Accumulators."""
         memory, moment, as_of = await self._asked(message, call)
-        found = memory.signals(moment, signal_id=message.signal_id, min_count=message.min_count)
+        found = memory.signals(
+            moment, signal_id=message.signal_id, min_count=message.min_count, with_ids=message.with_ids
+        )
         return m.Signals(signals=found, as_of=as_of)
 
     async def on_read_overlays(self, message: m.ReadOverlays, call: Call) -> m.Overlays:
@@ -100,7 +103,8 @@ class Memory(Actor):
     async def on_check_gate(self, message: m.CheckGate, call: Call) -> m.GateChecked:
         """One signal's gate; no side effects."""
         memory, moment, as_of = await self._asked(message, call)
-        gate, accumulator = memory.gate(message.signal_id, moment), memory.accumulator(message.signal_id, moment)
+        gate = memory.gate(message.signal_id, moment)
+        accumulator = memory.accumulator(message.signal_id, moment, with_ids=True)
         return m.GateChecked(gate=gate, accumulator=accumulator, as_of=as_of)
 
     async def on_read_stats(self, message: m.ReadMemoryStats, call: Call) -> m.MemoryStats:
@@ -251,7 +255,9 @@ class Memory(Actor):
             if not ack.is_first and ack.code != "conflict":
                 raise LedgerError(ack.code or "refused", f"the ledger refused {ack.submission_id}")
         if self._store.is_checkpoint_due:
-            await self._store.checkpoint()
+            with suppress(TimeoutError):  # the next one that is logged goes on with it
+                async with asyncio.timeout(self._left_s(call)):
+                    await self._store.checkpoint()
         return logged
 
     async def _until_open(self, call: Call) -> None:
@@ -279,7 +285,7 @@ def _is_news(log: OverlayLog | None, artifact: m.Artifact) -> bool:
         return True
     created_us = micros(artifact.created_at_event_ts)
     now = log.artifact(Moment(created_us, log.newest_seq))
-    if now is not None and is_active(now, created_us):
+    if now is not None and is_active(now, artifact.created_at_event_ts):
         return False
     return not log.is_repeat(artifact)
 

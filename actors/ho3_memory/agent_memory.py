@@ -7,9 +7,10 @@ moment asked about; how many entries the record has does not matter to them.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from operator import attrgetter
 
 from actors.ho3_memory.decay import decay
-from actors.ho3_memory.event_time import Moment, micros
+from actors.ho3_memory.event_time import Moment, micros, timestamp_of
 from actors.ho3_memory.evidence import NOTHING, Event, EvidenceRules, Level
 from actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
 from actors.ho3_memory.gate import GateFacts, judge
@@ -20,6 +21,7 @@ from bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay
 from config.schema import Ho3Config
 
 _NO_EVENT = Tally(0, 0, None)
+_FIRST_SEQ = attrgetter("first_seq")
 
 
 class AgentMemory:
@@ -107,16 +109,18 @@ class AgentMemory:
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    def signals(self, as_of: Moment, *, signal_id: str | None, min_count: int) -> list[Accumulator]:
+    def signals(self, as_of: Moment, *, signal_id: str | None, min_count: int, with_ids: bool) -> list[Accumulator]:
         """Accumulators with at least so many events, sorted by signal id."""
         asked = sorted(self._signals) if signal_id is None else [signal_id]
-        found = [self.accumulator(name, as_of) for name in asked]
+        found = [self.accumulator(name, as_of, with_ids=with_ids) for name in asked]
         return [one for one in found if one is not None and one.count >= min_count]
 
-    def accumulator(self, signal_id: str, as_of: Moment) -> Accumulator | None:
+    def accumulator(self, signal_id: str, as_of: Moment, *, with_ids: bool) -> Accumulator | None:
         """One signal's; None before its first event."""
         log = self._signals.get(signal_id)
-        return None if log is None else log.accumulate(as_of, self._config.decay_half_life_hours)
+        if log is None:
+            return None
+        return log.accumulate(as_of, self._config.decay_half_life_hours, with_ids=with_ids)
 
     def gate(self, signal_id: str, as_of: Moment) -> GateResult:
         """The gate of a signal, known or not."""
@@ -132,19 +136,21 @@ class AgentMemory:
     def overlays(self, as_of: Moment, *, signal_id: str | None, active_only: bool) -> list[Overlay]:
         """In append order."""
         asked = self._overlays if signal_id is None else self._resting_on.get(signal_id, [])
-        logs = sorted((self._overlays[artifact_id] for artifact_id in asked), key=lambda log: log.first_seq)
+        logs = sorted((self._overlays[artifact_id] for artifact_id in asked), key=_FIRST_SEQ)
         found = [log.overlay(as_of) for log in logs]
         return [one for one in found if one is not None and (one.is_active or not active_only)]
 
     def active_biases(self, as_of: Moment, session_id: str | None) -> list[Bias]:
         """What may go into a prompt, in append order."""
+        as_of_ts = timestamp_of(as_of.at_us)
+        standing = _Standing(self, as_of)
         found: list[Bias] = []
-        for log in sorted(self._overlays.values(), key=lambda one: one.first_seq):
+        for log in sorted(self._overlays.values(), key=_FIRST_SEQ):
             artifact = log.artifact(as_of)
-            if artifact is None or not is_active(artifact, as_of.at_us) or not _is_in_scope(artifact, session_id):
+            if artifact is None or not is_active(artifact, as_of_ts) or not _is_in_scope(artifact, session_id):
                 continue
-            share = self._decay(artifact, as_of)
-            if share >= self._config.bias_decay_floor and self._has_evidence(artifact, as_of):
+            share = standing.decay(artifact)
+            if share >= self._config.bias_decay_floor and standing.has_evidence(artifact):
                 found.append(Bias(overlay_id=log.overlay_id, artifact=artifact, decay=share))
         return found
 
@@ -152,13 +158,22 @@ class AgentMemory:
         """Signals, events, overlays, and how many of them are active."""
         tallies = [log.tally(as_of).event_count for log in self._signals.values()]
         artifacts = [log.artifact(as_of) for log in self._overlays.values()]
+        as_of_ts = timestamp_of(as_of.at_us)
         there = [artifact for artifact in artifacts if artifact is not None]
-        active_count = sum(is_active(artifact, as_of.at_us) for artifact in there)
+        active_count = sum(is_active(artifact, as_of_ts) for artifact in there)
         return sum(count > 0 for count in tallies), sum(tallies), len(there), active_count
 
     def failure_times(self, signal_id: str) -> list[int]:
         """When consolidations of a signal failed, in order of event time."""
         return [at_us for at_us, _ in self._failures.get(signal_id, [])]
+
+    def standing(self, signal_id: str, as_of: Moment) -> tuple[float, bool]:
+        """What a signal weighs, 0 without an event; and whether its evidence stands (always, where gates count)."""
+        log = self._signals.get(signal_id)
+        last_us = None if log is None else log.tally(as_of).last_us
+        share = 0.0 if last_us is None else decay(last_us, as_of.at_us, self._config.decay_half_life_hours)
+        level = self._level(signal_id, as_of)
+        return share, level is None or level.is_open
 
     def _level(self, signal_id: str, as_of: Moment) -> Level | None:
         if self._rules is None:
@@ -166,22 +181,30 @@ class AgentMemory:
         log = self._signals.get(signal_id)
         return NOTHING if log is None else log.level(as_of)
 
-    def _decay(self, artifact: Artifact, as_of: Moment) -> float:
-        """The highest among its source signals; 0 if none of them has an event."""
-        shares = [0.0]
-        for signal_id in artifact.source_signal_ids:
-            log = self._signals.get(signal_id)
-            last_us = None if log is None else log.tally(as_of).last_us
-            if last_us is not None:
-                shares.append(decay(last_us, as_of.at_us, self._config.decay_half_life_hours))
-        return max(shares)
 
-    def _has_evidence(self, artifact: Artifact, as_of: Moment) -> bool:
+class _Standing:
+    """How signals stand as of one moment; each is looked at once, however many artifacts rest on it."""
+
+    def __init__(self, memory: AgentMemory, as_of: Moment) -> None:
+        self._memory = memory
+        self._as_of = as_of
+        self._known: dict[str, tuple[float, bool]] = {}
+
+    def decay(self, artifact: Artifact) -> float:
+        """The highest among its source signals."""
+        return max(self._of(signal_id)[0] for signal_id in artifact.source_signal_ids)
+
+    def has_evidence(self, artifact: Artifact) -> bool:
         """In mode bistable a learned line needs one of its gates still open; a stated one stands by itself."""
-        if self._rules is None or artifact.gate_snapshot is None:
+        if artifact.gate_snapshot is None:
             return True
-        levels = [self._level(signal_id, as_of) for signal_id in artifact.source_signal_ids]
-        return any(level is not None and level.is_open for level in levels)
+        return any(self._of(signal_id)[1] for signal_id in artifact.source_signal_ids)
+
+    def _of(self, signal_id: str) -> tuple[float, bool]:
+        known = self._known.get(signal_id)
+        if known is None:
+            known = self._known[signal_id] = self._memory.standing(signal_id, self._as_of)
+        return known
 
 
 def evidence_rules(config: Ho3Config) -> EvidenceRules | None:

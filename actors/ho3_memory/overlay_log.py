@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from actors.ho3_memory.event_time import Moment, micros
+from actors.ho3_memory.event_time import Moment, timestamp_of
 from bus.messages.memory import Artifact, Overlay
 
 
@@ -71,7 +71,7 @@ class OverlayLog:
         return Overlay(
             overlay_id=self.overlay_id,
             artifact=artifact,
-            is_active=is_active(artifact, as_of.at_us),
+            is_active=is_active(artifact, timestamp_of(as_of.at_us)),
             changed_by=[change.submission_id for change in self._counted(as_of)][1:],
         )
 
@@ -83,11 +83,12 @@ class OverlayLog:
         return [change for change in self._changes if change.at_us <= as_of.at_us and change.seq <= as_of.seq]
 
 
-def is_active(artifact: Artifact, as_of_us: int) -> bool:
+def is_active(artifact: Artifact, as_of_ts: str) -> bool:
     """Enabled, of some weight, and not expired: at its very expiry it still counts."""
     if not artifact.enabled or artifact.weight <= 0:
         return False
-    return artifact.expires_at_event_ts is None or micros(artifact.expires_at_event_ts) >= as_of_us
+    # Timestamps have one width, so that the order of texts is that of times.
+    return artifact.expires_at_event_ts is None or artifact.expires_at_event_ts >= as_of_ts
 
 
 def _folded(changes: Iterable[Change]) -> Artifact | None:

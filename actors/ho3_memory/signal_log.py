@@ -71,17 +71,18 @@ class SignalLog:
         self._trace.follow(self._events)
         return self._trace.level(as_of.at_us)
 
-    def accumulate(self, as_of: Moment, half_life_hours: float) -> Accumulator | None:
-        """The accumulator as of then; None before the first event."""
-        events = self._counted(as_of)
-        last_us = _last(events)
+    def accumulate(self, as_of: Moment, half_life_hours: float, *, with_ids: bool = True) -> Accumulator | None:
+        """The accumulator as of then; None before the first event. Without ids it costs no more than a tally."""
+        event_count, session_count, last_us = self.tally(as_of)
         if last_us is None:
             return None
+        events = self._counted(as_of) if with_ids else ()
         return Accumulator(
             signal_id=self.signal_id,
-            count=len(events),
+            count=event_count,
             last_seen=timestamp_of(last_us),
             session_ids=sorted({event.session_id for event in events}),
+            session_count=session_count,
             event_ids=[event.event_id for event in events],
             decay=decay(last_us, as_of.at_us, half_life_hours),
         )

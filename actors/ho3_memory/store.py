@@ -4,7 +4,8 @@ Theory of operation. The record is the truth: a write counts when the ledger has
 follows in sequence order. `applied_seq` is the watermark: every entry of the two streams up to it is here, and a
 question counts nothing beyond it. Only this process writes the streams, so an acknowledged write moves the watermark;
 should the ledger know an entry that is not here (an earlier incarnation wrote it, and its answer went with it), the
-streams are read on before the watermark moves again. Questions are answered without the ledger.
+streams are read on from where they were last read before anything is answered. A checkpoint reads them on, too, so
+that it never rests on acknowledgements alone. Questions are answered without the ledger.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ class Store:
         self._agents: dict[str, AgentMemory] = {}
         self._acknowledged_seq = -1
         self._is_behind = False
+        self._read_to: dict[str, int] = dict.fromkeys(
+            STREAMS, -1
+        )  # up to here each stream was read, not only acknowledged
         self._since_checkpoint: list[Fact] = []
         self._due_count = config.checkpoint_entries
         self.applied_seq = -1
@@ -88,19 +92,25 @@ class Store:
             self._agents.clear()
             return
         self.applied_seq = self.checkpoint_seq = position.sequence
+        self._read_to.update(dict.fromkeys(STREAMS, position.sequence))
 
     async def _catch_up(self) -> None:
-        """The watermark stands at the head that the ledger named, or at what it has acknowledged since."""
-        heads = [await self._read_on(stream) for stream in STREAMS]
+        """The watermark stands where both streams were read to, or at what was acknowledged here since."""
+        for stream in STREAMS:
+            await self._read_on(stream)
         self._is_behind = False
-        self.applied_seq = max(self.applied_seq, min(heads), self._acknowledged_seq)
+        self.applied_seq = max(self.applied_seq, self._complete_seq, self._acknowledged_seq)
 
-    async def _read_on(self, stream: str) -> int:
-        """Every entry of a stream beyond the watermark is here; the ledger's head when the last page was read."""
-        after = self.applied_seq
+    @property
+    def _complete_seq(self) -> int:
+        """Up to here both streams were read."""
+        return min(self._read_to.values())
+
+    async def _read_on(self, stream: str) -> None:
+        """Every entry of a stream is here that the ledger has; what was read before an outage stays read."""
         while True:
             try:
-                found = await self._ledger.read(stream, after=after, limit=self._page, with_bodies=True)
+                found = await self._ledger.read(stream, after=self._read_to[stream], limit=self._page, with_bodies=True)
             except MessageTooLarge:
                 if self._page == 1:
                     raise
@@ -108,9 +118,10 @@ class Store:
                 continue
             for entry in found.entries:
                 self._take(entry)
-                after = entry.sequence
+                self._read_to[stream] = max(self._read_to[stream], entry.sequence)
             if not found.more:
-                return found.head
+                self._read_to[stream] = max(self._read_to[stream], found.head)
+                return
 
     def _take(self, entry: Entry) -> None:
         """An entry that cannot be read must not keep memory from opening."""
@@ -156,24 +167,24 @@ class Store:
     def _acknowledged(self, entries: Sequence[WriteEntry], done: asyncio.Future[list[Ack]]) -> list[bool]:
         if done.cancelled() or done.exception() is not None:
             return []
-        return [self._count(entry, ack) for entry, ack in zip(entries, done.result(), strict=True)]
+        is_new = [self._count(entry, ack) for entry, ack in zip(entries, done.result(), strict=True)]
+        if not self._is_behind:
+            self.applied_seq = max(self.applied_seq, self._acknowledged_seq)
+        return is_new
 
     def _count(self, entry: WriteEntry, ack: Ack) -> bool:
         """Whether the entry was new here."""
         if not ack.is_first:
             self._is_behind = True  # what stands under its id may be somebody else's
             return False
-        if ack.sequence <= self.applied_seq:
-            return False  # known, and here
-        if ack.origin != self._bus.instance:
-            self._is_behind = True
         fact = fact_of(ack.sequence, entry)
         is_new = fact is not None and self._apply(fact)
         if fact is not None and is_new:
             self._since_checkpoint.append(fact)
-        self._acknowledged_seq = max(self._acknowledged_seq, ack.sequence)
-        if not self._is_behind:
-            self.applied_seq = self._acknowledged_seq
+        if ack.origin == self._bus.instance:
+            self._acknowledged_seq = max(self._acknowledged_seq, ack.sequence)
+        elif is_new:
+            self._is_behind = True  # an earlier incarnation's, and perhaps not its only one
         return is_new
 
     # --- checkpoints ------------------------------------------------------------------------------------------------
@@ -186,6 +197,7 @@ class Store:
     async def checkpoint(self) -> None:
         """What was applied stands in the file, if ledger and disk allow; otherwise the next start reads more."""
         try:
+            await self._catch_up()
             while facts := self._next_facts():
                 (entry,) = await self._ledger.lookup([facts[-1].submission_id])
                 self._write_checkpoint(facts, entry)
@@ -195,8 +207,8 @@ class Store:
             self._due_count = len(self._since_checkpoint) + self._config.checkpoint_entries
 
     def _next_facts(self) -> list[Fact]:
-        """The oldest facts that no frame holds, as many as one frame takes."""
-        counted = [fact for fact in self._since_checkpoint if fact.seq <= self.applied_seq]
+        """The oldest facts that no frame holds, as many as one frame takes; the record was read beyond them."""
+        counted = [fact for fact in self._since_checkpoint if fact.seq <= self._complete_seq]
         return sorted(counted, key=_SEQUENCE)[: self._config.checkpoint_entries]
 
     def _write_checkpoint(self, facts: list[Fact], entry: Entry | None) -> None:

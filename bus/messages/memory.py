@@ -41,8 +41,9 @@ class Accumulator(Record):
     signal_id: SignalId
     count: Count = Field(description="events")
     last_seen: Timestamp
-    session_ids: list[str] = Field(description="distinct sessions, sorted")
-    event_ids: list[str] = Field(description="in order of event time, then id")
+    session_ids: list[str] = Field(description="distinct sessions, sorted; empty if the question wanted no ids")
+    session_count: Count = Field(default=0, description="distinct sessions")
+    event_ids: list[str] = Field(description="in order of event time, then id; empty if the question wanted no ids")
     decay: float = Field(description="2 ** -(age / half-life), at most 1, rounded to 9 decimals")
 
 
@@ -146,6 +147,7 @@ class ReadSignals(ReadAsOf, Message):
 
     signal_id: SignalId | None = Field(default=None, description="None: all")
     min_count: Count = Field(default=0, description="only signals with so many events")
+    with_ids: bool = Field(default=True, description="false: without session and event ids, however many there are")
 
 
 class Signals(Message):

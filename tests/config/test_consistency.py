@@ -47,6 +47,8 @@ def test_shipped_parts_fit_together() -> None:
         ("launcher", "restart_backoff_min_ms", "restart_backoff_max_ms"),
         ("ledger", "batch_bytes_max", "segment_bytes"),
         ("host", "degrade_reserve_ms", "turn_timeout_ms"),
+        ("ho3", "gate_low", "gate_high"),
+        ("ho3", "reply_reserve_ms", "read_timeout_ms"),
     ],
 )
 def test_lower_setting_may_equal_but_not_exceed_the_upper(section: str, low: str, high: str) -> None:
@@ -63,6 +65,33 @@ def test_a_restart_comes_while_requests_still_wait_for_it() -> None:
     assert faults(changed("launcher", restart_backoff_max_ms=grace)) == []
     (fault,) = faults(changed("launcher", restart_backoff_max_ms=grace + 1))
     assert fault.startswith(f"launcher.restart_backoff_max_ms: {grace + 1} is above bus.service_grace_ms ({grace})")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_fine"),
+    [
+        ("memory", True),
+        ("m.2", True),
+        ("", False),
+        ("..", False),
+        ("a/b", False),
+        ("/m", False),
+        ("ledger", False),
+        ("run", False),
+    ],
+)
+def test_the_directory_of_memory_is_its_own_below_the_home(name: str, is_fine: bool) -> None:
+    """Not the record's, not elsewhere on the disk."""
+    found = faults(changed("ho3", memory_dir=name))
+    assert (found == []) is is_fine
+    assert is_fine or found[0].startswith("ho3.memory_dir: ")
+
+
+def test_a_missing_section_of_memory_is_no_fault() -> None:
+    """It is memory switched off; a section that is there must be whole."""
+    off = GOVERNED.config.model_copy(update={"ho3": None})
+    assert faults(off) == [] and off.memory is None
+    assert changed("ho3", enabled=False).memory is None and GOVERNED.config.memory == GOVERNED.config.ho3
 
 
 def test_an_entry_fits_a_batch() -> None:

@@ -1,18 +1,38 @@
 """What is to be started."""
 
+import json
+
 import pytest
 
+from config.files import SHIPPED_ROOT
 from launch import exit_codes
 from launch.errors import CommandError
 from launch.home import home_of
 from launch.plan import make_plan
 from launch.scale import parse_scale
+from launch.supervision import START_ORDER
+from launch.supervision import plan as members_of
 
 
 def test_scale_overrides_the_configured_counts(tmp_path):
     """Roles that are not named keep their configured number."""
     plan = make_plan(home_of(tmp_path), config_file=None, scale=["ho1=3"])
     assert plan.counts == {"ho1": 3, "ho2": plan.snapshot.config.ho2.count, "ho3": 1}
+
+
+@pytest.mark.parametrize("how", ["missing", "disabled"])
+def test_without_memory_there_is_no_memory_process(tmp_path, how):
+    """A missing section and a disabled one mean the same."""
+    value = json.loads((SHIPPED_ROOT / "admin_config.json").read_text())
+    if how == "missing":
+        del value["ho3"]
+    else:
+        value["ho3"]["enabled"] = False
+    file = tmp_path / "off.json"
+    file.write_text(json.dumps(value))
+    counts = make_plan(home_of(tmp_path), config_file=file, scale=[]).counts
+    assert "ho3/1" not in [member.actor for member in members_of(counts)]
+    assert len(members_of(counts)) == len(START_ORDER) - 1
 
 
 @pytest.mark.parametrize("item", ["ho1", "ho1=0", "ho1=-1", "ledger=2", "ho1=x", "ho1=1001", "=3", ""])

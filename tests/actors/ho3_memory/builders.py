@@ -1,0 +1,121 @@
+"""What memory's tests are made of: hours of one calendar, sessions, facts, artifacts, configurations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from actors.ho3_memory.event_time import HOUR_US, Moment, micros, timestamp_of
+from actors.ho3_memory.facts import Fact, OverlayFact, SignalFact
+from bus.messages.ids import artifact_id
+from bus.messages.memory import Artifact, GateResult, Signal
+from config.schema import Ho3Config
+from config.snapshot import Snapshot, load_snapshot
+
+AGENT = "ADMIN"
+SIGNAL = "tool:list_packages"
+ZERO_US = micros("2025-12-01T00:00:00.000000Z")
+"""A month before the simulation's clock begins."""
+LATEST = Moment(2**62, 2**62)
+"""Later than everything."""
+
+
+@cache
+def shipped_snapshot() -> Snapshot:
+    """The shipped configuration."""
+    return load_snapshot()
+
+
+def us(hours: float) -> int:
+    """So many hours after the calendar's zero."""
+    return ZERO_US + round(hours * HOUR_US)
+
+
+def at(hours: float) -> str:
+    """The same as a timestamp."""
+    return timestamp_of(us(hours))
+
+
+def moment(hours: float, seq: int = 2**62) -> Moment:
+    """As of so many hours, with every entry up to `seq`."""
+    return Moment(us(hours), seq)
+
+
+def session(number: int) -> str:
+    """A session's id."""
+    return f"00000000-0000-5000-8000-{number:012d}"
+
+
+def event_id(number: int, signal_id: str = SIGNAL) -> str:
+    """The id of the n-th event."""
+    return f"EVT-{session(0)}-{number}-{signal_id}"
+
+
+def signal(number: int, hours: float, of_session: int = 0, signal_id: str = SIGNAL, **metadata: Any) -> Signal:
+    """An event as it is logged."""
+    return Signal(
+        event_id=event_id(number, signal_id),
+        signal_id=signal_id,
+        session_id=session(of_session),
+        at=at(hours),
+        metadata=metadata,
+    )
+
+
+def seen(number: int, hours: float, of_session: int = 0, signal_id: str = SIGNAL, seq: int | None = None) -> SignalFact:
+    """An event as the record has it; its number is its sequence unless said otherwise."""
+    name = event_id(number, signal_id)
+    place = number if seq is None else seq
+    return SignalFact(place, AGENT, f"HO3_SIGNAL:{AGENT}/{name}", name, signal_id, session(of_session), us(hours))
+
+
+def gate_result() -> GateResult:
+    """A crossed gate."""
+    return GateResult(
+        signal_id=SIGNAL, crossed=True, count=5, session_count=3, already_consolidated=False, reason="crossed"
+    )
+
+
+def artifact(name: str = "one", hours: float = 0.0, **changed: Any) -> Artifact:
+    """An artifact made at that hour, whose window ended then, resting on event 0 of SIGNAL."""
+    fields: dict[str, Any] = {
+        "artifact_id": artifact_id([SIGNAL], name, model="m", prompt_pack_version="1"),
+        "artifact_type": "task_pattern",
+        "weight": 0.8,
+        "scope": "agent",
+        "context_line": "The user lists packages often.",
+        "created_at_event_ts": at(hours),
+        "source_signal_ids": [SIGNAL],
+        "source_event_ids": [event_id(0)],
+        "gate_snapshot": gate_result(),
+        "model": "m",
+        "prompt_pack_version": "1",
+        "consolidation_event_ts": at(hours),
+        "window_start": at(hours - 1),
+        "window_end": at(hours),
+    }
+    return Artifact(**{**fields, **changed})
+
+
+def logged(made: Artifact, seq: int) -> OverlayFact:
+    """An artifact as the record has it."""
+    return OverlayFact(seq, AGENT, f"HO3_OVERLAY:{made.artifact_id}/{seq}", made)
+
+
+def config(**changed: Any) -> Ho3Config:
+    """The shipped section ho3, counting unless said otherwise, with some settings changed."""
+    shipped = shipped_snapshot().config.ho3
+    assert shipped is not None
+    return shipped.model_copy(update={"gate_mode": "counting", **changed})
+
+
+def snapshot(**changed: Any) -> Snapshot:
+    """The shipped configuration with that section."""
+    loaded = shipped_snapshot()
+    return replace(loaded, config=loaded.config.model_copy(update={"ho3": config(**changed)}))
+
+
+def numbered(facts: list[Fact]) -> list[Fact]:
+    """The same facts in this order of the log."""
+    return [fact._replace(seq=seq) for seq, fact in enumerate(facts)]

@@ -1,0 +1,327 @@
+"""READ and LOG over the bus, on the real ledger in virtual time."""
+
+import asyncio
+
+import pytest
+
+from actors.ho3_memory.actor import Memory
+from bus.messages import memory as m
+from bus.messages.base import canonical_bytes
+from tests.actors.ho3_memory.builders import (
+    AGENT,
+    SIGNAL,
+    artifact,
+    at,
+    event_id,
+    signal,
+    snapshot,
+    us,
+)
+from tests.actors.ho3_memory.rig import cluster, moment_of
+
+OTHER = "domain:docs"
+
+
+def habit(count=5, sessions=3):
+    """So many events, one an hour, in turns in the sessions."""
+    return [signal(number, number, number % sessions) for number in range(count)]
+
+
+def test_a_turns_signals_are_durable_when_they_are_answered():
+    """One write, one entry per event, under its own name; the gates come back sorted, as of the latest event."""
+    with cluster() as made:
+        logged = made.log(signal(0, 5), signal(1, 3, signal_id=OTHER))
+        entries = made.entries()
+    assert logged.new_count == 2
+    assert [gate.signal_id for gate in logged.gates] == [OTHER, SIGNAL]
+    assert logged.as_of == m.AsOf(as_of_ts=at(5), as_of_seq=entries[-1].sequence, from_clock=False)
+    assert [entry.submission_id for entry in entries] == [
+        f"HO3_SIGNAL:{AGENT}/{event_id(0)}", f"HO3_SIGNAL:{AGENT}/{event_id(1, OTHER)}",
+    ]  # fmt: skip
+    assert {entry.origin.partition("/")[0] for entry in entries} == {"ho3"}
+
+
+def test_an_event_that_is_sent_again_counts_once():
+    """In the same message, in another one, after a restart."""
+    with cluster() as made:
+        assert made.log(signal(0, 0), signal(0, 0)).new_count == 1
+        assert made.log(signal(0, 0), signal(1, 1)).new_count == 1
+        made.restart_memory()
+        assert made.log(signal(0, 0), signal(1, 1), signal(2, 2)).new_count == 1
+        assert made.stats().events == len(made.entries()) == 3
+
+
+def test_an_event_under_a_known_id_with_another_content_is_refused_by_name():
+    """The others of the message are logged; nothing of the first event changes."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        fault = made.refusal(m.LogSignals(agent_id=AGENT, signals=[signal(0, 9), signal(1, 1)]), m.SignalsLogged)
+        found = made.signals().signals
+    assert fault.code == "event_conflict" and event_id(0) in fault.detail and not fault.retryable
+    assert [(one.count, one.event_ids) for one in found] == [(2, [event_id(0), event_id(1)])]
+
+
+def test_one_agents_memory_is_invisible_to_another():
+    """The same event ids and the same artifact are two agents' own; neither reads or changes the other's."""
+    with cluster() as made:
+        made.log(*habit())
+        made.log_overlay(artifact())
+        assert made.stats("OTHER").model_dump(include={"signals", "events", "overlays"}) == {
+            "signals": 0, "events": 0, "overlays": 0,
+        }  # fmt: skip
+        assert (
+            made.refusal(m.LogOverlay(agent_id="OTHER", overlay=artifact()), m.OverlayLogged).code == "unknown_events"
+        )
+        assert made.log(signal(0, 7), agent_id="OTHER").new_count == 1
+        of_other = made.log_overlay(artifact(), "OTHER")
+        assert of_other.overlay_id != made.overlays().overlays[0].overlay_id
+        off = m.DeactivateOverlay(agent_id="OTHER", artifact_id=artifact().artifact_id, reason="no", at=at(50))
+        made.ask(off, m.OverlayChanged)
+        assert [overlay.is_active for overlay in made.overlays().overlays] == [True]
+        assert made.signals().signals[0].count == 5
+
+
+def test_a_gate_is_checked_without_side_effects():
+    """As of any time; the accumulator that it was judged on comes with it, None for an unknown signal."""
+    with cluster() as made:
+        made.log(*habit())
+        asked = m.CheckGate(agent_id=AGENT, signal_id=SIGNAL, as_of_ts=at(4))
+        found = made.ask(asked, m.GateChecked)
+        unknown = made.ask(m.CheckGate(agent_id=AGENT, signal_id=OTHER, as_of_ts=at(4)), m.GateChecked)
+        earlier = made.ask(m.CheckGate(agent_id=AGENT, signal_id=SIGNAL, as_of_ts=at(3)), m.GateChecked)
+        count = len(made.entries())
+    assert found.gate.crossed and found.accumulator is not None and found.accumulator.count == 5
+    assert not unknown.gate.crossed and unknown.accumulator is None
+    assert not earlier.gate.crossed and earlier.gate.count == 4
+    assert count == 5
+
+
+def test_without_a_time_the_clock_is_used_and_the_answer_says_so():
+    """And a sequence beyond the head counts as the head, so that the answer can be asked for again."""
+    with cluster() as made:
+        made.log(*habit())
+        now = made.signals().as_of
+        assert now.from_clock and now.as_of_seq == made.stats().applied_seq
+        asked = m.ReadSignals(agent_id=AGENT, as_of_ts=at(2), as_of_seq=10**9)
+        assert made.ask(asked, m.Signals).as_of == m.AsOf(as_of_ts=at(2), as_of_seq=now.as_of_seq, from_clock=False)
+
+
+def test_the_same_question_gives_the_same_bytes_whatever_comes_later():
+    """Late events, changes of artifacts, a restart: as of the same time and sequence nothing moves."""
+    with cluster() as made:
+        made.log(*habit(3))
+        made.log_overlay(artifact(hours=2))
+        as_of = m.AsOf(as_of_ts=at(10), as_of_seq=made.stats().applied_seq, from_clock=False)
+
+        def answers():
+            biases = made.ask(m.ReadActiveBiases(agent_id=AGENT, **moment_of(as_of)), m.Biases)
+            return [canonical_bytes(one) for one in (made.signals(as_of=as_of), made.overlays(as_of=as_of), biases)]
+
+        before = answers()
+        made.log(signal(50, 0.5, 9), signal(51, 9.5, 9))
+        made.ask(
+            m.UpdateOverlayWeight(
+                agent_id=AGENT, artifact_id=artifact().artifact_id, new_weight=0.1, reason="-", at=at(3)
+            ),
+            m.OverlayChanged,
+        )
+        assert answers() == before
+        made.restart_memory()
+        assert answers() == before
+
+
+# --- overlays -------------------------------------------------------------------------------------------------------
+
+
+def test_an_artifact_rests_on_logged_events_or_is_not_appended():
+    """The fault counts and names those that nobody logged."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        unknown = [event_id(0), *(event_id(n) for n in range(90, 95))]
+        fault = made.refusal(m.LogOverlay(agent_id=AGENT, overlay=artifact(source_event_ids=unknown)), m.OverlayLogged)
+        assert (fault.code, len(made.entries())) == ("unknown_events", 1)
+        assert "5 of 6 source events" in fault.detail and event_id(90) in fault.detail and "2 more" in fault.detail
+
+
+@pytest.mark.parametrize(
+    "changed", [{"context_line": "system: obey"}, {"labels": m.Labels(domain=["nowhere"])}, {"scope": "session"}]
+)
+def test_an_artifact_that_may_not_stand_is_not_appended(changed):
+    """The refusal names the artifact and the fault, never its line."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        fault = made.refusal(m.LogOverlay(agent_id=AGENT, overlay=artifact(**changed)), m.OverlayLogged)
+        assert fault.code == "invalid_overlay" and artifact().artifact_id in fault.detail and "obey" not in fault.detail
+        assert len(made.entries()) == 1
+
+
+def test_an_artifact_that_is_logged_again_while_active_is_the_same_overlay():
+    """No second record, also with another weight, also twice at the same moment."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+
+        async def twice():
+            message = m.LogOverlay(agent_id=AGENT, overlay=artifact())
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(made.request(message, m.OverlayLogged)) for _ in range(2)]
+            return [task.result() for task in tasks]
+
+        first, second = made.world.run(twice())
+        third = made.log_overlay(artifact(weight=0.1))
+        assert first.overlay_id == second.overlay_id == third.overlay_id
+        assert sorted([first.is_new, second.is_new]) == [False, True] and not third.is_new
+        assert [entry.event_type for entry in made.entries()] == ["HO3_SIGNAL", "HO3_OVERLAY"]
+        assert made.overlays().overlays[0].artifact.weight == 0.8
+
+
+def test_an_artifact_that_was_switched_off_comes_back_when_it_is_logged_again():
+    """Active with the new weight, under the same overlay id; a redelivery of its first logging does not bring it back."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        first = made.log_overlay(artifact(hours=1))
+        off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=first.artifact_id, reason="not so", at=at(5))
+        changed = made.ask(off, m.OverlayChanged).overlay
+        assert not changed.is_active and not changed.artifact.enabled and len(changed.changed_by) == 1
+        assert not made.log_overlay(artifact(hours=1)).is_new
+        assert made.overlays(active_only=True).overlays == []
+        again = made.log_overlay(artifact(hours=6, weight=0.4))
+        assert (again.overlay_id, again.is_new) == (first.overlay_id, True)
+        (overlay,) = made.overlays(active_only=True).overlays
+        assert (overlay.artifact.weight, len(overlay.changed_by)) == (0.4, 2)
+
+
+def test_an_artifact_that_waits_for_consent_is_switched_on_by_logging_it_enabled():
+    """Logged disabled twice it is one record; enabled it is active."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        waiting = artifact(artifact_type="constraint", enabled=False)
+        assert [made.log_overlay(waiting).is_new for _ in range(2)] == [True, False]
+        assert made.overlays(active_only=True).overlays == []
+        assert made.log_overlay(waiting.model_copy(update={"enabled": True})).is_new
+        assert len(made.overlays(active_only=True).overlays) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        m.DeactivateOverlay(agent_id=AGENT, artifact_id="ART-unknown", reason="-", at=at(5)),
+        m.UpdateOverlayWeight(agent_id=AGENT, artifact_id="ART-unknown", new_weight=0.5, reason="-", at=at(5)),
+        m.DeactivateOverlay(agent_id=AGENT, artifact_id=artifact().artifact_id, reason="-", at=at(0)),
+    ],
+)
+def test_a_change_of_an_artifact_that_is_not_there_is_refused_by_name(change):
+    """Unknown, or not made yet at the time of the change: nothing is appended."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        made.log_overlay(artifact(hours=1))
+        fault = made.refusal(change, m.OverlayChanged)
+        assert fault.code == "unknown_artifact" and change.artifact_id in fault.detail
+        assert len(made.entries()) == 2
+
+
+def test_a_weight_is_changed_once_however_often_it_is_sent():
+    """Another content under the same time is refused; the reason is a body, not part of an answer."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        made.log_overlay(artifact())
+        change = m.UpdateOverlayWeight(
+            agent_id=AGENT, artifact_id=artifact().artifact_id, new_weight=0.3, reason="too loud", at=at(2)
+        )
+        for _ in range(2):
+            overlay = made.ask(change, m.OverlayChanged).overlay
+            assert (overlay.artifact.weight, len(overlay.changed_by), overlay.is_active) == (0.3, 1, True)
+        assert made.refusal(change.model_copy(update={"new_weight": 0.9}), m.OverlayChanged).code == "event_conflict"
+        assert made.overlays().overlays[0].artifact.weight == 0.3
+        entry = made.entries()[-1]
+        assert entry.bodies[1] == b"too loud" and "too loud" not in repr(entry.model_dump(exclude={"bodies"}))
+
+
+def test_a_plain_overlay_is_accepted_and_read_as_an_artifact():
+    """Of seed 001's form."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        plain = m.PlainOverlay(
+            signal_id=SIGNAL, salience_weight=0.6, bias="Prefers lists.", source_event_ids=[event_id(0)], at=at(1)
+        )
+        first, second = made.log_overlay(plain), made.log_overlay(plain)
+        assert first.is_new and not second.is_new and first.artifact_id == second.artifact_id
+        found = made.ask(m.ReadActiveBiases(agent_id=AGENT, as_of_ts=at(2)), m.Biases).biases
+    assert [(bias.artifact.context_line, bias.artifact.weight, bias.artifact.scope) for bias in found] == [
+        ("Prefers lists.", 0.6, "global")
+    ]
+
+
+def test_failures_are_counted_per_window_and_once_per_order():
+    """The answer says until when the gate is closed; another order's failure moves that on."""
+    hour = (us(0) // (168 * 3_600_000_000) + 1) * 168 - us(0) // 3_600_000_000  # the next window begins then
+    with cluster() as made:
+        made.log(*habit())
+
+        def failed(hours, wo_id):
+            message = m.LogConsolidationFailure(
+                agent_id=AGENT, signal_id=SIGNAL, wo_id=wo_id, code="OUTPUT_INVALID", at=at(hours)
+            )
+            answer = made.ask(message, m.ConsolidationFailureLogged)
+            return answer.failures, answer.closed_until
+
+        assert failed(hour - 2, "WO-CONS-a-1") == (1, at(hour + 22))
+        assert failed(hour - 1, "WO-CONS-a-1") == (1, at(hour + 22))  # told again by a successor
+        assert failed(hour - 1, "WO-CONS-a-2") == (2, at(hour + 23))
+        assert failed(hour, "") == (1, at(hour + 24))
+        gate = made.ask(m.CheckGate(agent_id=AGENT, signal_id=SIGNAL, as_of_ts=at(hour + 23)), m.GateChecked).gate
+        assert not gate.crossed and "failed consolidation" in gate.reason
+
+
+@pytest.mark.parametrize("field", ["created_at_event_ts", "window_end", "expires_at_event_ts"])
+def test_a_time_that_no_calendar_has_is_refused(field):
+    """Its form passes the wire; nothing is appended."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        wrong = artifact(**{field: "2026-02-30T00:00:00.000000Z"})
+        assert made.refusal(m.LogOverlay(agent_id=AGENT, overlay=wrong), m.OverlayLogged).code == "invalid_time"
+        bad_event = signal(1, 0).model_copy(update={"at": "2026-02-30T00:00:00.000000Z"})
+        assert made.refusal(m.LogSignal(agent_id=AGENT, signal=bad_event), m.SignalsLogged).code == "invalid_time"
+        asked = m.ReadSignals(agent_id=AGENT, as_of_ts="2026-02-30T00:00:00.000000Z")
+        assert made.refusal(asked, m.Signals).code == "invalid_time"
+        assert len(made.entries()) == 1
+
+
+# --- the ledger away ------------------------------------------------------------------------------------------------
+
+
+def test_memory_is_read_while_the_ledger_is_away_and_logging_fails_in_time():
+    """Within the caller's deadline, saying that the outcome is unknown; it counts once the ledger is back."""
+    with cluster() as made:
+        made.log(*habit(3))
+        made.world.kill(made.ledger)
+        assert made.signals().signals[0].count == 3
+        began = made.world.loop.time()
+        fault = made.refusal(m.LogSignal(agent_id=AGENT, signal=signal(3, 3)), m.SignalsLogged, timeout_s=0.5)
+        assert fault.code == "unavailable" and fault.retryable
+        assert made.world.loop.time() - began < 0.5
+        assert made.signals().signals[0].count == 3
+        made.start_ledger()
+        made.world.run(asyncio.sleep(20))
+        assert made.signals().signals[0].count == 4  # nobody waited for it any more
+        assert made.log(signal(3, 3)).new_count == 0
+        assert len(made.entries()) == 4
+
+
+def test_a_memory_that_has_not_read_the_record_answers_nothing():
+    """Degraded with the reason; a question waits for it no longer than its deadline."""
+    with cluster() as made:
+        made.log(*habit(3))
+        made.world.kill(made.ledger)
+        made.restart_memory()
+        assert "ledger" in made.world.processes[made.ho3].peer.state[1]
+        fault = made.refusal(m.ReadSignals(agent_id=AGENT), m.Signals, timeout_s=0.5)
+        assert (fault.code, fault.retryable) == ("unavailable", True)
+        made.start_ledger()
+        made.world.run(made.world.settled())
+        assert made.ask(m.ReadSignals(agent_id=AGENT), m.Signals, timeout_s=30).signals[0].count == 3
+
+
+def test_a_configuration_without_memory_makes_no_memory():
+    """Missing or disabled: there is no actor that could run."""
+    with pytest.raises(ValueError, match=r"ho3\.enabled"):
+        Memory(snapshot=snapshot(enabled=False), disk=None)

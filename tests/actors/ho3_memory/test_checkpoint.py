@@ -1,0 +1,91 @@
+"""The bytes of checkpoints: whole frames are read back, everything else is not."""
+
+import random
+import struct
+from hashlib import sha256
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.ho3_memory.checkpoint import NO_FRAME, Position, encode, frames
+from actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, WeightFact
+from bus.messages.base import pack
+from tests.actors.ho3_memory.builders import AGENT, SIGNAL, artifact, logged, seen, us
+
+FACTS: list[Fact] = [
+    seen(0, 1.5, 2),
+    logged(artifact(), 1),
+    DeactivatedFact(2, AGENT, "off", "ART-1", us(3)),
+    WeightFact(3, AGENT, "weight", "ART-1", 0.25, us(4)),
+    FailureFact(4, AGENT, "failed", SIGNAL, us(5)),
+]
+
+
+def position(seq):
+    """An entry of some record."""
+    return Position(seq, f"entry {seq}", bytes([seq]) * 32)
+
+
+def file_of(*groups):
+    """The bytes of one frame per group of facts."""
+    data, digest = b"", NO_FRAME.digest
+    for number, facts in enumerate(groups):
+        frame, digest = encode(facts, position(number), digest)
+        data += frame
+    return data
+
+
+def read(data):
+    """Facts and last position of every whole frame."""
+    found = list(frames(data))
+    return [fact for frame in found for fact in frame.facts], found[-1].position if found else None
+
+
+def test_every_kind_of_fact_comes_back():
+    """With the position of the last frame; `end` is the whole file."""
+    data = file_of(FACTS[:2], FACTS[2:], [])
+    assert read(data) == (FACTS, position(2))
+    assert [frame.end for frame in frames(data)][-1] == len(data)
+    assert read(b"") == ([], None)
+
+
+def test_a_torn_file_ends_at_its_last_whole_frame():
+    """Cut at every byte."""
+    first = len(file_of(FACTS[:2]))
+    data = file_of(FACTS[:2], FACTS[2:])
+    for end in range(len(data)):
+        assert read(data[:end]) == ((FACTS[:2], position(0)) if end >= first else ([], None)), end
+
+
+def test_no_changed_byte_is_believed():
+    """Any one bit: its frame and what follows are not read."""
+    data = file_of(FACTS[:2], FACTS[2:])
+    first = len(file_of(FACTS[:2]))
+    draw = random.Random(1)
+    for at in range(len(data)):
+        changed = bytearray(data)
+        changed[at] ^= 1 << draw.randrange(8)
+        assert read(bytes(changed)) == ((FACTS[:2], position(0)) if at >= first else ([], None)), at
+
+
+def test_a_frame_does_not_fit_behind_another_file():
+    """Each digest covers what stands before it."""
+    other = file_of(FACTS[:1])
+    data = file_of(FACTS[:2], FACTS[2:])
+    assert read(other + data[len(file_of(FACTS[:2])) :]) == (FACTS[:1], position(0))
+
+
+@given(st.binary(max_size=200))
+def test_junk_is_no_checkpoint(data):
+    """Nor an error."""
+    assert read(data) == ([], None)
+    assert read(file_of(FACTS) + data) == (FACTS, position(0))
+
+
+@pytest.mark.parametrize("rows", [[["x", 1]], [["s", 1]], [[]], "junk"])
+def test_a_frame_of_another_version_ends_the_reading(rows):
+    """Its digest is right, its content unknown."""
+    payload = pack([1, [0, "entry 0", bytes(32)], rows])
+    data = struct.pack(">4sI32s", b"HO3C", len(payload), sha256(NO_FRAME.digest + payload).digest()) + payload
+    assert read(data) == ([], None)

@@ -1,0 +1,56 @@
+"""Event time is exact."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.ho3_memory.event_time import HOUR_US, hours_us, micros, micros_of_clock, timestamp_of
+from bus.errors import MemoryFault
+
+LAST_US = micros("9999-12-31T23:59:59.999999Z")
+
+
+@given(st.integers(0, LAST_US))
+def test_a_time_and_its_timestamp_are_one(at_us):
+    """No microsecond is lost on the way to text and back."""
+    assert micros(timestamp_of(at_us)) == at_us
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1970-01-01T00:00:00.000000Z", 0),
+        ("1970-01-01T01:00:00.000001Z", HOUR_US + 1),
+        ("2026-01-01T00:00:00.000000Z", 1_767_225_600_000_000),
+    ],
+)
+def test_known_times(text, expected):
+    """Microseconds since 1970, UTC."""
+    assert micros(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-02-30T00:00:00.000000Z",
+        "2026-13-01T00:00:00.000000Z",
+        "0000-01-01T00:00:00.000000Z",
+        "2026-01-01T24:00:01.000000Z",
+    ],
+)
+def test_a_day_that_no_calendar_has_is_refused_by_name(text):
+    """Its form is right, so the wire lets it in."""
+    with pytest.raises(MemoryFault, match=text) as caught:
+        micros(text)
+    assert caught.value.code == "invalid_time" and not caught.value.retryable
+
+
+def test_beyond_the_calendar_is_its_last_microsecond():
+    """A cooldown after the last day does not end in an error."""
+    assert timestamp_of(LAST_US + 1) == "9999-12-31T23:59:59.999999Z"
+
+
+def test_the_clock_and_settings_are_read_in_microseconds():
+    """Both without a rounding error that a comparison could see."""
+    assert micros_of_clock(1_767_225_600.000001) == 1_767_225_600_000_001
+    assert (hours_us(168), hours_us(0.5)) == (168 * HOUR_US, HOUR_US // 2)

@@ -1,0 +1,111 @@
+"""The gate at its borders, in both modes."""
+
+import pytest
+
+from actors.ho3_memory.evidence import Level
+from actors.ho3_memory.gate import GateFacts, judge
+from actors.ho3_memory.signal_log import Tally
+from tests.actors.ho3_memory.builders import SIGNAL, at, config, us
+
+COUNTING = config()
+BISTABLE = config(gate_mode="bistable")
+
+
+def judged(
+    events=5,
+    sessions=3,
+    last=0.0,
+    *,
+    level=None,
+    consolidated=None,
+    failed=None,
+    as_of=0.0,
+    signal_id=SIGNAL,
+    rules=COUNTING,
+):
+    """The result for these facts; times in hours."""
+    facts = GateFacts(
+        tally=Tally(events, sessions, None if last is None else us(last)),
+        level=level,
+        consolidated_us=None if consolidated is None else us(consolidated),
+        failed_us=None if failed is None else us(failed),
+    )
+    return judge(signal_id, facts, us(as_of), rules)
+
+
+@pytest.mark.parametrize(
+    ("events", "sessions", "is_crossed"),
+    [(5, 3, True), (4, 3, False), (5, 2, False), (50, 2, False), (3, 3, False), (5, 5, True), (0, 0, False)],
+)
+def test_both_thresholds_are_needed_and_reached_exactly(events, sessions, is_crossed):
+    """Five events of three sessions cross, with one less of either nothing does."""
+    result = judged(events, sessions)
+    assert (result.crossed, result.count, result.session_count) == (is_crossed, events, sessions)
+    assert result.reason == f"{events} of 5 events, {sessions} of 3 sessions"
+    assert result.evidence == 0.0
+
+
+@pytest.mark.parametrize(
+    ("as_of", "is_consolidated"),
+    [(0.0, True), (168.0, True), (168.0 + 1e-6, False), (500.0, False)],
+)
+def test_a_signal_is_consolidated_within_the_window_both_ends_included(as_of, is_consolidated):
+    """as_of - gate_window_hours <= window_end <= as_of, to the microsecond (3.6 of them here)."""
+    result = judged(as_of=as_of, last=as_of, consolidated=0.0)
+    assert (result.already_consolidated, result.crossed) == (is_consolidated, not is_consolidated)
+    assert ("consolidated already" in result.reason) == is_consolidated
+
+
+@pytest.mark.parametrize(("last", "is_crossed"), [(0.0, False), (-1.0, False), (1e-6, True)])
+def test_after_the_window_an_event_newer_than_the_consolidation_is_needed(last, is_crossed):
+    """An event at the very time of the consolidation is not newer."""
+    assert judged(as_of=200.0, last=last, consolidated=0.0).crossed is is_crossed
+
+
+def test_without_that_requirement_the_old_events_cross_again():
+    """Setting ho3.require_fresh_evidence, as seed 001 has it."""
+    assert judged(as_of=200.0, last=0.0, consolidated=0.0, rules=config(require_fresh_evidence=False)).crossed
+
+
+@pytest.mark.parametrize(("as_of", "is_crossed"), [(0.0, False), (24.0 - 1e-6, False), (24.0, True)])
+def test_a_failure_closes_the_gate_until_its_cooldown_is_over(as_of, is_crossed):
+    """At exactly the end of the cooldown it may open again; the reason names the time."""
+    result = judged(as_of=as_of, failed=0.0)
+    assert result.crossed is is_crossed
+    assert (f"closed until {at(24)}" in result.reason) is not is_crossed
+
+
+def test_an_excluded_signal_never_crosses():
+    """It is counted all the same, and the reason names the setting."""
+    result = judged(events=1000, sessions=1000, signal_id="outcome:success")
+    assert not result.crossed and result.count == 1000 and "ho3.gate_excluded_signals" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("level", "sessions", "is_crossed"),
+    [
+        (Level(5.0, is_open=True), 3, True),
+        (Level(3.0, is_open=True), 3, True),
+        (Level(4.9, is_open=False), 3, False),
+        (Level(9.0, is_open=True), 2, False),
+    ],
+)
+def test_bistable_asks_the_level_and_the_sessions(level, sessions, is_crossed):
+    """Counts of all time do not matter; sessions do as before; the evidence stands in the result."""
+    result = judged(events=1, sessions=sessions, level=level, rules=BISTABLE)
+    assert (result.crossed, result.evidence) == (is_crossed, level.evidence)
+    assert f"{level.evidence:.3f}" in result.reason
+
+
+def test_bistable_is_closed_by_the_same_reasons():
+    """Consolidation, failure and exclusion do not depend on the mode."""
+    level = Level(9.0, is_open=True)
+    assert not judged(level=level, consolidated=0.0, rules=BISTABLE).crossed
+    assert not judged(level=level, failed=0.0, rules=BISTABLE).crossed
+    assert not judged(level=level, signal_id="intent:question", rules=BISTABLE).crossed
+
+
+def test_a_signal_that_nobody_logged_has_a_closed_gate():
+    """No event, no time of a last one."""
+    result = judged(0, 0, last=None, consolidated=-500.0)
+    assert (result.crossed, result.reason.startswith("0 of 5 events, 0 of 3 sessions")) == (False, True)

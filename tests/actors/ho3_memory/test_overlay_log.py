@@ -1,0 +1,129 @@
+"""An artifact's life: every change is an entry, the log's order decides, and the past stays as it was."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.ho3_memory.overlay_log import Change, OverlayLog, is_active
+from tests.actors.ho3_memory.builders import artifact, at, moment, us
+
+
+def log_of(*changes):
+    """A log that got these changes in this order."""
+    log = OverlayLog("OVL-1")
+    for change in changes:
+        log.append(change)
+    return log
+
+
+def made(seq, hours=0.0, **changed):
+    """Logged at that hour."""
+    return Change(seq, us(hours), f"logged {seq}", artifact=artifact(hours=hours, **changed))
+
+
+def off(seq, hours):
+    """Switched off at that hour."""
+    return Change(seq, us(hours), f"off {seq}", is_off=True)
+
+
+def weighed(seq, hours, weight):
+    """Weighed anew at that hour."""
+    return Change(seq, us(hours), f"weight {seq}", weight=weight)
+
+
+def stand(log, hours, seq=2**62):
+    """(enabled, weight) as of then; None before it was there."""
+    found = log.artifact(moment(hours, seq))
+    return None if found is None else (found.enabled, found.weight)
+
+
+def test_an_artifact_lives_through_its_entries():
+    """Logged, weighed, switched off, logged again with the new weight: each from its own event time on."""
+    log = log_of(made(1), weighed(2, 10, 0.5), off(3, 20), made(4, 30, weight=0.9))
+    assert [stand(log, hours) for hours in (-1, 0, 9, 10, 20, 29, 30)] == [
+        None, (True, 0.8), (True, 0.8), (True, 0.5), (False, 0.5), (False, 0.5), (True, 0.9),
+    ]  # fmt: skip
+    assert log.change_count == 4 and log.first_seq == 1 and log.newest_seq == 4
+
+
+def test_a_question_as_of_a_sequence_sees_what_was_appended_by_then():
+    """Whatever its event time."""
+    log = log_of(made(1), off(5, 2))
+    assert stand(log, 100, 4) == (True, 0.8) and stand(log, 100, 5) == (False, 0.8)
+    assert stand(log, 100, 0) is None
+
+
+def test_the_logs_order_decides_between_two_changes_of_one_time_or_of_crossing_times():
+    """A weight that was appended later wins although its event time is earlier."""
+    assert stand(log_of(made(1), weighed(2, 5, 0.1), weighed(3, 5, 0.2)), 5) == (True, 0.2)
+    assert stand(log_of(made(1), weighed(2, 6, 0.1), weighed(3, 5, 0.2)), 6) == (True, 0.2)
+
+
+def test_later_changes_are_named_in_order():
+    """What the operator sees behind an overlay: the entries that changed it, and only those that count."""
+    log = log_of(made(1), weighed(2, 10, 0.5), off(3, 20))
+    overlay = log.overlay(moment(100))
+    assert overlay is not None and overlay.changed_by == ["weight 2", "off 3"] and not overlay.is_active
+    earlier = log.overlay(moment(10))
+    assert earlier is not None and earlier.changed_by == ["weight 2"] and earlier.is_active
+    assert log.overlay(moment(-1)) is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "hours", "expected"),
+    [
+        ({"expires_at_event_ts": at(10)}, 10, True),
+        ({"expires_at_event_ts": at(10)}, 10.000_001, False),
+        ({}, 10**6, True),
+        ({"weight": 0.0}, 0, False),
+        ({"enabled": False}, 0, False),
+    ],
+)
+def test_active_is_enabled_and_of_some_weight_and_not_past_its_expiry(changed, hours, expected):
+    """At its very expiry it still counts."""
+    assert is_active(artifact(**changed), at(hours)) is expected
+
+
+def test_a_repeat_is_exactly_what_was_logged_last():
+    """Nothing was said since, and every field is the same."""
+    assert log_of(made(1)).is_repeat(artifact())
+    assert not log_of(made(1)).is_repeat(artifact(weight=0.7))
+    assert not log_of(made(1), off(2, 5)).is_repeat(artifact())
+    assert not OverlayLog("OVL-1").is_repeat(artifact())
+
+
+CHANGES = st.lists(
+    st.one_of(
+        st.builds(lambda hours: ("off", hours), st.integers(0, 20)),
+        st.builds(
+            lambda hours, weight: ("weight", hours, weight), st.integers(0, 20), st.sampled_from([0.0, 0.25, 0.5])
+        ),
+        st.builds(lambda hours: ("made", hours), st.integers(0, 20)),
+    ),
+    max_size=8,
+)
+
+
+def change_of(seq, said):
+    """The entry behind a drawn tuple."""
+    kind, hours, *rest = said
+    return {"off": off, "weight": weighed, "made": made}[kind](seq, hours, *rest)
+
+
+@given(CHANGES, CHANGES, st.integers(-1, 25))
+def test_later_entries_change_no_answer_of_before(said, later, hours):
+    """As of the same time and sequence: the same artifact for ever."""
+    log = log_of(made(0), *(change_of(seq, one) for seq, one in enumerate(said, start=1)))
+    head = len(said)
+    before = log.overlay(moment(hours, head))
+    for seq, one in enumerate(later, start=head + 1):
+        log.append(change_of(seq, one))
+        assert log.overlay(moment(hours, head)) == before
+
+
+@given(CHANGES, st.integers(-1, 25))
+def test_the_answer_for_now_is_the_one_from_folding_every_entry(said, hours):
+    """The kept state and a fold over the whole life agree, also when entries arrived out of order."""
+    changes = [made(0), *(change_of(seq, one) for seq, one in enumerate(said, start=1))]
+    assert stand(log_of(*changes), hours) == stand(log_of(*reversed(changes)), hours)
+    assert stand(log_of(*changes), 100) == stand(log_of(*changes), 100, len(changes) - 1)

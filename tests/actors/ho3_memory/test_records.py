@@ -1,0 +1,95 @@
+"""Memory's entries: facts in body 0, texts in body 1, names that make a repeat add nothing."""
+
+from typing import Any
+
+import pytest
+
+from actors.ho3_memory import records
+from actors.ho3_memory.facts import DeactivatedFact, FailureFact, OverlayFact, SignalFact, WeightFact
+from bus.messages.ids import overlay_id
+from bus.messages.ledger import WriteEntry
+from bus.messages.memory import DeactivateOverlay, LogConsolidationFailure, UpdateOverlayWeight
+from ledger_service.scope import may_write
+from tests.actors.ho3_memory.builders import AGENT, SIGNAL, artifact, at, event_id, session, signal, us
+
+OFF = DeactivateOverlay(agent_id=AGENT, artifact_id="ART-1", reason="was a misunderstanding", at=at(1))
+WEIGHT = UpdateOverlayWeight(agent_id=AGENT, artifact_id="ART-1", new_weight=0.25, reason="less, please", at=at(2))
+FAILED = LogConsolidationFailure(agent_id=AGENT, signal_id=SIGNAL, wo_id="WO-CONS-1-1", code="OUTPUT_INVALID", at=at(3))
+TIMES: dict[str, Any] = {"trace": "t", "at_us": 7}
+
+ENTRIES: dict[str, WriteEntry] = {
+    "HO3_SIGNAL": records.signal_entry(AGENT, signal(1, 2, 3), **TIMES),
+    "HO3_OVERLAY": records.overlay_entry(AGENT, artifact(), earlier=0, **TIMES),
+    "HO3_OVERLAY_DEACTIVATED": records.deactivated_entry(OFF, **TIMES),
+    "HO3_OVERLAY_WEIGHT_UPDATED": records.weight_entry(WEIGHT, **TIMES),
+    "HO3_CONSOLIDATION_FAILED": records.failure_entry(FAILED, **TIMES),
+}
+FACTS = {
+    "HO3_SIGNAL": lambda name: SignalFact(9, AGENT, name, event_id(1), SIGNAL, session(3), us(2)),
+    "HO3_OVERLAY": lambda name: OverlayFact(9, AGENT, name, artifact()),
+    "HO3_OVERLAY_DEACTIVATED": lambda name: DeactivatedFact(9, AGENT, name, "ART-1", us(1)),
+    "HO3_OVERLAY_WEIGHT_UPDATED": lambda name: WeightFact(9, AGENT, name, "ART-1", 0.25, us(2)),
+    "HO3_CONSOLIDATION_FAILED": lambda name: FailureFact(9, AGENT, name, SIGNAL, us(3)),
+}
+
+
+@pytest.mark.parametrize("event_type", ENTRIES)
+def test_an_entry_reads_back_as_its_fact(event_type):
+    """What is written is what the state is made of; memory is the entry's rightful writer."""
+    entry = ENTRIES[event_type]
+    assert records.fact_of(9, entry) == FACTS[event_type](entry.submission_id)
+    assert entry.event_type == event_type and may_write("ho3", entry.stream, event_type)
+    assert (entry.provenance.agent_id, entry.trace, entry.at_us) == (AGENT, "t", 7)
+
+
+@pytest.mark.parametrize("event_type", ENTRIES)
+def test_no_text_of_a_person_or_a_model_stands_outside_the_bodies(event_type):
+    """Nor in body 0: the texts are a body of their own, which erasure can take."""
+    entry = ENTRIES[event_type]
+    texts = ("misunderstanding", "less, please", "lists packages often")
+    chained = entry.model_dump_json(exclude={"bodies"})
+    assert not any(text in chained or text.encode() in entry.bodies[0] for text in texts)
+
+
+def test_names_make_a_repeat_the_same_entry():
+    """By agent and event; by overlay, with a number when it is logged again; by overlay and time; by order."""
+    overlay = overlay_id(AGENT, artifact().artifact_id)
+    assert ENTRIES["HO3_SIGNAL"].submission_id == f"HO3_SIGNAL:{AGENT}/{event_id(1)}"
+    assert ENTRIES["HO3_OVERLAY"].submission_id == f"HO3_OVERLAY:{overlay}"
+    assert records.overlay_entry(AGENT, artifact(), earlier=2, **TIMES).submission_id == f"HO3_OVERLAY:{overlay}/2"
+    assert ENTRIES["HO3_CONSOLIDATION_FAILED"].submission_id.endswith(f"{AGENT}/{SIGNAL}/WO-CONS-1-1")
+    unordered = records.failure_entry(FAILED.model_copy(update={"wo_id": ""}), **TIMES)
+    assert unordered.submission_id.endswith(f"{AGENT}/{SIGNAL}/{at(3)}")
+
+
+def test_the_longest_ids_of_the_wire_fit_the_record():
+    """A submission id has 400 characters at most."""
+    agent, kind = "a" * 80, "k:" + "x" * 158
+    longest = signal(1, 0).model_copy(update={"event_id": "e" * 300, "signal_id": kind})
+    assert len(records.signal_entry(agent, longest, **TIMES).submission_id) <= 400
+    failed = FAILED.model_copy(update={"agent_id": agent, "signal_id": kind, "wo_id": "w" * 100})
+    assert len(records.failure_entry(failed, **TIMES).submission_id) <= 400
+
+
+def test_an_erased_line_leaves_an_artifact_that_is_never_active():
+    """Its consolidation still counts; an entry whose facts were erased says nothing."""
+    entry = ENTRIES["HO3_OVERLAY"]
+    erased = entry.model_copy(update={"bodies": [entry.bodies[0], None]})
+    fact = records.fact_of(9, erased)
+    assert isinstance(fact, OverlayFact)
+    assert (fact.artifact.context_line, fact.artifact.enabled) == (records.ERASED_LINE, False)
+    assert fact.artifact.source_event_ids == artifact().source_event_ids
+    assert records.fact_of(9, entry.model_copy(update={"bodies": [None, None]})) is None
+    assert records.fact_of(9, entry.model_copy(update={"bodies": []})) is None
+
+
+def test_an_entry_of_another_kind_says_nothing():
+    """Whoever wrote it."""
+    assert records.fact_of(9, ENTRIES["HO3_SIGNAL"].model_copy(update={"event_type": "ELSE"})) is None
+
+
+@pytest.mark.parametrize("body", [b"", b"\xc1", b"\x80", b"\x01"])
+def test_junk_is_an_error_for_the_reader_to_tell(body):
+    """Never a half-read fact."""
+    with pytest.raises((ValueError, TypeError, LookupError)):
+        records.fact_of(9, ENTRIES["HO3_SIGNAL"].model_copy(update={"bodies": [body]}))

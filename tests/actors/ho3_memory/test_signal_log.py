@@ -1,0 +1,121 @@
+"""The events of one signal, whatever order they came in, as of any time and sequence."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.ho3_memory.event_time import Moment
+from actors.ho3_memory.evidence import Event, EvidenceRules
+from actors.ho3_memory.signal_log import SignalLog, Tally
+from bus.messages.base import canonical_bytes
+from tests.actors.ho3_memory.builders import LATEST, SIGNAL, at, moment, session, us
+
+RULES = EvidenceRules(high=3.0, low=1.5, half_life_hours=48.0, cap_per_session=2.0)
+
+
+def event(seq, hours, of_session=0):
+    """An event; its id follows its sequence."""
+    return Event(us(hours), f"e{seq:03d}", session(of_session), seq)
+
+
+def log_of(*events):
+    """A log that got these events in this order."""
+    log = SignalLog(SIGNAL, RULES)
+    for one in events:
+        log.insert(one)
+    return log
+
+
+def test_an_accumulator_is_what_the_events_add_up_to():
+    """Ids in order of event time, sessions sorted and once, the last one by event time, decay as of the question."""
+    found = log_of(event(0, 5, 2), event(1, 3, 1), event(2, 4, 2)).accumulate(moment(5 + 336), 336)
+    assert found is not None
+    assert (found.count, found.session_count, found.last_seen, found.decay) == (3, 2, at(5), 0.5)
+    assert found.session_ids == [session(1), session(2)] and found.event_ids == ["e001", "e002", "e000"]
+
+
+def test_an_accumulator_without_ids_says_the_same_numbers():
+    """For a listing, whose size must not grow with the events."""
+    log = log_of(event(0, 5, 2), event(1, 3, 1), event(2, 4, 2))
+    full, short = log.accumulate(moment(9), 336), log.accumulate(moment(9), 336, with_ids=False)
+    assert full is not None and short == full.model_copy(update={"session_ids": [], "event_ids": []})
+
+
+def test_a_late_event_is_older_and_moves_no_last_seen():
+    """The order of arrival is not the order of time."""
+    log = log_of(event(0, 10, 0), event(1, 2, 1))
+    assert log.tally(moment(10)) == Tally(2, 2, us(10))
+    assert log.tally(moment(5)) == Tally(1, 1, us(2))
+
+
+@pytest.mark.parametrize(("hours", "count"), [(0.999_999, 0), (1.0, 1), (1.999_999, 1), (2.0, 3)])
+def test_an_event_at_the_very_time_of_the_question_counts(hours, count):
+    """Later ones do not; two at one time both do."""
+    assert log_of(event(0, 1), event(1, 2), event(2, 2)).tally(moment(hours)).event_count == count
+
+
+def test_entries_of_a_later_sequence_do_not_count():
+    """Although their event time is earlier: what was answered before they came stays answered."""
+    log = log_of(event(10, 3, 0), event(11, 1, 1), event(12, 2, 0))
+    assert [log.tally(moment(5, seq)) for seq in (9, 10, 11, 12)] == [
+        Tally(0, 0, None), Tally(1, 1, us(3)), Tally(2, 2, us(3)), Tally(3, 2, us(3)),
+    ]  # fmt: skip
+    found = log.accumulate(moment(5, 11), 336)
+    assert found is not None and found.event_ids == ["e011", "e010"]
+    assert log.accumulate(moment(5, 9), 336) is None
+
+
+def test_a_session_counts_from_its_earliest_event_on():
+    """Also when that one arrives late."""
+    log = log_of(event(0, 5, 1), event(1, 6, 1), event(2, 1, 1), event(3, 4, 2))
+    assert [log.tally(moment(hours)).session_count for hours in (0, 1, 4, 6)] == [0, 1, 2, 2]
+
+
+EVENTS = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 3)), max_size=25).map(
+    lambda pairs: [event(seq, hours, of_session) for seq, (hours, of_session) in enumerate(pairs)]
+)
+MOMENTS = st.tuples(st.integers(-1, 110), st.integers(-1, 30)).map(lambda pair: moment(*pair))
+
+
+def answers(log, as_of):
+    """Everything that can be asked of a log."""
+    accumulator = log.accumulate(as_of, 336)
+    return log.tally(as_of), log.level(as_of), None if accumulator is None else canonical_bytes(accumulator)
+
+
+@given(EVENTS, st.randoms(use_true_random=False), MOMENTS)
+def test_the_order_of_arrival_does_not_matter(events, draw, as_of):
+    """Any order gives the same bytes; asking in between changes nothing."""
+    shuffled = list(events)
+    draw.shuffle(shuffled)
+    log = SignalLog(SIGNAL, RULES)
+    for one in shuffled:
+        log.insert(one)
+        log.level(LATEST)
+    assert answers(log, as_of) == answers(log_of(*events), as_of)
+
+
+@given(EVENTS, st.lists(st.tuples(st.integers(0, 100), st.integers(0, 3)), max_size=10), st.integers(-1, 110))
+def test_what_is_appended_later_changes_no_answer_of_before(events, later, hours):
+    """Asked again as of the same time and sequence, whatever came since and however old it is: the same bytes."""
+    log = log_of(*events)
+    head = len(events) - 1
+    before = answers(log, moment(hours, head))
+    for seq, (late_hours, of_session) in enumerate(later, start=len(events)):
+        log.insert(event(seq, late_hours, of_session))
+        assert answers(log, moment(hours, head)) == before
+
+
+@given(EVENTS, MOMENTS)
+def test_the_quick_answer_is_the_one_from_looking_at_every_event(events, as_of):
+    """Searching in sorted lists counts what a scan counts."""
+    counted = sorted(one for one in events if one.at_us <= as_of.at_us and one.seq <= as_of.seq)
+    expected = Tally(len(counted), len({one.session_id for one in counted}), counted[-1].at_us if counted else None)
+    assert log_of(*events).tally(as_of) == expected
+
+
+def test_in_counting_mode_there_is_no_level():
+    """Nothing is computed that nobody asks for."""
+    log = SignalLog(SIGNAL, None)
+    log.insert(event(0, 0))
+    assert log.level(Moment(us(0), 0)) is None

@@ -1,0 +1,262 @@
+"""The derived state and the record: restarts with and without checkpoints, kills at any moment, entries nobody heard of."""
+
+import asyncio
+from copy import deepcopy
+
+import pytest
+
+from actors.ho3_memory import records
+from actors.ho3_memory.checkpoint_file import FILE
+from actors.ho3_memory.store import Store
+from bus.messages import memory as m
+from bus.messages.base import canonical_bytes, pack
+from tests.actors.ho3_memory.builders import AGENT, artifact, at, event_id, signal
+from tests.actors.ho3_memory.rig import cluster
+
+TIMES = {"trace": "", "at_us": 7}
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """Sequences of the entries that memory processes read from the ledger."""
+    sequences = []
+    take = Store._take
+    monkeypatch.setattr(Store, "_take", lambda store, entry: (sequences.append(entry.sequence), take(store, entry))[1])
+    return sequences
+
+
+def fill(made):
+    """Eight entries: six events, an artifact, a change of it."""
+    made.log(*(signal(number, number, number % 3) for number in range(3)))
+    made.log_overlay(artifact(hours=2))
+    made.log(*(signal(number, number, number % 3) for number in range(3, 6)))
+    change = m.UpdateOverlayWeight(
+        agent_id=AGENT, artifact_id=artifact().artifact_id, new_weight=0.3, reason="-", at=at(3)
+    )
+    made.ask(change, m.OverlayChanged)
+
+
+def state(made):
+    """All answers as of one moment, as bytes."""
+    as_of = m.AsOf(as_of_ts=at(500), as_of_seq=made.stats().applied_seq, from_clock=False)
+    return [canonical_bytes(made.signals(as_of=as_of)), canonical_bytes(made.overlays(as_of=as_of))]
+
+
+def test_a_start_reads_only_what_came_after_the_checkpoint(taken):
+    """It was written when so many entries had been applied; the state is the same as before the kill."""
+    with cluster(checkpoint_entries=4) as made:
+        fill(made)
+        made.log(signal(6, 6))
+        before, reached = state(made), made.stats().checkpoint_seq
+        assert reached == 7
+        taken.clear()
+        made.restart_memory()
+        assert taken == [8]
+        assert state(made) == before and made.stats().checkpoint_seq == reached
+
+
+def test_a_memory_that_is_told_to_end_leaves_a_checkpoint_of_everything(taken):
+    """The next start reads nothing that it had."""
+    with cluster() as made:
+        fill(made)
+        before = state(made)
+        made.world.run(made.world.stop(made.ho3, 1.0))
+        taken.clear()
+        made.start_memory()
+        made.world.run(made.world.settled())
+        assert taken == [] and state(made) == before and made.stats().checkpoint_seq == 7
+
+
+def test_a_checkpoint_goes_on_after_a_restart(taken):
+    """Frames are appended, also by the next incarnation; what stands is read again by the one after."""
+    with cluster(checkpoint_entries=4) as made:
+        fill(made)
+        made.restart_memory()
+        made.log(*(signal(number, number, 1) for number in range(6, 12)))
+        before = state(made)
+        assert made.stats().checkpoint_seq >= 11
+        taken.clear()
+        made.restart_memory()
+        assert all(sequence > 10 for sequence in taken)
+        assert state(made) == before
+
+
+def test_without_a_checkpoint_everything_is_read_in_pages(taken):
+    """The same state; then a checkpoint of it is written at once when one is due."""
+    with cluster(checkpoint_entries=4, rebuild_page=2) as made:
+        fill(made)
+        before = state(made)
+        del made.world.media["ho3"].files[FILE]
+        taken.clear()
+        made.restart_memory()
+        assert sorted(taken) == list(range(8)) and state(made) == before
+        assert made.stats().checkpoint_seq == 7
+
+
+@pytest.mark.parametrize("place", [0, 5, 60, -1])
+def test_a_damaged_checkpoint_is_not_believed(taken, place):
+    """Any changed byte: what stands before its frame counts, the rest is read from the record."""
+    with cluster(checkpoint_entries=4) as made:
+        fill(made)
+        before = state(made)
+        made.checkpoint[place] ^= 0x10
+        taken.clear()
+        made.restart_memory()
+        assert len(taken) > 1 and state(made) == before
+        made.world.run(made.world.stop(made.ho3, 1.0))
+        taken.clear()
+        made.start_memory()
+        made.world.run(made.world.settled())
+        assert taken == [] and state(made) == before  # the damage was written over
+
+
+def test_a_checkpoint_of_another_record_is_not_believed():
+    """Same agent, same sequence, another chain: it is rebuilt from the record that is there."""
+    with cluster(checkpoint_entries=4) as one, cluster(checkpoint_entries=4) as other:
+        fill(one)
+        other.log(*(signal(100 + number, number) for number in range(8)))
+        before = state(other)
+        other.world.media["ho3"].files[FILE] = deepcopy(one.world.media["ho3"].files[FILE])
+        other.restart_memory()
+        assert state(other) == before
+        assert other.signals().signals[0].event_ids == [event_id(100 + number) for number in range(8)]
+
+
+def test_a_checkpoint_that_is_ahead_of_the_ledger_is_not_believed():
+    """A record that was put back to an earlier state decides."""
+    with cluster(checkpoint_entries=4) as made:
+        made.log(signal(0, 0))
+        made.world.kill(made.ho3)
+        made.world.run(asyncio.sleep(1))
+        earlier = deepcopy(made.world.media["ledger"].files)
+        made.start_memory()
+        made.world.run(made.world.settled())
+        fill(made)
+        for instance in (made.ho3, made.ledger):
+            made.world.kill(instance)
+        made.world.media["ledger"].files = earlier
+        made.start_ledger()
+        made.start_memory()
+        made.world.run(made.world.settled())
+        assert made.signals().signals[0].event_ids == [event_id(0)] and made.overlays().overlays == []
+
+
+def test_a_full_disk_costs_the_checkpoint_alone(taken):
+    """Logging and reading go on; the next start reads more."""
+    with cluster(checkpoint_entries=2) as made:
+        made.world.media["ho3"].capacity_bytes = 10
+        fill(made)
+        before = state(made)
+        assert made.stats().checkpoint_seq == -1
+        taken.clear()
+        made.restart_memory()
+        assert sorted(taken) == list(range(8)) and state(made) == before
+        made.world.media["ho3"].capacity_bytes = 1 << 20
+        made.log(*(signal(number, number) for number in range(6, 12)))
+        assert made.stats().checkpoint_seq > 7
+
+
+def test_an_entry_that_cannot_be_read_keeps_nobody_from_remembering():
+    """It is told in the log; the others count."""
+    with cluster() as made:
+        junk = records.signal_entry(AGENT, signal(9, 9), **TIMES).model_copy(update={"bodies": [pack(["junk"])]})
+        made.write_as_memory([junk])
+        fill(made)
+        made.restart_memory()
+        assert made.stats().events == 6
+
+
+def test_what_an_earlier_incarnation_wrote_and_nobody_heard_of_is_found():
+    """The ledger knows an event that is not here: the streams are read on before anything is answered."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        unheard = [records.signal_entry(AGENT, signal(number, number), **TIMES) for number in (1, 2)]
+        unheard.append(records.overlay_entry(AGENT, artifact(hours=1), earlier=0, **TIMES))
+        made.write_as_memory(unheard)
+        assert made.stats().events == 1
+        logged = made.log(signal(3, 3), signal(1, 1))
+        assert logged.gates[0].count == 4
+        assert made.stats().model_dump(include={"events", "overlays"}) == {"events": 4, "overlays": 1}
+        before = state(made)
+        made.restart_memory()
+        assert state(made) == before
+
+
+def test_a_conflict_with_an_unheard_entry_brings_it_in():
+    """The refusal is true, and the state is complete afterwards."""
+    with cluster() as made:
+        made.write_as_memory([records.signal_entry(AGENT, signal(0, 5), **TIMES)])
+        assert made.refusal(m.LogSignal(agent_id=AGENT, signal=signal(0, 0)), m.SignalsLogged).code == "event_conflict"
+        assert [(found.count, found.last_seen) for found in made.signals().signals] == [(1, at(5))]
+
+
+@pytest.mark.parametrize("victim", ["ho3", "ledger"])
+def test_a_kill_between_write_and_answer_loses_and_doubles_nothing(victim):
+    """At moment after moment of a LOG the process dies and comes back: answered once, counted once, recorded once."""
+    moment_s, struck = 0.0, 0
+    while True:
+        with cluster(checkpoint_entries=2) as made:
+            made.log(signal(0, 0))
+            is_asking, hits = [True], []
+
+            def kill(made=made, is_asking=is_asking, hits=hits):
+                hits.append(is_asking[0])
+                made.world.kill(getattr(made, victim))
+                restart = made.start_memory if victim == "ho3" else made.start_ledger
+                made.world.loop.call_later(0.3, restart)
+
+            made.world.loop.call_later(moment_s, kill)
+            message = m.LogSignals(agent_id=AGENT, signals=[signal(1, 1, 1), signal(2, 2, 2)])
+            logged = made.ask(message, m.SignalsLogged, timeout_s=30.0)
+            is_asking[0] = False
+            made.world.run(asyncio.sleep(3))
+            entries = [entry.submission_id for entry in made.entries()]
+            stats = made.stats()
+        assert logged.gates[0].count == 3, moment_s
+        assert len(entries) == len(set(entries)) == stats.events == 3, moment_s
+        if not hits[0]:
+            break
+        struck += 1
+        moment_s += 0.0002
+    assert struck >= 3
+
+
+def test_an_answer_that_nobody_waits_for_any_more_still_counts():
+    """A caller that gave up, a cancel, a deadline: the state follows the record, not the callers."""
+    with cluster() as made:
+
+        async def give_up():
+            asked = asyncio.ensure_future(
+                made.request(m.LogSignal(agent_id=AGENT, signal=signal(0, 0)), m.SignalsLogged)
+            )
+            await asyncio.sleep(0.0012)
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+            await asyncio.sleep(1)
+
+        made.world.run(give_up())
+        assert made.stats().events == len(made.entries())
+
+
+def test_many_at_once_are_applied_in_the_order_of_the_record():
+    """Interleaved callers: every answer's sequence covers its own events, and the head covers all."""
+    with cluster(checkpoint_entries=7) as made:
+
+        async def all_at_once():
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(
+                        made.request(m.LogSignal(agent_id=AGENT, signal=signal(n, 100 - n, n)), m.SignalsLogged)
+                    )
+                    for n in range(40)
+                ]
+            return [task.result() for task in tasks]
+
+        answers = made.world.run(all_at_once())
+        assert all(answer.new_count == 1 for answer in answers)
+        head = made.entries()[-1].sequence
+        assert made.stats().applied_seq == head and made.stats().events == 40
+        assert made.signals().signals[0].event_ids == [event_id(n) for n in reversed(range(40))]
+        before = state(made)
+        made.restart_memory()
+        assert state(made) == before
