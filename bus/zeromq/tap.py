@@ -139,9 +139,9 @@ class TapReader:
         self._heard = asyncio.Event()
 
     @property
-    def was_heard(self) -> bool:
-        """Whether the broker has answered."""
-        return self._heard.is_set()
+    def has_begun(self) -> bool:
+        """Whether the broker has answered, also in full what its ring was asked for."""
+        return self._heard.is_set() and self._assembler.is_ring_done
 
     async def is_heard(self) -> None:
         """Returns when the broker has answered: from now on everything reaches this reader or is counted as lost."""

@@ -91,9 +91,9 @@ class Live:
         while self.gone() is None:
             await asyncio.sleep(_LOOK_INTERVAL_S)
             waited_s += _LOOK_INTERVAL_S
-            if not reader.was_heard and waited_s - _LOOK_INTERVAL_S < patience_s <= waited_s:
-                if self.ends_with_ring:
-                    self._end(reader, f"the broker did not answer within {patience_s:g} s", "ps")
+            if not reader.has_begun and waited_s - _LOOK_INTERVAL_S < patience_s <= waited_s:
+                if self.since_s is not None:
+                    self._end(reader, f"the broker did not answer in full within {patience_s:g} s", "ps")
                     return
                 note("the broker does not answer; waiting for it")
         self._end(reader, "the cluster has stopped", "up")
