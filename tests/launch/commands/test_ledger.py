@@ -68,3 +68,16 @@ def test_a_directory_in_place_of_a_segment_is_named(tmp_path, capsys, command):
     (tmp_path / "ledger" / "segments" / segment_name(0)).mkdir(parents=True)
     assert cli.run(["ledger", command, "--home", str(tmp_path)]) == exit_codes.INTEGRITY
     assert segment_name(0) in capsys.readouterr().err
+
+
+async def test_a_filter_is_applied_before_the_limit_and_together_with_the_options(tmp_path, capsys):
+    """The last so many of what is meant, not what is meant of the last so many."""
+    await _record(tmp_path, entries=9)
+    home = ("--home", str(tmp_path), "--json", "--limit", "2")
+    assert cli.run(["ledger", "show", *home, "id=e? & sequence<6", "--stream", "ho1m"]) == exit_codes.OK
+    found = json.loads(capsys.readouterr().out)["entries"]
+    assert [entry["submission_id"] for entry in found] == ["e4", "e5"]
+    assert cli.run(["ledger", "show", *home, "stream=prompts", "--stream", "ho1m"]) == exit_codes.OK
+    assert json.loads(capsys.readouterr().out)["entries"] == []
+    assert cli.run(["ledger", "show", *home, "type=x & coulour=red"]) == exit_codes.USAGE
+    assert "  type=x & coulour=red\n           ^\n" in capsys.readouterr().err
