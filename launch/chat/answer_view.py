@@ -5,6 +5,7 @@ Where nothing can be rewritten (a pipe, TERM=dumb) only the answer is written.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -158,7 +159,11 @@ class Screen:
             sys.stdout.flush()
 
     def size(self) -> tuple[int, int]:
-        """Columns and rows, now."""
+        """Columns and rows, now: the window's own, and not what a variable remembers of another one."""
+        with suppress(OSError, ValueError, AttributeError):
+            columns, rows = os.get_terminal_size(sys.stdout.fileno())
+            if columns and rows:
+                return columns, rows
         columns, rows = shutil.get_terminal_size()
         return columns, rows
 

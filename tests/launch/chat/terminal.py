@@ -11,8 +11,8 @@ _COMMAND = re.compile(r"\x1b\[(\d*)([A-Za-z])")
 class Terminal:
     """`launch.chat.answer_view.Terminal`, and what a person would see of it."""
 
-    def __init__(self, columns: int = 20, rows: int = 6) -> None:
-        self.columns, self.height = columns, rows
+    def __init__(self, columns: int = 20, rows: int = 6, *, breaks_rows: bool = False) -> None:
+        self.columns, self.height, self._breaks_rows = columns, rows, breaks_rows
         self.lines: list[str] = [""]  # everything ever scrolled, and the screen at its end
         self.row, self.column = 0, 0  # row counts from the first line ever
         self.written = ""
@@ -56,6 +56,9 @@ class Terminal:
                 self.lines.append("")
         else:
             assert character.isprintable() or unicodedata.category(character) == "Cf", repr(character)
+            if self._breaks_rows and _cells(self.lines[self.row][: self.column] + character) > self.columns:
+                self._put("\r")
+                self._put("\n")
             line = self.lines[self.row]
             assert len(line) >= self.column
             self.lines[self.row] = line[: self.column] + character + line[self.column + 1 :]

@@ -1,0 +1,260 @@
+"""The chat as people meet it: a real cluster, a real terminal, pipes, and processes that die while an answer is written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launch import exit_codes
+from launch.children import environment
+from tests.journals import check_record
+from tests.process.cluster import Cluster, cluster_in, eventually, hobus, write_config
+from tests.process.pseudo_terminal import Typing, typing
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+
+QUESTION = "what packages are installed?"
+FIRST_WORDS = "packages are installed:"
+LAST_WORDS = "Prompt contracts"
+
+
+@pytest.fixture
+def slow(tmp_path) -> Iterator[Cluster]:
+    """A cluster whose model takes over a second for each answer, and says it word by word."""
+    cluster = up_with_latency(tmp_path, 1200)
+    yield cluster
+    cluster.end()
+
+
+def up_with_latency(directory: Path, latency_ms: int) -> Cluster:
+    """A cluster that answers word by word."""
+    cluster = cluster_in(directory / "home")
+    config = write_config(directory / "config.json", ("gateway.providers.offline.latency_ms", latency_ms))
+    cluster.up("--detach", "--config", str(config))
+    return cluster
+
+
+def chat_of(cluster: Cluster, *words: str) -> list[str]:
+    """The command."""
+    return ["chat", "--home", str(cluster.home.root), *words]
+
+
+def answered(chat: Typing, times: int) -> None:
+    """Waits for the line below the n-th answer."""
+    chat.until(" tokens · ", times)
+
+
+def test_a_conversation_in_a_terminal(slow):
+    """Answers grow word by word and stand once; the agent remembers; commands tell; Ctrl-C stops waiting, not the turn."""
+    with typing(*chat_of(slow)) as chat:
+        chat.until("you>")
+        chat.type(QUESTION)
+        answered(chat, 1)
+        chat.type("what did I ask before?")
+        answered(chat, 2)
+        chat.until("you>", 3)
+        chat.type("/cost")
+        chat.until("tokens are left")
+        chat.type("/session")
+        chat.until("hobus chat --session")
+        chat.type("/nonsense")
+        chat.until("no such command")
+        chat.type("hello")
+        chat.until("Hello again")
+        chat.press("c")
+        chat.until("/wait fetches it")
+        chat.type("/wait")
+        answered(chat, 3)
+        chat.until("you>", 8)
+        assert chat.leave() == exit_codes.OK
+        text = chat.text
+    assert text.count(FIRST_WORDS) == text.count(LAST_WORDS) == 1
+    assert f"You asked: “{QUESTION}”" in text
+    assert text.count("Hello again.") == 1 and "tool list_packages" in text
+    grown = [row for row in chat.moments if row.startswith("You asked:")]
+    assert len(grown) > 2, "the answer came at once"
+    assert "Traceback" not in text and "\x1b" not in text
+    history = slow.home.chat_history
+    assert QUESTION in history.read_text() and history.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_typed_while_an_answer_is_written_is_the_next_message_and_disturbs_nothing(slow):
+    """Typing ahead."""
+    with typing(*chat_of(slow)) as chat:
+        chat.until("you>")
+        chat.type(QUESTION)
+        chat.until(FIRST_WORDS)
+        chat.type("what did I ask before?")
+        answered(chat, 2)
+        assert chat.leave() == exit_codes.OK
+    assert chat.text.count("what did I ask before?") == 1
+    assert chat.text.count(FIRST_WORDS) == 1
+
+
+def test_a_narrow_window_and_one_of_few_rows(slow):
+    """Rows never break by themselves, and an answer longer than the screen stands whole and once."""
+    with typing(*chat_of(slow), columns=30, rows=6) as chat:
+        chat.until("you>")
+        chat.type("hello")
+        answered(chat, 1)
+        assert chat.leave() == exit_codes.OK
+    text = " ".join(chat.text.split())
+    assert text.count("Hello. Ask me about this system") == 1 and "⋮" not in text
+
+
+@pytest.mark.parametrize("actor", ["ho1/1", "ho2/1", "gateway/1", "host/1", "broker/1", "ledger/1"])
+def test_whoever_is_killed_while_an_answer_is_written_it_stands_once(slow, actor):
+    """What was shown is taken back or completed; the turn is answered under its one input id, and the record is whole."""
+    with typing(*chat_of(slow)) as chat:
+        chat.until("you>")
+        chat.type(QUESTION)
+        chat.until(FIRST_WORDS)
+        slow.kill(actor)
+        answered(chat, 1)
+        chat.type("what did I ask before?")
+        answered(chat, 2)
+        assert chat.leave() == exit_codes.OK
+        text = chat.text
+    assert text.count(FIRST_WORDS) == text.count(LAST_WORDS) == 1, text
+    assert f"You asked: “{QUESTION}”" in text
+    assert "error" not in text
+    assert len(slow.entries("RunCompleted")) == 2
+    check_record(slow.entries())
+
+
+def test_over_a_pipe_each_line_is_a_turn_and_the_answers_are_all_there_is(slow):
+    """In order, in one session, without prompts, colours or pieces; exit code 0."""
+    lines = f"{QUESTION}\n\n  \nwhat did I ask before?\n".encode()
+    answer = slow("chat", stdin=lines)
+    assert answer.code == exit_codes.OK and answer.err == ""
+    assert answer.out.endswith(f"You asked: “{QUESTION}”\n") and answer.out.count(FIRST_WORDS) == 1
+    assert "you>" not in answer.out and "\x1b" not in answer.out
+
+
+def test_json_is_one_result_per_line_and_the_exit_code_that_of_the_worst(slow):
+    """A line that is too long has a result too, and the next line is answered."""
+    too_long = b"x" * 2_000_000
+    answer = slow("chat", "--json", stdin=b"hello\n" + too_long + b"\nwhat did I ask before?\n")
+    results = [json.loads(line) for line in answer.out.splitlines()]
+    assert [result["outcome"] for result in results] == ["success", "error", "success"]
+    assert len({result["session_id"] for result in results}) == 1
+    assert answer.code == exit_codes.USAGE
+    assert "hello" in results[2]["response"]
+
+
+def test_a_session_is_continued_by_its_short_id(slow):
+    """The agent remembers what was said in another chat."""
+    first = json.loads(slow("chat", "--json", stdin=b"hello\n").out)
+    again = slow("chat", "--session", f"SES-{first['session_id'][:8]}", stdin=b"what did I ask before?\n")
+    assert "You asked: “hello”" in again.out
+    unknown = slow("chat", "--session", "SES-00000000", stdin=b"hello\n")
+    assert unknown.code == exit_codes.FAILED and "no such session" in unknown.err
+
+
+def test_standard_streams_that_are_no_terminal(slow):
+    """Nothing to read, nothing to write to, one of them a terminal: a clear end, and no traceback."""
+    words = [sys.executable, "-P", "-m", "launch", *chat_of(slow)]
+    nothing = slow("chat")
+    assert (nothing.code, nothing.out) == (exit_codes.OK, "") and "no message came" in nothing.err
+    for closed in ("<&-", ">&-", "<&- >&-", "<&- >&- 2>&-", ">/dev/full"):
+        done = subprocess.run(
+            ["/bin/sh", "-c", f'echo hello | exec "$@" {closed}', "sh", *words],
+            capture_output=True, env=environment(), timeout=60, check=False,
+        )  # fmt: skip
+        assert b"Traceback" not in done.stderr and done.returncode in (exit_codes.OK, exit_codes.FAILED), (closed, done)
+    with typing(*chat_of(slow), stdout=subprocess.PIPE) as chat:  # typed, and piped on
+        chat.until("Ctrl-D ends")
+        chat.type("hello")
+        chat.press("d")
+        assert chat.end() == exit_codes.OK
+        assert chat.process.stdout is not None
+        with chat.process.stdout as piped:
+            assert piped.read().decode().startswith("Hello. Ask me")
+    with typing(*chat_of(slow), stdin=subprocess.PIPE) as chat:  # piped, and shown
+        assert chat.process.stdin is not None
+        chat.process.stdin.write(b"hello\n")
+        chat.process.stdin.close()
+        assert chat.end() == exit_codes.OK
+    assert "you>" not in chat.text and " ".join(chat.text.split()).count("Hello. Ask me about") == 1
+
+
+def test_terminals_of_all_kinds(slow):
+    """A dumb one gets no command; colours are shown unless switched off; `ask` streams to a terminal and to no pipe."""
+    with typing(*chat_of(slow), env={"TERM": "dumb"}) as chat:
+        chat.until("you>")
+        chat.type("hello")
+        answered(chat, 1)
+        assert chat.leave() == exit_codes.OK
+    assert "\x1b" not in chat.terminal.written
+    assert " ".join(chat.text.split()).count("Hello. Ask me about") == 1
+    with typing(*chat_of(slow), env={"NO_COLOR": ""}) as chat:
+        chat.until("you>")
+        chat.type("/help")
+        chat.until("/quit")
+        assert chat.leave() == exit_codes.OK
+    assert "\x1b[90m" in chat.terminal.written
+    with typing("ask", "--home", str(slow.home.root), "hello") as asked:
+        assert asked.end() == exit_codes.OK
+    assert len([row for row in asked.moments if "Hello" in row or "Ask me" in row]) > 1
+    assert " ".join(asked.text.split()).count("Hello. Ask me about") == 1
+    piped = slow("ask", "hello")
+    assert piped.out.startswith("Hello. Ask me") and piped.out.count("\n") == 1
+
+
+def test_a_cluster_that_goes_away_is_said_and_one_that_comes_back_is_found(tmp_path):
+    """The chat stays; the turn that was not answered is fetched after the restart."""
+    cluster = up_with_latency(tmp_path, 1500)
+    try:
+        with typing(*chat_of(cluster)) as chat:
+            chat.until("you>")
+            chat.type("hello")
+            answered(chat, 1)
+            assert cluster("down").code == 0
+            chat.type(QUESTION)
+            chat.until("no cluster runs")
+            cluster.up("--detach", "--config", str(tmp_path / "config.json"))
+            chat.type("what did I ask before?")
+            answered(chat, 2)
+            assert chat.leave() == exit_codes.OK
+        assert "You asked: “hello”" in chat.text and "Traceback" not in chat.text
+    finally:
+        cluster.end()
+    refused = cluster("chat", stdin=b"hello\n")
+    assert refused.code == exit_codes.UNREACHABLE and "hobus up" in refused.err
+
+
+def test_costs_are_read_with_and_without_a_cluster_and_budgets_from_it(tmp_path):
+    """The same sums; a killed gateway's open call is of unknown outcome, not nothing."""
+    cluster = up_with_latency(tmp_path, 800)
+    try:
+        first = cluster.ask("hello")
+        asked = cluster.start_ask(QUESTION)
+        eventually(lambda: len(cluster.entries("PROMPT_SENT")) > len(cluster.entries("PROMPT_RECEIVED")))
+        cluster.kill("gateway/1")
+        out, _ = asked.communicate(timeout=60)
+        assert json.loads(out)["outcome"] == "success"
+        running = cluster("cost", "--json", "--by", "session,model").json
+        budget = cluster("budget", "--json").json
+        table = cluster("budget", "--session", f"SES-{first['session_id'][:8]}")
+    finally:
+        cluster.end()
+    stopped = cluster("cost", "--json", "--by", "session,model").json
+    assert stopped == running
+    (own,) = [row for row in stopped["rows"] if row["session"] == first["session_id"]]
+    assert own["model"] == "offline/offline-rules-1"
+    assert (own["tokens"], own["calls"], own["cost_is_known"]) == (first["cost"]["total_tokens"], 2, True)
+    assert stopped["total"]["unknown_outcomes"] == 1 and not stopped["total"]["cost_is_known"]
+    scopes = {row["scope"]: row for row in budget["scopes"]}
+    assert scopes["provider:offline"]["used"] == stopped["total"]["tokens"]
+    assert scopes[f"session:{first['session_id']}"]["used"] == first["cost"]["total_tokens"]
+    assert f"session SES-{first['session_id'][:8]}" in table.out and "mode warn" in table.out and "[#" in table.out
+    shown = cluster("cost")
+    assert "unknown outcome" in shown.out and "unknown" in shown.out
+    assert cluster("budget").code == exit_codes.UNREACHABLE
+    assert cluster("cost", "--by", "colour").code == cluster("cost", "--since", "soon").code == exit_codes.USAGE
+    assert hobus("cost", "--home", str(tmp_path / "nothing")).code == exit_codes.USAGE
