@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import functools
 import gc
+import importlib
 import os
 import signal
 import sys
@@ -77,8 +78,11 @@ def warm(argv: Sequence[str]) -> None:
 
     Raises what `main` would, OSError or RuntimeFault.
     """
+    options = _parser().parse_args([*argv, "--liveness-fd", "0"])
     software_version()
-    _snapshot_of(home_of(_parser().parse_args([*argv, "--liveness-fd", "0"]).home).snapshot.read_bytes())
+    if options.role != "broker":
+        importlib.import_module(f"launch.roles.{options.role}")
+    _snapshot_of(home_of(options.home).snapshot.read_bytes())
 
 
 @functools.lru_cache(maxsize=1)

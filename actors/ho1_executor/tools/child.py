@@ -8,11 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
+import traceback
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
+from actors.ho1_executor.tools import child_main
 from actors.ho1_executor.tools.definition import ToolFault, ToolResult
 from actors.ho1_executor.tools.outside import Request
 from actors.ho1_executor.tools.protocol import (
@@ -47,11 +49,11 @@ class Child:
 
     def __init__(self, settings: ChildSettings) -> None:
         self._settings = settings
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._socket: socket.socket | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
-        self._killed: list[subprocess.Popen[bytes]] = []
+        self._killed: list[Process] = []
 
     @property
     def pid(self) -> int | None:
@@ -67,12 +69,7 @@ class Child:
             self._discard()
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package's own module
-                [sys.executable, "-m", CHILD_MODULE, str(os.getpid())],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,  # so that a kill reaches whatever the tool started
-            )
+            self._process = _forked(theirs.fileno()) if may_fork() else _started(theirs.fileno())
         ours.settimeout(0)
         self._socket = ours
 
@@ -147,6 +144,88 @@ class Child:
 
     def _reap(self) -> None:
         self._killed = [process for process in self._killed if process.poll() is None]
+
+
+def may_fork() -> bool:
+    """Whether a copy of this process would hold neither a thread nor a loop: true while a worker is being made."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        try:
+            return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - counted, no path is made
+        except OSError:
+            return False
+    return False
+
+
+def _started(frames: int) -> Process:
+    """A fresh interpreter: for a worker that has sockets and a loop, which no tool may hold."""
+    return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own module
+        [sys.executable, "-m", CHILD_MODULE, str(os.getpid())],
+        stdin=frames,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,  # so that a kill reaches whatever the tool started
+    )
+
+
+def _forked(frames: int) -> Process:
+    """A copy of this process, which has loaded everything: it shares that memory, and is there at once."""
+    worker = os.getpid()
+    pid = os.fork()
+    if pid:
+        return ForkedProcess(pid)
+    try:
+        os.setsid()
+        os.dup2(frames, 0)
+        child_main.live(worker)
+    except BaseException:  # noqa: BLE001 - the last place that can say anything
+        traceback.print_exc()
+    finally:
+        os._exit(1)
+
+
+class Process(Protocol):
+    """What a started process and a forked one have in common."""
+
+    @property
+    def pid(self) -> int:
+        """Its own until it is reaped."""
+        ...
+
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        ...
+
+    def wait(self) -> int:
+        """The same, when it has ended."""
+        ...
+
+
+class ForkedProcess:
+    """A child of this process that no `Popen` made."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        return self._reap(os.WNOHANG)
+
+    def wait(self) -> int:
+        """The same, when it has ended."""
+        code = self._reap(0)
+        return 0 if code is None else code
+
+    def _reap(self, options: int) -> int | None:
+        if self._code is None:
+            try:
+                pid, status = os.waitpid(self.pid, options)
+            except ChildProcessError:
+                pid, status = self.pid, 0
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
 
 
 async def _answer(number: int, frame: Mapping[str, Any], request: Request) -> bytes:

@@ -14,12 +14,13 @@ import sys
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, failed, not_done, written
 from actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, unpack_frame
 
 _PR_SET_PDEATHSIG = 1
+_DESCRIPTORS_MAX = 1 << 20
 
 
 class Pipe:
@@ -134,8 +135,12 @@ def run_one(
 
 
 def main() -> None:
-    """Ties this process's life to its worker's, keeps the descriptor for frames alone, and serves."""
-    worker = int(sys.argv[1])
+    """In a fresh interpreter; the worker's pid is its argument."""
+    live(int(sys.argv[1]))
+
+
+def live(worker: int) -> NoReturn:
+    """Ties this process's life to its worker's, keeps descriptor 0 for frames alone, and serves for ever."""
     if sys.platform == "linux":
         # A tool in a busy loop would never see the end of the pipe; the kernel's word reaches it.
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -146,7 +151,10 @@ def main() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
+    os.closerange(3, descriptor)
+    os.closerange(descriptor + 1, _DESCRIPTORS_MAX)
     serve(Pipe(descriptor))
+    os._exit(0)
 
 
 if __name__ == "__main__":

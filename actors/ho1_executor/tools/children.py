@@ -1,7 +1,8 @@
 """Runs tools in killable, pre-started processes, so that a cancel or a deadline really stops them.
 
-Source: spec page "Work orders", section Tools. The processes are started by `exec`, never forked from a running
-worker: a fork would copy its sockets and its event loop. They share nothing with the worker but one socket pair each.
+Source: spec page "Work orders", section Tools. They share nothing with the worker but one socket pair each: the first
+ones are forked while the worker is being made and has neither loop, nor sockets, nor secret; a running worker starts
+fresh interpreters, since a fork would copy all that.
 """
 
 from __future__ import annotations
