@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from bus.messages import control, gateway, ledger, memory, session, streams, work_order
+from bus.messages import control, gateway, launcher, ledger, memory, session, streams, work_order
 from bus.messages.base import Message
 
 Mode = Literal["slot", "ordered", "immediate"]
@@ -21,6 +21,7 @@ Mode = Literal["slot", "ordered", "immediate"]
 ROLES = ("broker", "ledger", "gateway", "ho1", "ho2", "ho3", "host", "door", "operator", "launcher")
 EVERY_ROLE = frozenset(ROLES)
 CLIENT_ROLES = frozenset({"door", "operator"})
+_OPERATOR = frozenset({"operator"})
 _OPERATION = frozenset({"operator", "launcher"})
 _MEMORY = frozenset({"ho2", "operator"})
 
@@ -75,6 +76,10 @@ _ROWS = (
     Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True),
     Row(ledger.GetBody, "ledger", ledger.Body, EVERY_ROLE, sensitive=True),
     Row(ledger.ReadLedgerStats, "ledger", ledger.LedgerStats, EVERY_ROLE),
+    # launcher
+    Row(launcher.Scale, "launcher", launcher.Members, _OPERATOR, redeliver=False),
+    Row(launcher.Restart, "launcher", launcher.Members, _OPERATOR, redeliver=False),
+    Row(launcher.DrainMember, "launcher", launcher.Members, _OPERATOR, redeliver=False),
     # broker
     Row(control.ReadPeers, "broker", control.Peers, _OPERATION | {"ho1", "ho2", "gateway", "host"}),
     Row(control.ReadPeer, "broker", control.PeerRow, _OPERATION | {"ho1", "ho2"}),

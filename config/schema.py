@@ -190,6 +190,7 @@ class LauncherConfig(Section):
     crash_window_ms: Positive = Field(description="window of crash_budget")
     stuck_after_ms: Positive = Field(description="a process without a beat this long is killed and restarted")
     drain_ms: Positive = Field(description="per process, then it is killed")
+    finish_ms: Positive = Field(description="how long a process that a command ends may finish its work before")
     orphan_drain_s: PositiveFloat = Field(description="how long orphans may finish runs when the launcher is gone")
     start_crashes: Positive = Field(description="crashes in a row before its first readiness after which up says so")
     log_tail_lines: Positive = Field(description="last lines of a log that a failure shows")

@@ -21,8 +21,8 @@ class Board:
         self.sockets = home.run
         self.logs_begin_at: dict[str, int] = {}
         """Where this run's lines begin in the log of each process."""
-        self.zygote: tuple[int, str] = (0, "")
-        """Its pid and start mark."""
+        self.zygote: Callable[[], tuple[int, str, int]] = lambda: (0, "", 0)
+        """Its pid, its start mark, and how often it was replaced."""
         self.report = report
         self.has_reported = False
         self._home = home
@@ -40,12 +40,14 @@ class Board:
         A run file that somebody else removed or changed is written anew.
         """
         self._phase = phase or self._phase
+        zygote_pid, zygote_mark, zygote_restarts = self.zygote()
         run = run_file.RunFile(
             phase=self._phase,
             launcher_pid=os.getpid(),
             launcher_mark=self._mark,
-            zygote_pid=self.zygote[0],
-            zygote_mark=self.zygote[1],
+            zygote_pid=zygote_pid,
+            zygote_mark=zygote_mark,
+            zygote_restarts=zygote_restarts,
             started_at=self._started_at,
             sockets=str(self.sockets),
             config_digest=self._plan.snapshot.digest,

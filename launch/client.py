@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bus.clock import SystemClock
+from bus.dispatch import Actor
 from bus.peer import Peer
 from bus.port import Bus, Clock
 from bus.zeromq import tokens
@@ -36,16 +37,19 @@ class Client:
     zeromq: ZeroMQ
 
     @classmethod
-    def open(cls, place: Place, role: str, *, clock: Clock) -> Client:
-        """Made on a running loop, not connected yet: `peer.start` does that. Its instance is this process's."""
+    def open(cls, place: Place, role: str, *, clock: Clock, actor: Actor | None = None) -> Client:
+        """Made on a running loop, not connected yet: `peer.start` does that. Its instance is this process's.
+
+        With an actor it offers the service of its role.
+        """
         instance = f"{role}/{os.getpid()}@{clock.new_id()[:8]}"
         token = tokens.mint(place.home.run, instance, role, os.getpid())
         zeromq = ZeroMQ(place.snapshot.config.bus)
         peer = Peer(
-            None,
+            actor,
             instance=instance,
             role=role,
-            offers=(),
+            offers=(role,) if actor is not None else (),
             slots=0,
             token=token,
             settings=place.snapshot.config.bus,

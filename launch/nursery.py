@@ -83,15 +83,10 @@ class Nursery:
         elif self._is_open:
             self._start_zygote()
 
-    @property
-    def zygote_pid(self) -> int:
-        """Of the present zygote; 0 while there is none."""
-        return self._zygote.pid if self._zygote is not None else 0
-
-    @property
-    def zygote_mark(self) -> str:
-        """Start mark of the present zygote."""
-        return self._zygote.mark if self._zygote is not None else ""
+    def zygote(self) -> tuple[int, str, int]:
+        """Pid and start mark of the present zygote, 0 and '' while there is none, and how often one was replaced."""
+        pid, mark = (self._zygote.pid, self._zygote.mark) if self._zygote is not None else (0, "")
+        return (pid, mark, self.replacements)
 
     def start(
         self, argv: Sequence[str], *, log: Path, on_born: Callable[[Child], None], on_exit: Callable[[str], None]

@@ -46,6 +46,7 @@ class RunFile(Record):
     launcher_mark: str
     zygote_pid: int = Field(default=0, description="0 while there is none, or where processes are not forked")
     zygote_mark: str = ""
+    zygote_restarts: int = 0
     started_at: float
     sockets: str = Field(description="directory of the ipc sockets")
     config_digest: str

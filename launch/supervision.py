@@ -27,6 +27,9 @@ NOT_AGAIN = f"exit {exit_codes.INTEGRITY}"
 """The end of a process for which another start would be the same: a damaged record, say."""
 
 
+After = Literal["stay", "start", "remove"]
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """One place in the cluster and its present incarnation."""
@@ -48,6 +51,12 @@ class Member:
     is_damaged: bool = False
     """Given up at once, because what it needs is damaged: another start would end the same way."""
     history: History = field(default_factory=History)
+    then: After = "stay"
+    """What follows its end, while it is draining by a command."""
+    resting_since: float = 0.0
+    """It gets no new work since then, and is to end when it has none; 0 if nobody asked for that."""
+    told_at: float = 0.0
+    """When it was told to end."""
 
     def row(self) -> ChildRow:
         """This member as the run file shows it."""
@@ -119,10 +128,26 @@ class RetryDue:
 
 @dataclass(frozen=True, slots=True)
 class DrainAsked:
-    """It is to finish and end."""
+    """The cluster stops: it is to end now, and gives back what it cannot finish at once."""
 
 
-Happening = Spawned | Born | SpawnFailed | Exited | Seen | RetryDue | DrainAsked
+@dataclass(frozen=True, slots=True)
+class LeaveAsked:
+    """A command: it is to finish its work and end (or to be killed); then it stays away, starts anew, or is removed."""
+
+    then: After
+    at: float
+    kill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """The broker could not be asked about it."""
+
+    at: float
+
+
+Happening = Spawned | Born | SpawnFailed | Exited | Seen | Unheard | RetryDue | DrainAsked | LeaveAsked
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +155,11 @@ class Effect:
     """What the launcher is to do about a member.
 
     spawn: start an incarnation now. retry: start one at `at`. kill: it is stuck. lost: tell the broker that `instance`
-    is gone. gave_up: it will not be started again. drain: tell the process to finish.
+    is gone. gave_up: it will not be started again. took_up: it will, after all. rest: no new work for `instance`.
+    drain: tell the process to end. remove: there is no such place any more.
     """
 
-    kind: Literal["spawn", "retry", "kill", "lost", "gave_up", "drain"]
+    kind: Literal["spawn", "retry", "kill", "lost", "gave_up", "took_up", "rest", "drain", "remove"]
     instance: str = ""
     detail: str = ""
     at: float = 0.0
@@ -157,6 +183,10 @@ def apply(member: Member, event: Happening, config: LauncherConfig) -> tuple[Mem
             return (member, [Effect("spawn")]) if member.state == "backoff" else (member, [])
         case DrainAsked():
             return _drain_asked(member)
+        case LeaveAsked():
+            return _leave_asked(member, event)
+        case Unheard():
+            return _resting(member, None, event.at, config)
 
 
 def _spawned(member: Member, event: Spawned) -> Member:
@@ -179,7 +209,8 @@ def _exited(member: Member, event: Exited, config: LauncherConfig) -> tuple[Memb
     lost = Effect("lost", instance=event.instance, detail=event.exit)
     if member.state == "draining":
         note = "" if event.exit == "exit 0" else member.note or event.exit
-        return _gone(replace(member, state=next_state(member.state, "ended"), note=note)), [lost]
+        ended = _gone(replace(member, state=next_state(member.state, "ended"), note=note))
+        return _left(ended, [lost])
     # Nobody asked it to end, so even `exit 0` is a crash.
     if event.exit == NOT_AGAIN:
         note = event.reason or f"{event.exit}: what it needs is damaged; its log names the place"
@@ -209,6 +240,8 @@ def _gone(member: Member) -> Member:
 def _seen(member: Member, event: Seen, config: LauncherConfig) -> tuple[Member, list[Effect]]:
     if member.state not in RUNNING:
         return member, []
+    if member.resting_since:
+        return _resting(member, event.row, event.at, config)
     following = member
     row = event.row
     if row is not None and row.instance == member.instance:
@@ -238,9 +271,61 @@ def _reported(member: Member, row: PeerRow, at: float) -> Member:
     return replace(member, state=next_state(member.state, event), ready_after_ms=ready_after_ms, note=row.reason)
 
 
+def _leave_asked(member: Member, event: LeaveAsked) -> tuple[Member, list[Effect]]:
+    """Whoever runs finishes first; whoever does not is where it was to be at once."""
+    runs = member.state in RUNNING
+    following = replace(
+        member,
+        state=next_state(member.state, "drain"),
+        next_try_at=0.0,
+        note="",
+        then=event.then,
+        resting_since=event.at,
+        told_at=event.at if event.kill else member.told_at,
+    )
+    if not runs:
+        return _left(following, [])
+    if event.kill:
+        return following, [Effect("kill", instance=member.instance, detail="restart --kill")]
+    return following, [Effect("rest", instance=member.instance)]
+
+
+def _left(member: Member, effects: list[Effect]) -> tuple[Member, list[Effect]]:
+    """It has no process: what was to follow does."""
+    then = member.then if member.resting_since else "stay"
+    following = replace(member, then="stay", resting_since=0.0, told_at=0.0)
+    if then == "start":
+        return replace(following, history=History(), is_damaged=False), [*effects, Effect("took_up"), Effect("spawn")]
+    if then == "remove":
+        return following, [*effects, Effect("remove")]
+    if member.resting_since:
+        following = replace(following, note=f"drained; `hobus restart {member.actor}` starts it")
+    return following, effects
+
+
+def _resting(member: Member, row: PeerRow | None, at: float, config: LauncherConfig) -> tuple[Member, list[Effect]]:
+    """Told to end when its work is done or has taken too long; killed when it does not."""
+    if member.state != "draining" or not member.resting_since:
+        return member, []
+    if member.told_at:
+        if (at - member.told_at) * 1000 <= config.drain_ms:
+            return member, []
+        why = f"did not end within {config.drain_ms / 1000:g} s: killed (launcher.drain_ms)"
+        return replace(member, told_at=at, note=why), [Effect("kill", instance=member.instance, detail=why)]
+    # A broker's row shows that nothing new will come once it says `draining` itself; the broker has no row for that.
+    is_idle = row is not None and row.in_flight == 0 and (row.state == "draining" or member.role == "broker")
+    is_late = (at - member.resting_since) * 1000 > config.finish_ms
+    if not is_idle and not is_late:
+        return member, []
+    note = f"unfinished work was given back (launcher.finish_ms {config.finish_ms})" if is_late else ""
+    return replace(member, told_at=at, note=note), [Effect("drain", instance=member.instance)]
+
+
 def _drain_asked(member: Member) -> tuple[Member, list[Effect]]:
     had_process = member.state in RUNNING
-    following = replace(member, state=next_state(member.state, "drain"), next_try_at=0.0, note="")
+    following = replace(
+        member, state=next_state(member.state, "drain"), next_try_at=0.0, note="", then="stay", resting_since=0.0
+    )
     return following, [Effect("drain", instance=member.instance)] if had_process else []
 
 

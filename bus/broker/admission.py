@@ -27,7 +27,7 @@ PROBE_ROW = Row(control.Probe, "", control.Probed, EVERY_ROLE)
 
 _POST = int(Kind.POST)
 _PROBE = control.Probe.TYPE
-_OFFERABLE = {role for role in ROLES if role not in ("broker", "door", "operator", "launcher")}
+_OFFERABLE = {role for role in ROLES if role not in ("broker", "door", "operator")}
 
 
 def refusal_of(hello: Hello) -> Refused | None:

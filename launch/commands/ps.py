@@ -56,6 +56,7 @@ def ps(*, home: Home, as_json_: bool) -> int:
             "phase": run.phase,
             "launcher_pid": run.launcher_pid,
             "zygote_pid": run.zygote_pid,
+            "zygote_restarts": run.zygote_restarts,
             "config_digest": run.config_digest,
             "broker_answers": peers is not None,
             "actors": [row.model_dump() for row in rows],
@@ -64,12 +65,31 @@ def ps(*, home: Home, as_json_: bool) -> int:
         return exit_codes.OK
     table(
         ("ACTOR", "STATE", "PID", "UP", "RESTARTS", "RSS", "IN FLIGHT", "LAST BEAT", "NOTE"),
-        [shown(row) for row in rows],
+        [*own_lines(run, now), *(shown(row) for row in rows)],
         coloured=1,
     )
     if peers is None:
         note("the broker does not answer, or no token can be written: figures of the bus are missing")
     return exit_codes.OK
+
+
+def own_lines(run: RunFile, now: float) -> list[tuple[str, ...]]:
+    """The launcher's own line, and the zygote's where there is one."""
+    state = "draining" if run.phase == "draining" else "ready"
+    up = duration(now - run.started_at)
+    lines: list[tuple[str, ...]] = [
+        ("launcher", state, str(run.launcher_pid), up, "-", _shown_size(run.launcher_pid), "-", "-", "")
+    ]
+    if run.zygote_pid:
+        what = "forks the others; nobody needs it once they run"
+        rss = _shown_size(run.zygote_pid)
+        lines.append(("zygote", "ready", str(run.zygote_pid), "-", str(run.zygote_restarts), rss, "-", "-", what))
+    return lines
+
+
+def _shown_size(pid: int) -> str:
+    rss = _rss(pid)
+    return size(rss) if rss is not None else "-"
 
 
 async def _peers(home: Home, run: RunFile) -> dict[str, PeerRow] | None:

@@ -39,7 +39,7 @@ def test_what_is_in_no_row_has_no_row():
     assert row_of("", "") is None
 
 
-def test_everything_but_drain_and_posts_is_redeliverable():
+def test_everything_but_commands_of_operation_and_posts_is_redeliverable():
     """All else is idempotent by an id, so the loss of a worker may move it."""
     assert {row.cls.TYPE for row in ROWS if not row.redeliver} == {
         "broker.drain",
@@ -47,6 +47,9 @@ def test_everything_but_drain_and_posts_is_redeliverable():
         "broker.lane_frame",
         "broker.service_given_up",
         "ho2.consolidate",
+        "launcher.drain",
+        "launcher.restart",
+        "launcher.scale",
     }
 
 

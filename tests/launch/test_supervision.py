@@ -11,11 +11,13 @@ from launch.supervision import (
     DrainAsked,
     Effect,
     Exited,
+    LeaveAsked,
     Member,
     RetryDue,
     Seen,
     Spawned,
     SpawnFailed,
+    Unheard,
     apply,
     given_up_services,
     plan,
@@ -31,14 +33,16 @@ CONFIG = load_snapshot().config.launcher.model_copy(
         "crash_window_ms": 60_000,
         "stuck_after_ms": 5_000,
         "ready_timeout_ms": 20_000,
+        "finish_ms": 30_000,
+        "drain_ms": 3_000,
     }
 )
 
 
-def row(instance="ho1/1@a", state="ready", last_beat_ms=0, reason=""):
+def row(instance="ho1/1@a", state="ready", last_beat_ms=0, reason="", in_flight=0):
     """What a broker says of a peer."""
     return PeerRow(
-        instance=instance, role="ho1", offers=["ho1"], state=state, reason=reason, slots=4, in_flight=0, keys=0,
+        instance=instance, role="ho1", offers=["ho1"], state=state, reason=reason, slots=4, in_flight=in_flight, keys=0,
         last_beat_ms=last_beat_ms, connected_ms=0,
     )  # fmt: skip
 
@@ -198,3 +202,71 @@ def test_a_service_is_given_up_when_its_last_member_failed():
     failed, alive = Member(actor="ho1/1", role="ho1", state="failed"), Member(actor="ho1/2", role="ho1", state="ready")
     assert given_up_services([failed, alive]) == []
     assert given_up_services([failed]) == ["ho1"]
+
+
+class TestCommands:
+    """What an operator asks of one process: finish and start anew, rest, or leave for good."""
+
+    @pytest.mark.parametrize(
+        ("then", "state", "kinds"),
+        [
+            ("start", "stopped", ["lost", "took_up", "spawn"]),
+            ("stay", "stopped", ["lost"]),
+            ("remove", "stopped", ["lost", "remove"]),
+        ],
+    )
+    def test_it_finishes_its_work_is_told_to_end_and_then_follows_what_was_asked(self, then, state, kinds):
+        """Rest first; the word to end only once it has nothing in flight and the broker gives it nothing new."""
+        member, effects = after(READY, LeaveAsked(then, 200.0))
+        assert member.state == "draining" and effects == [Effect("rest", instance="ho1/1@a")]
+        assert after(member, Seen(row(), 200.1))[1] == []  # the broker has not heard of it yet
+        assert after(member, Seen(row(state="draining", in_flight=1), 200.2))[1] == []
+        member, effects = after(member, Seen(row(state="draining"), 201.0))
+        assert effects == [Effect("drain", instance="ho1/1@a")]
+        assert after(member, Seen(row(state="draining"), 201.1))[1] == []
+        member, effects = after(member, Exited("ho1/1@a", "exit 0", 201.2, 0.0))
+        assert member.state == state and [effect.kind for effect in effects] == kinds
+        assert ("hobus restart ho1/1" in member.note) == (then == "stay")
+
+    def test_work_that_takes_too_long_is_given_back_and_said_so(self):
+        """Exactly finish_ms is still allowed; a broker that does not answer changes nothing about it."""
+        member, _ = after(READY, LeaveAsked("start", 200.0))
+        assert after(member, Seen(row(state="draining", in_flight=1), 230.0))[1] == []
+        late, effects = after(member, Unheard(230.1))
+        assert effects == [Effect("drain", instance="ho1/1@a")] and "launcher.finish_ms" in late.note
+        assert after(late, Unheard(233.1))[1] == []
+        killed, effects = after(late, Unheard(233.2))
+        assert [effect.kind for effect in effects] == ["kill"] and "launcher.drain_ms" in killed.note
+
+    def test_a_kill_does_not_wait(self):
+        """SIGKILL at once, and the next incarnation after it; its history of crashes is forgotten."""
+        member, effects = after(READY, LeaveAsked("start", 200.0, kill=True))
+        assert [effect.kind for effect in effects] == ["kill"]
+        member, effects = after(member, Exited("ho1/1@a", "signal 9", 200.1, 0.0))
+        assert [effect.kind for effect in effects] == ["lost", "took_up", "spawn"]
+        assert member.history.crashes == () and member.state == "stopped"
+
+    def test_whoever_does_not_run_needs_no_finishing(self):
+        """Failed, waiting for its next try, or drained: the command has its effect at once."""
+        waiting, _ = after(READY, Exited("ho1/1@a", "signal 9", 110.0, 0.0))
+        failed, _ = after(waiting, Spawned("ho1/1@b", 111.0), Exited("ho1/1@b", "exit 1", 112.0, 0.0))
+        rested, _ = after(waiting, LeaveAsked("stay", 113.0))
+        assert failed.state == "failed" and rested.state == "stopped"
+        for member in (waiting, failed, rested):
+            following, effects = after(member, LeaveAsked("start", 120.0))
+            assert following.state == "stopped" and [effect.kind for effect in effects] == ["took_up", "spawn"]
+            assert after(following, Spawned("ho1/1@c", 120.0))[0].state == "starting"
+            assert [effect.kind for effect in after(member, LeaveAsked("remove", 120.0))[1]] == ["remove"]
+        assert after(rested, RetryDue())[1] == []
+
+    def test_the_last_word_counts(self):
+        """Scaled up again while it leaves: it comes back; the cluster's own stop overrules every command."""
+        member, _ = after(READY, LeaveAsked("remove", 200.0), LeaveAsked("start", 200.5))
+        assert [e.kind for e in after(member, Exited("ho1/1@a", "exit 0", 201.0, 0.0))[1]] == [
+            "lost",
+            "took_up",
+            "spawn",
+        ]
+        member, effects = after(member, DrainAsked())
+        assert [effect.kind for effect in effects] == ["drain"]
+        assert [e.kind for e in after(member, Exited("ho1/1@a", "exit 0", 201.0, 0.0))[1]] == ["lost"]

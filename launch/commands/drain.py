@@ -1,0 +1,36 @@
+"""`hobus drain`: one process finishes its work and rests."""
+
+from __future__ import annotations
+
+import click
+
+from bus.messages.launcher import DrainMember
+from launch import exit_codes
+from launch.commands.options import running, with_home
+from launch.errors import next_command
+from launch.home import Home
+from launch.operate import command, follow, known
+from launch.output import note, say
+from launch.run_file import ChildRow
+
+
+@click.command()
+@click.argument("actor")
+@click.option("--no-wait", is_flag=True, help="Return as soon as the command is accepted.")
+@with_home
+def drain(*, home: Home, actor: str, no_wait: bool) -> int:
+    """Let a process finish its work and end; it stays stopped until `hobus restart`."""
+    role = known(home, actor).role
+    command(home, DrainMember(actor=actor))
+    if no_wait:
+        say(f"{actor} is draining")
+        return exit_codes.OK
+
+    def is_settled(rows: dict[str, ChildRow]) -> bool:
+        return actor in rows and rows[actor].state == "stopped"
+
+    follow(home, [actor], is_settled)
+    say(f"{actor} is stopped; {next_command('restart', home.root)} {actor} starts it")
+    if not [row for row in running(home).children if row.role == role and row.state in ("ready", "degraded")]:
+        note(f"nobody else offers {role}: requests for it fail until then")
+    return exit_codes.OK

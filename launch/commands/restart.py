@@ -1,0 +1,35 @@
+"""`hobus restart`: one process anew."""
+
+from __future__ import annotations
+
+import click
+
+from bus.messages.launcher import Restart
+from launch import exit_codes
+from launch.commands.options import with_home
+from launch.home import Home
+from launch.operate import command, follow, known
+from launch.output import say
+from launch.run_file import ChildRow
+
+
+@click.command()
+@click.argument("actor")
+@click.option("--kill", is_flag=True, help="SIGKILL instead of letting it finish its work.")
+@click.option("--no-wait", is_flag=True, help="Return as soon as the command is accepted.")
+@with_home
+def restart(*, home: Home, actor: str, kill: bool, no_wait: bool) -> int:
+    """Start a process anew after it has finished its work; also one that failed or was drained."""
+    before = known(home, actor)
+    command(home, Restart(actor=actor, kill=kill))
+    if no_wait:
+        say(f"{actor} is being restarted")
+        return exit_codes.OK
+
+    def is_settled(rows: dict[str, ChildRow]) -> bool:
+        row = rows.get(actor)
+        return row is not None and row.instance != before.instance and row.state in ("ready", "degraded")
+
+    row = follow(home, [actor], is_settled)[actor]
+    say(f"{actor} is {row.state} as {row.instance} (pid {row.pid}), {row.ready_after_ms} ms after its start")
+    return exit_codes.OK

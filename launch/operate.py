@@ -1,0 +1,94 @@
+"""A command to the launcher of a running cluster: sent over the bus, and followed until what it asked for is so."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+
+from bus.clock import SystemClock
+from bus.errors import BusError
+from bus.messages.base import Message
+from bus.messages.launcher import DrainMember, Members, Restart
+from launch import exit_codes, identity, run_file
+from launch.client import connected, place_of
+from launch.commands.options import running
+from launch.errors import CommandError, next_command
+from launch.home import Home
+from launch.log_tail import tail
+from launch.output import note
+from launch.run_file import ChildRow, RunFile
+
+_LOOK_INTERVAL_S = 0.02
+
+Settled = Callable[[dict[str, ChildRow]], bool]
+
+
+def command(home: Home, message: Message) -> None:
+    """The launcher has taken it. Raises CommandError when no cluster runs, RuntimeFault as it refuses."""
+    place = place_of(home, running(home))
+    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+
+    async def ask() -> None:
+        async with connected(place, "operator") as bus:
+            await bus.request("launcher", message, expect=Members, timeout_s=timeout_s)
+
+    try:
+        asyncio.run(ask())
+    except BusError as fault:
+        # A broker that is told to end may be gone before it has passed on the answer; what follows is seen.
+        is_of_broker = isinstance(message, (Restart, DrainMember)) and message.actor.startswith("broker/")
+        if fault.code != "peer_lost" or not is_of_broker:
+            raise
+
+
+def known(home: Home, actor: str) -> ChildRow:
+    """The row of this actor. Raises CommandError (usage) that names those there are."""
+    rows = running(home).children
+    for row in rows:
+        if row.actor == actor:
+            return row
+    names = ", ".join(row.actor for row in rows)
+    raise CommandError(
+        f"there is no {actor[:80]} in {home.root}; there are {names}",
+        hint=next_command("ps", home.root),
+        exit_code=exit_codes.USAGE,
+    )
+
+
+def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str, ChildRow]:
+    """The rows of these actors as soon as they are settled; one that is gone has none.
+
+    Raises CommandError when one of them failed, the cluster ends, or it takes longer than the configuration allows.
+    """
+    config = place_of(home, running(home)).snapshot.config.launcher
+    clock = SystemClock()
+    deadline = clock.monotonic() + (config.finish_ms + config.drain_ms + config.ready_timeout_ms) / 1000
+    while True:
+        run = run_file.read(home.run_file)
+        if run is None or not identity.is_alive(run.launcher_pid, run.launcher_mark):
+            raise CommandError(f"the cluster in {home.root} has ended meanwhile", exit_code=exit_codes.UNREACHABLE)
+        rows = {row.actor: row for row in run.children if row.actor in actors}
+        if is_settled(rows):
+            return rows
+        _check(home, run, rows, config.log_tail_lines)
+        if clock.monotonic() > deadline:
+            states = ", ".join(f"{row.actor} {row.state}" for row in rows.values())
+            raise CommandError(f"not done in time: {states}", hint=next_command("ps", home.root))
+        time.sleep(_LOOK_INTERVAL_S)  # noqa: TID251 - waits for other processes, without a loop or a bus
+
+
+def _check(home: Home, run: RunFile, rows: dict[str, ChildRow], lines: int) -> None:
+    if run.phase == "draining":
+        raise CommandError(f"the cluster in {home.root} is being stopped", exit_code=exit_codes.UNREACHABLE)
+    for row in rows.values():
+        if row.state == "failed":
+            show_tail(home, row.actor, lines)
+            raise CommandError(f"{row.actor} failed: {row.note}", hint=f"hobus logs --home {home.root} {row.actor}")
+
+
+def show_tail(home: Home, actor: str, lines: int) -> None:
+    """The last lines of its log, on stderr."""
+    note(f"--- last lines of {home.log(actor)}")
+    for line in tail(home.log(actor), lines):
+        note(f"  {line}")

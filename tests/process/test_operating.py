@@ -1,0 +1,141 @@
+"""Commands on a running cluster: scale, restart, drain."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch import exit_codes, identity
+from tests.process.cluster import Cluster, eventually, write_config
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+PACKAGES = "what packages are installed?"
+
+
+def states(cluster: Cluster) -> dict[str, str]:
+    """Actor -> state, as the launcher says."""
+    return {row.actor: row.state for row in cluster.run().children}
+
+
+def answers(asked: list[subprocess.Popen[bytes]]) -> list[dict[str, Any]]:
+    """The results of these turns; each must have one."""
+    with ThreadPoolExecutor(len(asked)) as pool:
+        said = list(pool.map(lambda one: one.communicate(timeout=90), asked))
+    return [json.loads(out) for out, _err in said]
+
+
+def test_scaling_up_and_down_under_turns_loses_none(cluster: Cluster, tmp_path: Path):
+    """Executors and supervisors come and go while turns run: each is answered once, by a process that finished it."""
+    config = write_config(tmp_path / "config.json", ("gateway.providers.offline.latency_ms", 150))
+    cluster.up("--config", str(config))
+    asked = [cluster.start_ask(PACKAGES) for _ in range(4)]
+    up = cluster("scale", "ho1=3", "ho2=2")
+    assert up.code == 0, up.err
+    assert {"ho1/3", "ho2/2"} <= set(states(cluster))
+    asked += [cluster.start_ask(PACKAGES) for _ in range(4)]
+    eventually(lambda: len(cluster.entries("WO_DISPATCHED")) > 6)
+    down = cluster("scale", "ho1=1", "ho2=1")
+    assert down.code == 0, down.err
+    assert not {"ho1/2", "ho1/3", "ho2/2"} & set(states(cluster))
+    assert [result["outcome"] for result in answers(asked)] == ["success"] * 8
+    assert len(cluster.entries("RunCompleted")) == 8
+    assert not cluster.entries("TurnDegraded", "RunFailed")
+    ends = [entry.provenance.work_order_id for entry in cluster.entries("WO_COMPLETED", "WO_FAILED")]
+    assert len(ends) == len(set(ends))
+    assert cluster.verify().tail == "clean"
+
+
+def test_restart_lets_a_process_finish_and_kill_does_not(cluster: Cluster, tmp_path: Path):
+    """The order at work when `restart` is asked is ended once, by the incarnation that had it."""
+    config = write_config(tmp_path / "config.json", ("gateway.providers.offline.latency_ms", 500))
+    cluster.up("--config", str(config))
+    asked = cluster.start_ask(PACKAGES)
+    eventually(lambda: cluster.entries("PROMPT_SENT"))
+    before = cluster.row("ho1/1").instance
+    order = cluster.entries("PROMPT_SENT")[0].provenance.work_order_id
+    done = cluster("restart", "ho1/1")
+    assert done.code == 0, done.err
+    after = cluster.row("ho1/1")
+    assert after.instance != before and after.instance in done.out
+    assert answers([asked])[0]["outcome"] == "success"
+    (end,) = [e for e in cluster.entries("WO_COMPLETED") if e.provenance.work_order_id == order]
+    assert end.origin == before
+    killed = cluster("restart", "ho1/1", "--kill")
+    assert killed.code == 0 and cluster.row("ho1/1").pid != after.pid
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+
+
+@pytest.mark.parametrize("actor", ["broker/1", "ledger/1", "gateway/1", "ho3/1", "ho2/1", "host/1"])
+def test_every_role_can_be_restarted(cluster: Cluster, actor: str):
+    """And the cluster answers afterwards; nobody else was started again."""
+    cluster.up()
+    done = cluster("restart", actor)
+    assert done.code == 0, done.err
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+    assert {row.actor: row.restarts for row in cluster.run().children if row.restarts} == {actor: 1}
+
+
+def test_a_drained_process_rests_until_it_is_restarted(cluster: Cluster):
+    """It does not come back by itself, ps says what starts it, and a failed process is started by the same command."""
+    cluster.up("--scale", "ho1=2")
+    done = cluster("drain", "ho1/2")
+    assert done.code == 0 and "stopped" in done.out, done.err
+    row = next(one for one in cluster("ps", "--json").json["actors"] if one["actor"] == "ho1/2")
+    assert row["state"] == "stopped" and "hobus restart ho1/2" in row["note"]
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+    assert cluster("drain", "ho1/1").code == 0
+    assert cluster.ask(PACKAGES)["outcome"] in ("degraded", "error")
+    for actor in ("ho1/1", "ho1/2"):
+        assert cluster("restart", actor).code == 0
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+    down = cluster("down")
+    assert down.code == 0 and down.err == ""
+
+
+def test_a_failed_process_starts_again_on_command(cluster: Cluster, tmp_path: Path):
+    """The crash budget is forgotten and the broker routes to it again."""
+    config = write_config(tmp_path / "config.json", ("launcher.crash_budget", 1))
+    cluster.up("--config", str(config))
+    cluster.kill("ho1/1")
+    eventually(lambda: cluster.row("ho1/1").state == "failed")
+    assert cluster("restart", "ho1/1").code == 0
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+
+
+def test_a_process_that_does_not_end_when_told_is_killed_and_started(cluster: Cluster, tmp_path: Path):
+    """A frozen process cannot finish: after launcher.finish_ms and launcher.drain_ms it is killed."""
+    config = write_config(tmp_path / "config.json", ("launcher.finish_ms", 300), ("launcher.drain_ms", 300))
+    cluster.up("--config", str(config))
+    frozen = cluster.row("gateway/1")
+    identity.end(frozen.pid, frozen.mark, signal.SIGSTOP)
+    done = cluster("restart", "gateway/1")
+    assert done.code == 0, done.err
+    assert not identity.is_alive(frozen.pid, frozen.mark)
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+
+
+def test_what_cannot_be_is_refused_in_a_sentence(cluster: Cluster):
+    """Unknown names, roles without a number, zero; and only the operator may command."""
+    cluster.up()
+    for words, said in (
+        (("restart", "ho1/9"), "there are broker/1"),
+        (("restart", "nobody"), "there are broker/1"),
+        (("drain", "launcher"), "there are broker/1"),
+        (("scale", "ho1=0"), "N from 1"),
+        (("scale", "ledger=2"), "one of ho1, ho2"),
+        (("scale", "ho9=2"), "one of ho1, ho2"),
+        (("scale",), "ROLE=N"),
+    ):
+        answer = cluster(*words)
+        assert answer.code == exit_codes.USAGE and said in answer.err and "Traceback" not in answer.err, words
+    refused = cluster("request", "launcher", "launcher.scale", json.dumps({"role": "ledger", "count": 2}))
+    assert refused.code == exit_codes.REFUSED and "cannot be scaled" in refused.err
+    cluster("down")
+    assert cluster("restart", "ho1/1").code == exit_codes.UNREACHABLE
