@@ -7,6 +7,7 @@ one of the worker's slots: credit), `ordered` (one at a time per routing key, ta
 admission, commands, reads: each one a synchronous step between awaits). `redeliver`: goes to another worker when its
 worker is lost.
 `sensitive`: the body is shown on the tap only to readers with that right. `low`: waits behind other work.
+`by_tool`: its key is no stickiness but the tool that it needs; it goes to workers that announce that tool.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Row(NamedTuple):
     redeliver: bool = True
     sensitive: bool = False
     low: bool = False
+    by_tool: bool = False
 
 
 _ROWS = (
@@ -49,7 +51,9 @@ _ROWS = (
     Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator"})),
     Row(session.Consolidate, "ho2", None, frozenset({"host"}), "ordered", redeliver=False, low=True),
     # ho1
-    Row(work_order.ExecuteWorkOrder, "ho1", work_order.Receipt, frozenset({"ho2"}), "slot", sensitive=True),
+    Row(
+        work_order.ExecuteWorkOrder, "ho1", work_order.Receipt, frozenset({"ho2"}), "slot", sensitive=True, by_tool=True
+    ),
     # gateway
     Row(gateway.Prompt, "gateway", gateway.PromptResponse, frozenset({"ho1"}), "slot", sensitive=True),
     Row(gateway.DegradedPrompt, "gateway", gateway.PromptResponse, frozenset({"host"}), sensitive=True),

@@ -25,6 +25,7 @@ class Connection:
     timeout_s: float
     is_bound: bool = False
     epoch: str = ""
+    config_digest: str = ""
     heard_at: float = 0.0
     hello_at: float | None = None  # None: never said
     refused: Refused | None = None
@@ -45,10 +46,11 @@ class Connection:
         self.is_bound = False
         self.hello_at = now
 
-    def welcomed(self, epoch: str, now: float) -> None:
+    def welcomed(self, epoch: str, now: float, *, config_digest: str = "") -> None:
         """Bound to this incarnation of the server."""
         self.is_bound = True
         self.epoch = epoch
+        self.config_digest = config_digest
         self.heard_at = now
         self.refused = None
 

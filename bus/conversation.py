@@ -163,7 +163,8 @@ class Conversation:
     def _server_spoke(self, connection: Connection, head: Header, body: bytes, now: float) -> None:
         try:
             if head.type == Welcome.TYPE:
-                connection.welcomed(decode(Welcome, body, self._body_max_bytes).epoch, now)
+                welcome = decode(Welcome, body, self._body_max_bytes)
+                connection.welcomed(welcome.epoch, now, config_digest=welcome.config_digest)
                 self._shell.welcomed(connection)
             elif head.type == Refused.TYPE:
                 self._refused(connection, decode(Refused, body, self._body_max_bytes))

@@ -18,6 +18,7 @@ from typing import Any
 
 import structlog
 
+from bus.catalog import row_of
 from bus.codec import encode
 from bus.connection import Connection
 from bus.conversation import Conversation, send_or_drop
@@ -27,6 +28,7 @@ from bus.errors import BusError, RuntimeFault
 from bus.inbox import Inbox, Route
 from bus.lane_mirror import MIRRORED, Mirror
 from bus.lane_server import LaneServer
+from bus.lanes import role_of
 from bus.link import Link
 from bus.messages.base import Message
 from bus.messages.control import Bye, Credit, Hello, Probe, Probed, Ready, Refused
@@ -70,6 +72,7 @@ class Peer:
         config_digest: str,
         version: str,
         tools: Sequence[str] = (),
+        host: str = "",
     ) -> None:
         self._actor = actor
         self._instance = instance
@@ -78,7 +81,7 @@ class Peer:
         self._slots = slots
         self._hello = Hello(
             instance=instance, token=token, role=role, offers=list(offers), slots=slots, version=version,
-            protocol=HEADER_VERSION, config_digest=config_digest, tools=list(tools),
+            protocol=HEADER_VERSION, config_digest=config_digest, tools=list(tools), host=host,
         )  # fmt: skip
         self._connections = {
             name: Connection(name, link, settings.peer_timeout_ms / 1000) for name, link in links.items()
@@ -121,6 +124,11 @@ class Peer:
     def clock(self) -> Clock:
         """The clock port."""
         return self._clock
+
+    @property
+    def cluster_digest(self) -> str:
+        """The snapshot that the broker runs under; empty before its first welcome."""
+        return self._broker.config_digest
 
     @property
     def state(self) -> tuple[State, str]:
@@ -297,7 +305,8 @@ class Peer:
         """The broker's no is final for this incarnation; a lane is asked again after the next time-out."""
         if connection is not self._broker:
             return
-        fault = BusError("denied", f"{self._instance} was refused ({refused.code}): {refused.detail}")
+        detail = f"{self._instance} was refused ({refused.code}): {refused.detail}"
+        fault = BusError("denied", detail, facts={"refused": refused.code, "detail": refused.detail})
         if self._welcome is not None and not self._welcome.done():
             self._welcome.set_exception(fault)
         else:
@@ -336,7 +345,7 @@ class Peer:
         if head.type == _PROBE:
             self._answer_probe(head, route)
             return
-        if head.key:
+        if head.key and not _names_a_tool(head):
             self._keys[head.key] = self._clock.monotonic()
             self._keys.move_to_end(head.key)
             if len(self._keys) > self._settings.dedupe_window:
@@ -407,3 +416,9 @@ class Peer:
         for server in self._servers:
             counters |= {f"lane_{name}": value for name, value in asdict(server.counters).items()}
         return counters | (self._actor.counters() if self._actor is not None else {})
+
+
+def _names_a_tool(head: Header) -> bool:
+    """Whether the key is the tool that the request needs, and so makes nobody its owner."""
+    row = row_of(role_of(head.destination), head.type)
+    return row is not None and row.by_tool

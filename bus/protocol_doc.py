@@ -99,7 +99,7 @@ def _header_table() -> str:
 def _routes() -> Iterable[str]:
     yield (
         "`redeliver`: goes to another worker when its worker is lost. `low`: waits behind other work. "
-        "`sensitive`: its body may hold text."
+        "`sensitive`: its body may hold text. `by_tool`: its key names a tool, and it goes to workers that announce it."
     )
     for service in dict.fromkeys(row.service for row in ROWS):
         yield f"### Service `{service}`"
@@ -110,7 +110,7 @@ def _routes() -> Iterable[str]:
 
 
 def _route(row: Row) -> tuple[str, ...]:
-    marks = [name for name in ("redeliver", "sensitive", "low") if getattr(row, name)]
+    marks = [name for name in ("redeliver", "sensitive", "low", "by_tool") if getattr(row, name)]
     reply = f"`{row.reply.TYPE}`" if row.reply is not None else "*(post)*"
     senders = "everybody" if len(row.senders) == len(ROLES) else ", ".join(r for r in ROLES if r in row.senders)
     return f"`{row.cls.TYPE}`", reply, senders, row.mode, ", ".join(marks)

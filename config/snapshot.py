@@ -51,6 +51,13 @@ class Snapshot:
             )
         )
 
+    def listening(self, address: str) -> Snapshot:
+        """The same with another `bus.listen`, `HOST:PORT`, under its own digest."""
+        governed = Governed.model_validate(unpack(self.to_bytes()))
+        bus = governed.config.bus.model_copy(update={"listen": address})
+        config = governed.config.model_copy(update={"bus": bus})
+        return _frozen(governed.model_copy(update={"config": config}), self.origins)
+
     @staticmethod
     def from_bytes(data: bytes) -> Snapshot:
         """The snapshot behind `to_bytes`; raises ConfigError for anything else."""

@@ -34,13 +34,17 @@ class Background:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def start_launcher(home: Home, *, config_file: Path | None, scale: Sequence[str]) -> Background:
+def start_launcher(
+    home: Home, *, config_file: Path | None, scale: Sequence[str], listen: str | None = None
+) -> Background:
     """A new launcher of this home. Raises OSError."""
     options = ["--home", str(home.root)]
     if config_file is not None:
         options += ["--config", str(config_file)]
     for item in scale:
         options += ["--scale", item]
+    if listen is not None:
+        options += ["--listen", listen]
     with home.log("launcher").open("ab") as log:
         read_fd, write_fd = os.pipe()
         try:

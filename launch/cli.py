@@ -34,6 +34,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ledger": ("launch.commands.ledger:ledger", "Show, follow and verify the record."),
     "cost": ("launch.commands.cost:cost", "What models have used and cost, by the record."),
     "budget": ("launch.commands.budget:budget", "Token budgets: limits, used, reserved, left."),
+    "token": ("launch.commands.token:token", "Let workers on other hosts join: make and list tokens."),
+    "worker": ("launch.commands.worker:worker", "Be a worker of a cluster on another host."),
+    "keys": ("launch.commands.keys:keys", "Show which workers on other hosts may connect."),
     "config": ("launch.commands.config:config", "Check the configuration."),
 }
 """Name -> where the command is, and its line in `hobus --help`."""

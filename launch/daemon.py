@@ -47,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--config", type=Path)
     parser.add_argument("--scale", action="append", default=[])
+    parser.add_argument("--listen")
     parser.add_argument("--report-fd", type=int, required=True)
     options = parser.parse_args(argv)
     os.set_inheritable(options.report_fd, False)  # noqa: FBT003 - positional only; actors must not hold it open
@@ -58,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         first = fork_zygote(home.log("zygote"))
         set_title("hobus launcher")
         try:
-            plan = make_plan(home, config_file=options.config, scale=options.scale)
+            plan = make_plan(home, config_file=options.config, scale=options.scale, listen=options.listen)
         except BaseException:
             if first is not None:
                 end_unused(first)

@@ -18,9 +18,9 @@ from launch.show_progress import show
 from launch.zygote import fork_zygote
 
 
-def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...]) -> int:
+def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...], listen: str | None) -> int:
     """The exit code, after the cluster is down. Raises ConfigError, CommandError."""
-    plan = make_plan(home, config_file=config_file, scale=scale)
+    plan = make_plan(home, config_file=config_file, scale=scale, listen=listen)
 
     def tell(word: Progress) -> None:
         if isinstance(word, (Ready, NotReady)):

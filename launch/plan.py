@@ -10,6 +10,7 @@ from config.snapshot import Snapshot, load_snapshot
 from launch import exit_codes
 from launch.errors import CommandError
 from launch.home import Home
+from launch.listen import check_listen
 from launch.scale import parse_scale
 
 
@@ -24,8 +25,8 @@ class Plan:
     """Processes per role; a role that is not named has one."""
 
 
-def make_plan(home: Home, *, config_file: Path | None, scale: Sequence[str]) -> Plan:
-    """The plan for this home. Raises ConfigError for the configuration, CommandError for `--scale`."""
+def make_plan(home: Home, *, config_file: Path | None, scale: Sequence[str], listen: str | None = None) -> Plan:
+    """The plan for this home. Raises ConfigError for the configuration, CommandError for `--scale` and `--listen`."""
     if config_file is not None and not config_file.is_file():
         raise CommandError(
             f"--config {config_file}: no such file",
@@ -34,7 +35,11 @@ def make_plan(home: Home, *, config_file: Path | None, scale: Sequence[str]) -> 
         )
     counts = parse_scale(scale)
     snapshot = load_snapshot(home.config if home.config.is_dir() else None, config_file)
+    if listen is not None:
+        snapshot = snapshot.listening(listen)
     config = snapshot.config
+    if config.bus.listen:
+        check_listen(config.bus.listen)
     shipped = {"ho1": config.ho1.count, "ho2": config.ho2.count, "ho3": 0 if config.memory is None else 1}
     origin = snapshot.origins.get("admin_config.json", "shipped")
     return Plan(snapshot=snapshot, origin=str(origin), counts=shipped | counts)

@@ -8,6 +8,7 @@ from pathlib import Path
 from launch import exit_codes
 from launch.errors import next_command
 from launch.home import Home
+from launch.listen import bound_address
 from launch.output import duration, note, say, styled, table
 from launch.progress import NotReady, Ready
 
@@ -29,6 +30,8 @@ def show(home: Home, word: Ready | NotReady) -> int:
         for row in run.children
     ]
     table(("ACTOR", "STATE", "AFTER", "PID", "NOTE"), rows, coloured=1)
+    if listens := bound_address(home):
+        say(f"listens at {listens} for workers on other hosts: {next_command('token create', home.root)}")
     if isinstance(word, Ready):
         option = "" if home.root == Path.cwd() / ".hobus" else f" --home {shlex.quote(str(home.root))}"
         say(

@@ -35,6 +35,7 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
             receipt = await bus.request(
                 HO1, ExecuteWorkOrder(order=order, attempt=attempt, stream=watched is not None), expect=Receipt,
                 timeout_s=left_s, message_id=order.wo_id, attempt=attempt, trace=trace,
+                key=order.tool_call.tool_id if order.tool_call is not None else "",
                 on_stream=None if watched is None else watched.relay,
             )  # fmt: skip
         except RuntimeFault as refusal:
@@ -57,10 +58,17 @@ def lost_receipt(order: WorkOrder, fault: RuntimeFault, *, by: str, at: str) -> 
         fence=order.fence,
         state="failed",
         error=WorkOrderError(
-            code="deadline_exceeded" if fault.code == "expired" else "execution_error",
+            code=_code_of(order, fault),
             message=f"{fault.code}: {fault.detail}",
         ),
         cost=Cost(cost_usd=None),
         executed_by=by,
         completed_at=at,
     )
+
+
+def _code_of(order: WorkOrder, fault: RuntimeFault) -> str:
+    """Why an order without a receipt failed; that no worker announces its tool is final, anything else may pass."""
+    if fault.code == "no_route" and not fault.retryable and order.tool_call is not None:
+        return "tool_not_found"
+    return "deadline_exceeded" if fault.code == "expired" else "execution_error"

@@ -190,6 +190,8 @@ class Delivery:
                 self._endings.dead_letter(pending, "post_hold_over")
             else:
                 self._endings.expire(pending)
+        elif pending.place and pending.tool and not state.is_collecting:
+            self._placement.look_at_tool(pending)
         elif pending.place and pending.direct and not state.find(pending.direct) and not state.is_collecting:
             self._endings.fail(pending, "no_route", f"{pending.direct} is not there; see `hobus ps`")
 

@@ -51,13 +51,14 @@ class Endings:
         if pending.header.key and not pending.direct:
             pending.service.sticky.ended(pending.header.key, worker, state.now)
 
-    def fail(self, pending: Pending, code: str, detail: str) -> None:
-        """The requester gets a Failure; a post is a dead letter."""
+    def fail(self, pending: Pending, code: str, detail: str, *, retryable: bool | None = None) -> None:
+        """The requester gets a Failure (retryable as its code says, unless told); a post is a dead letter."""
         self.unbind(pending)
         self.finish(pending)
         pending.service.failed[code] += 1
         for requester in (pending.requester, *pending.also):
-            self._answer(requester, pending.header, code, detail, _VERDICTS.get(code, "failed"))
+            verdict = _VERDICTS.get(code, "failed")
+            self._answer(requester, pending.header, code, detail, verdict, retryable=retryable)
 
     def expire(self, pending: Pending) -> None:
         """Its deadline passed: the requester is told, the worker is told to stop."""
@@ -112,10 +113,19 @@ class Endings:
         self._answer(peer, frame, code, detail, _VERDICTS.get(code, "failed"), body=body)
 
     def _answer(  # noqa: PLR0913 - what a failure says
-        self, to: Peer, frame: Header, code: str, detail: str, verdict: str, *, body: bytes = b"", shown: str = ""
+        self,
+        to: Peer,
+        frame: Header,
+        code: str,
+        detail: str,
+        verdict: str,
+        *,
+        body: bytes = b"",
+        shown: str = "",
+        retryable: bool | None = None,
     ) -> None:
         state = self._state
-        failure = BusError(code, detail).as_failure()
+        failure = BusError(code, detail, retryable=retryable).as_failure()
         answer = header(
             Kind.FAILURE,
             self._next_id(),

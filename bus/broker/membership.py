@@ -13,7 +13,7 @@ from bus.broker.admission import refusal_of
 from bus.broker.endings import Endings, remember_late
 from bus.broker.enrolment import Enrolment
 from bus.broker.events import Origin
-from bus.broker.peers import Peer
+from bus.broker.peers import Peer, tool_queue
 from bus.broker.placing import Placement
 from bus.broker.records import RecordBook
 from bus.broker.state import State
@@ -166,6 +166,14 @@ class Membership:
                 self._endings.fail(pending, "peer_lost", f"{peer.instance} was lost ({why})")
             else:
                 self._placement.replace_waiting([pending])
+        self._replace_waiting_for_tools(peer)
+
+    def _replace_waiting_for_tools(self, peer: Peer) -> None:
+        """Perhaps it was the last one that had the tool."""
+        service = peer.service
+        if service is not None and service.waiting.count:
+            for queue in peer.tool_queues:
+                self._placement.replace_waiting(service.waiting.waiting_for(queue))
 
     def forget(self, instance: str, why: str) -> None:
         """This incarnation never comes back."""
@@ -220,6 +228,7 @@ class Membership:
         peer.host, peer.address = hello.host, origin.address
         peer.slots = hello.slots
         peer.tools = hello.tools
+        peer.tool_queues = tuple(tool_queue(tool) for tool in hello.tools)
         peer.config_digest = hello.config_digest
         peer.version = hello.version
 
@@ -287,6 +296,7 @@ class Membership:
         if peer.is_leaving and not was_leaving:
             service.sticky.release(peer)
             self._placement.replace_waiting(service.waiting.waiting_for(peer.instance))
+            self._replace_waiting_for_tools(peer)
         elif peer.takes_work:
             if not self._state.is_collecting:
                 keyed = [p for p in service.waiting.waiting_for("") if p.header.key]

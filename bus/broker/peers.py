@@ -38,6 +38,7 @@ class Peer:
         self.keys: dict[str, None] = {}  # sticky keys, in order
         self.announced: dict[str, bool] = {}  # request ids it re-announced -> already answered
         self.tools: list[str] = []
+        self.tool_queues: tuple[str, ...] = ()  # where requests wait that need one of these
         self.config_digest = ""
         self.version = ""
         self.host = ""  # its machine's name, as it says
@@ -57,12 +58,17 @@ class Peer:
         return "draining" if self.is_drained else self.ready_state
 
 
+def tool_queue(tool: str) -> str:
+    """The name of the queue for whoever has this tool; no instance is called so."""
+    return f"tool:{tool}"
+
+
 class Pending:
     """One request without an answer, or one post without a taker."""
 
     __slots__ = (
         "also", "asked_anew", "body", "deadline", "direct", "header", "is_cancelled", "is_done", "is_post", "place",
-        "requester", "row", "service", "slotted", "waits_as", "worker",
+        "requester", "row", "service", "slotted", "tool", "unable_since", "waits_as", "worker",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - what a request consists of
@@ -85,6 +91,8 @@ class Pending:
         self.requester = requester  # the newest one
         self.also: list[Peer] = []  # earlier ones that still live: whoever asks gets the answer
         self.deadline = deadline
+        self.tool = header.key if row.by_tool and not direct else ""  # the one that its worker must have announced
+        self.unable_since: float | None = None  # nobody that has the tool is there since
         self.slotted = row.mode != "immediate" and not is_post
         self.is_post = is_post
         self.is_cancelled = False
@@ -93,6 +101,11 @@ class Pending:
         self.worker: Peer | None = None
         self.place: tuple[str, bool, bool] | None = None  # where it waits
         self.waits_as = ""  # under which sender it waits
+
+    @property
+    def shared_queue(self) -> str:
+        """Where it waits when no one instance is meant: for anybody, or for whoever has its tool."""
+        return tool_queue(self.tool) if self.tool else ""
 
     def join(self, peer: Peer) -> None:
         """One more requester, or a known one again; none loses its answer because another one came."""

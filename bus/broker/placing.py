@@ -1,6 +1,7 @@
 """Which worker gets a request, and what happens when there is none right now.
 
-Rules, in order: a request to an instance goes there only; one with a key goes to the key's owner and waits for it;
+Rules, in order: a request to an instance goes there only; one that needs a tool goes to the least loaded worker that
+announced it; one with a key goes to the key's owner and waits for it;
 any other goes to the least loaded worker with room, then to the one that has been idle longest. Source: spec page
 "The bus".
 """
@@ -33,35 +34,74 @@ class Placement:
 
     def place(self, pending: Pending, *, bounded: bool = False) -> None:
         """Delivered, waiting, or failed; `bounded`: a full queue refuses it."""
-        state = self._state
         service = pending.service
-        if state.is_collecting:
-            self._wait(pending, pending.direct or ANYBODY, bounded=bounded)
-            return
-        if pending.direct:
-            worker = state.find(pending.direct)
-            if worker is None or worker.service is not service:
-                self._await_instance(pending, bounded=bounded)
-                return
-            if pending.row is PROBE_ROW:
-                self.deliver(pending, worker)
-                return
-            if worker.is_leaving:
-                self._endings.fail(pending, "no_route", f"{worker.instance} takes no new work: it is draining")
-                return
+        if self._state.is_collecting:
+            self._wait(pending, pending.direct or pending.shared_queue, bounded=bounded)
+        elif pending.tool:
+            self._place_by_tool(pending, bounded=bounded)
+        elif pending.direct:
+            self._place_direct(pending, bounded=bounded)
         elif pending.header.key:
-            worker = self._owner(service, pending.header.key)
+            self._place_at(self._owner(service, pending.header.key), pending, bounded=bounded)
         else:
             worker = least_loaded(service.offering, slotted=pending.slotted, mailbox_max=self._mailbox_max)
             if worker is not None:
                 self.deliver(pending, worker)
-                return
+            else:
+                self._await_service(pending, bounded=bounded)
+
+    def _place_direct(self, pending: Pending, *, bounded: bool) -> None:
+        worker = self._state.find(pending.direct)
+        if worker is None or worker.service is not pending.service:
+            self._await_instance(pending, bounded=bounded)
+        elif pending.row is PROBE_ROW:
+            self.deliver(pending, worker)
+        elif worker.is_leaving:
+            self._endings.fail(pending, "no_route", f"{worker.instance} takes no new work: it is draining")
+        else:
+            self._place_at(worker, pending, bounded=bounded)
+
+    def _place_at(self, worker: Peer | None, pending: Pending, *, bounded: bool) -> None:
+        """At this one and no other: now, or when it has room."""
         if worker is None:
             self._await_service(pending, bounded=bounded)
         elif worker.takes_work and self._has_room(worker, pending):
             self.deliver(pending, worker)
         else:
             self._wait(pending, worker.instance, bounded=bounded)
+
+    def _place_by_tool(self, pending: Pending, *, bounded: bool) -> None:
+        """To a worker that announced the tool; while there is none, it waits for one as for a service."""
+        able = [peer for peer in pending.service.offering if pending.tool in peer.tools]
+        worker = least_loaded(able, slotted=pending.slotted, mailbox_max=self._mailbox_max)
+        if worker is not None:
+            pending.unable_since = None
+            self.deliver(pending, worker)
+        elif self._is_without_hope(pending):
+            self._no_service(pending)
+        else:
+            self._note_ability(pending, able)
+            self._wait(pending, pending.shared_queue, bounded=bounded)
+
+    def _note_ability(self, pending: Pending, able: list[Peer]) -> None:
+        if any(not peer.is_leaving for peer in able):
+            pending.unable_since = None
+        elif pending.unable_since is None:
+            pending.unable_since = self._state.now
+            self._state.deadlines.push(self._state.now + self._grace_s, pending)
+
+    def look_at_tool(self, pending: Pending) -> None:
+        """Fails one for whose tool nobody has come within the grace; asking again would not help."""
+        self._note_ability(pending, [peer for peer in pending.service.offering if pending.tool in peer.tools])
+        if pending.unable_since is None or self._state.now < pending.unable_since + self._grace_s:
+            return
+        self._endings.fail(
+            pending,
+            "no_route",
+            f"{pending.header.type} {pending.header.message_id}: no worker of {pending.service.name} announces the "
+            f"tool {pending.tool[:64]}; see `hobus ps`",
+            retryable=False,
+        )
 
     def deliver(self, pending: Pending, worker: Peer) -> None:
         """The worker has the request, stamped and with what is left of its deadline."""
@@ -151,12 +191,12 @@ class Placement:
             return
         room = service.waiting
         while room.count and worker.used < worker.slots:
-            pending = room.take(worker.instance, slotted=True)
+            pending = room.take(worker.instance, worker.tool_queues, slotted=True)
             if pending is None:
                 break
             self.place(pending)
         while room.count and worker.immediate < self._mailbox_max and worker.takes_work:
-            pending = room.take(worker.instance, slotted=False)
+            pending = room.take(worker.instance, worker.tool_queues, slotted=False)
             if pending is None:
                 break
             self.place(pending)
@@ -205,14 +245,18 @@ class Placement:
         return pending.is_post or worker.immediate < self._mailbox_max
 
     def _await_service(self, pending: Pending, *, bounded: bool) -> None:
-        service = pending.service
-        absent_since = service.absent_since
-        if absent_since is not None and (
-            service.is_given_up or (not pending.is_post and self._state.now >= absent_since + self._grace_s)
-        ):
+        if self._is_without_hope(pending):
             self._no_service(pending)
         else:
             self._wait(pending, ANYBODY, bounded=bounded)
+
+    def _is_without_hope(self, pending: Pending) -> bool:
+        """Whether nobody has offered the service for its grace, or nobody will."""
+        service = pending.service
+        absent_since = service.absent_since
+        return absent_since is not None and (
+            service.is_given_up or (not pending.is_post and self._state.now >= absent_since + self._grace_s)
+        )
 
     def _await_instance(self, pending: Pending, *, bounded: bool) -> None:
         why = self._state.gone.get(pending.direct)

@@ -1,6 +1,7 @@
 """Where requests wait: per service, bounded by the caller, fair between senders, low-priority types behind others.
 
-A request waits for anybody of its service, or for one instance (its key's owner, or the instance it names). Requests
+A request waits for anybody of its service, for whoever has its tool, or for one instance (its key's owner, or the
+instance it names). Requests
 that need a slot and those that do not wait apart, so that neither holds up the other. Source: spec page "The bus",
 Back-pressure.
 """
@@ -8,7 +9,7 @@ Back-pressure.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bus.broker.peers import Pending
 
@@ -64,7 +65,7 @@ class WaitingRoom:
         self.count = 0
 
     def add(self, pending: Pending, target: str) -> None:
-        """Waits for `target` (an instance) or for ANYBODY."""
+        """Waits for `target` (an instance, a tool's queue) or for ANYBODY."""
         place = (target, pending.slotted, pending.row.low)
         queue = self._queues.get(place)
         if queue is None:
@@ -86,10 +87,10 @@ class WaitingRoom:
         pending.place = None
         self.count -= 1
 
-    def take(self, target: str, *, slotted: bool) -> Pending | None:
+    def take(self, target: str, tool_queues: Sequence[str] = (), *, slotted: bool) -> Pending | None:
         """The next one that `target` may serve, taken out: other work before low, its own and the shared in turn."""
         self._shared_first = not self._shared_first
-        order = (ANYBODY, target) if self._shared_first else (target, ANYBODY)
+        order = (ANYBODY, target, *tool_queues) if self._shared_first else (*tool_queues, target, ANYBODY)
         for low in (False, True):
             for whom in order:
                 queue = self._queues.get((whom, slotted, low))

@@ -39,6 +39,11 @@ class ActorRow(Record):
     in_flight: int | None
     last_beat_ms: int | None
     note: str
+    host: str = ""
+    """Name and address of its machine, for a worker on another one."""
+    slots: int | None = None
+    tools: tuple[str, ...] = ()
+    version: str = ""
 
 
 @click.command()
@@ -47,9 +52,11 @@ class ActorRow(Record):
 def ps(*, home: Home, as_json_: bool) -> int:
     """List the processes of the cluster and their states."""
     run = running(home)
-    peers = asyncio.run(_peers(home, run))
+    answer = asyncio.run(_peers(home, run))
+    peers = None if answer is None else {row.instance: row for row in answer.peers}
     now = SystemClock().now()
     rows = [actor_row(child, peers, now) for child in run.children]
+    rows += [remote_row(peer) for peer in (peers or {}).values() if peer.address]
     if as_json_:
         document = {
             "home": str(home.root),
@@ -59,6 +66,8 @@ def ps(*, home: Home, as_json_: bool) -> int:
             "zygote_restarts": run.zygote_restarts,
             "config_digest": run.config_digest,
             "broker_answers": peers is not None,
+            "listens": answer.listens if answer is not None else "",
+            "refused_keys": [key.model_dump() for key in answer.refused_keys] if answer is not None else [],
             "actors": [row.model_dump() for row in rows],
         }
         say(as_json(document, indent=1))
@@ -70,6 +79,8 @@ def ps(*, home: Home, as_json_: bool) -> int:
     )
     if peers is None:
         note("the broker does not answer, or no token can be written: figures of the bus are missing")
+    for line in listening(answer) if answer is not None else ():
+        note(line)
     return exit_codes.OK
 
 
@@ -92,16 +103,52 @@ def _shown_size(pid: int) -> str:
     return size(rss) if rss is not None else "-"
 
 
-async def _peers(home: Home, run: RunFile) -> dict[str, PeerRow] | None:
-    """What the broker says, by instance; None if it does not answer."""
+def listening(peers: Peers) -> list[str]:
+    """Where other hosts connect, and who was not let in there."""
+    if not peers.listens:
+        return []
+    lines = [f"listens at {peers.listens} for workers on other hosts (hobus token create)"]
+    lines += [
+        f"refused {key.key} from {key.address}, {key.count} times, last {duration(key.last_ms / 1000)} ago: "
+        "nobody enrolled it here"
+        for key in peers.refused_keys
+    ]
+    counters = next((row.counters for row in peers.peers if row.role == "broker"), {})
+    if strange := counters.get("handshakes_failed"):
+        lines.append(f"{strange} connections spoke no CURVE, or to another cluster's key")
+    return lines
+
+
+def remote_row(peer: PeerRow) -> ActorRow:
+    """A worker on another host: the broker's word alone."""
+    return ActorRow(
+        actor=peer.instance.partition("@")[0],
+        instance=peer.instance,
+        state=peer.state,
+        pid=0,
+        up_s=round(peer.connected_ms / 1000, 3),
+        restarts=0,
+        next_try_s=None,
+        rss_bytes=None,
+        in_flight=peer.in_flight,
+        last_beat_ms=peer.last_beat_ms,
+        note=peer.reason or _NOTES.get(peer.state, ""),
+        host=f"{peer.host} {peer.address}".strip(),
+        slots=peer.slots,
+        tools=tuple(peer.tools),
+        version=peer.version,
+    )
+
+
+async def _peers(home: Home, run: RunFile) -> Peers | None:
+    """What the broker says; None if it does not answer."""
     place = place_of(home, run)
     timeout_s = place.snapshot.config.bus.peer_timeout_ms / 1000
     try:
         async with asyncio.timeout(2 * timeout_s), connected(place, "operator") as bus:
-            answer = await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=timeout_s)
+            return await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=timeout_s)
     except (RuntimeFault, CommandError, TimeoutError):  # CommandError: the disk is full, no token can be written
         return None
-    return {row.instance: row for row in answer.peers}
 
 
 def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> ActorRow:
@@ -147,10 +194,15 @@ def shown(row: ActorRow) -> tuple[str, ...]:
         row.actor,
         state,
         str(row.pid or "-"),
-        duration(row.up_s) if row.pid else "-",
+        duration(row.up_s) if row.pid or row.host else "-",
         str(row.restarts),
         size(row.rss_bytes) if row.rss_bytes is not None else "-",
         str(row.in_flight) if row.in_flight is not None else "-",
         f"{row.last_beat_ms} ms" if row.last_beat_ms is not None else "-",
-        row.note,
+        f"{elsewhere(row)}  {row.note}".strip() if row.host else row.note,
     )
+
+
+def elsewhere(row: ActorRow) -> str:
+    """Where a worker on another host is, and what it brings."""
+    return f"remote: {row.host}, {row.slots} slots, {len(row.tools)} tools, hobus {row.version}"

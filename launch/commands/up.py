@@ -29,8 +29,11 @@ from launch.show_progress import show
 @click.option(
     "--config", "config_file", type=click.Path(path_type=Path), help="Replaces the shipped admin_config.json."
 )
+@click.option("--listen", metavar="HOST:PORT", help="Let workers on other hosts connect here; port 0: any free one.")
 @with_home
-def up(*, home: Home, wait: bool, detach: bool, scale: tuple[str, ...], config_file: Path | None) -> int:
+def up(  # noqa: PLR0913 - one per option
+    *, home: Home, wait: bool, detach: bool, scale: tuple[str, ...], config_file: Path | None, listen: str | None
+) -> int:
     """Start the cluster of a home.
 
     Without --wait or --detach it stays in the foreground: Ctrl-C drains it, a second Ctrl-C kills it.
@@ -39,14 +42,21 @@ def up(*, home: Home, wait: bool, detach: bool, scale: tuple[str, ...], config_f
     if held_by is not None:
         raise already_up(home.root, held_by)
     if wait or detach:
-        return start_detached(home, config_file=config_file, scale=scale, wait=wait)
+        return start_detached(home, config_file=config_file, scale=scale, wait=wait, listen=listen)
     # By name: a start in the background loads neither the launcher nor the bus.
-    code: int = importlib.import_module("launch.foreground").run(home, config_file=config_file, scale=scale)
+    foreground = importlib.import_module("launch.foreground")
+    code: int = foreground.run(home, config_file=config_file, scale=scale, listen=listen)
     return code
 
 
-def start_detached(
-    home: Home, *, config_file: Path | None, scale: tuple[str, ...], wait: bool, quiet: bool = False
+def start_detached(  # noqa: PLR0913 - one per option of `up`
+    home: Home,
+    *,
+    config_file: Path | None,
+    scale: tuple[str, ...],
+    wait: bool,
+    quiet: bool = False,
+    listen: str | None = None,
 ) -> int:
     """The exit code of a start in the background; the launcher tells through a pipe how it went."""
     parse_scale(scale)
@@ -54,7 +64,7 @@ def start_detached(
     begins_at = log_tail.size(log)
     try:
         make_private(home.logs)
-        launcher = start_launcher(home, config_file=config_file, scale=scale)
+        launcher = start_launcher(home, config_file=config_file, scale=scale, listen=listen)
     except OSError as error:
         raise of_os_error(error, doing="the cluster cannot be started") from error
     with launcher.words:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from actors.ho1_executor.actor import Executor
 from actors.ho1_executor.tools.children import ChildToolRunner
+from actors.ho1_executor.tools.definition import ToolDefinition
 from actors.ho1_executor.tools.registry import BUILTIN
 from actors.ho1_executor.tools.view import snapshot_view
+from config.snapshot import Snapshot
 from launch.endpoints import Place
 from launch.roles import Made
 
@@ -14,17 +18,28 @@ VERIFIER = "ledger_service.verify:verify_directory"
 
 
 def make(place: Place) -> Made:
-    """The executor; its tool processes run already, before there is a socket that they could inherit."""
-    snapshot, config = place.snapshot, place.snapshot.config
+    """The executor beside the record."""
+    return _made(place.snapshot, BUILTIN, slots=place.snapshot.config.ho1.slots, ledger_dir=str(place.home.ledger))
+
+
+def make_elsewhere(snapshot: Snapshot, *, slots: int | None) -> Made:
+    """The executor on another host: without the tools that read the record's files."""
+    tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_ledger}
+    return _made(snapshot, tools, slots=slots or snapshot.config.ho1.slots, ledger_dir="")
+
+
+def _made(snapshot: Snapshot, tools: Mapping[str, ToolDefinition], *, slots: int, ledger_dir: str) -> Made:
+    """Its tool processes run already, before there is a socket that they could inherit."""
+    config = snapshot.config
     runner = ChildToolRunner(
         children=config.tools.children,
-        tools=BUILTIN,
+        tools=tools,
         view=snapshot_view(snapshot, BUILTIN),
         output_max_bytes=config.tools.output_max_bytes,
         kill_grace_ms=config.tools.kill_grace_ms,
-        ledger_dir=str(place.home.ledger),
-        verifier=VERIFIER,
+        ledger_dir=ledger_dir,
+        verifier=VERIFIER if ledger_dir else "",
     )
     runner.start()
-    actor = Executor(snapshot, runner, BUILTIN)
-    return Made(actor, slots=config.ho1.slots, tools=runner.available(), close=runner.close)
+    actor = Executor(snapshot, runner, BUILTIN)  # prompts tell of every tool, wherever it runs
+    return Made(actor, slots=slots, tools=runner.available(), close=runner.close)

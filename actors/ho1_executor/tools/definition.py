@@ -46,6 +46,7 @@ class ToolDefinition:
     parameters: dict[str, Any]  # JSON Schema of the arguments
     idempotent: bool  # whether running it twice is as good as once
     run: Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]]  # gives a JSON-like value
+    needs_ledger: bool = False  # reads the record's files, so that it runs on their host alone
 
 
 @dataclass(slots=True)

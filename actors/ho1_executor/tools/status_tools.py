@@ -69,6 +69,7 @@ STATUS_TOOLS = (
         parameters=_NOTHING,
         idempotent=True,
         run=_verify_ledger,
+        needs_ledger=True,
     ),
     ToolDefinition(
         tool_id="query_ledger",

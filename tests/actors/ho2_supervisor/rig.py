@@ -182,12 +182,18 @@ def receipt_of(order: WorkOrder, answer: Answer, at: str) -> Receipt:
 class Rig:
     """World, ledger, pool, supervisors and a client that stands in for the host."""
 
-    def __init__(self, *changes: tuple[str, Any], script: Callable[[WorkOrder], Answer] = question_and_answer) -> None:
+    def __init__(
+        self,
+        *changes: tuple[str, Any],
+        script: Callable[[WorkOrder], Answer] = question_and_answer,
+        tools: list[str] | None = None,
+    ) -> None:
         self.snapshot = snapshot(*changes)
         self.world = World(self.snapshot.config.bus)
         self.start_ledger()
         self.pool = Pool(script)
-        self.world.start(self.pool, role="ho1", slots=16)
+        announced = list(self.snapshot.agents["ADMIN"].tools) if tools is None else tools
+        self.world.start(self.pool, role="ho1", slots=16, tools=announced)
         self.supervisors: list[Supervisor] = []
         self.instances: list[str] = []
         self.supervise()

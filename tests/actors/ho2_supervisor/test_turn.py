@@ -196,6 +196,20 @@ def test_failed_tool_is_a_result_for_the_model() -> None:
         assert {(call.status, call.code) for call in result.tool_calls} == {("Failed", "tool_failed")}
 
 
+def test_tool_that_no_worker_announces_is_a_result_for_the_model_too() -> None:
+    """Once, after the broker's grace: asking again would not bring the tool. The others are run."""
+    with Rig(script=one_tool, tools=["list_packages"]) as rig:
+        began = rig.world.loop.time()
+        result = asked(rig)
+        assert {(call.tool_id, call.status, call.code) for call in result.tool_calls} == {
+            ("list_packages", "Succeeded", ""),
+            ("list_tools", "Failed", "tool_not_found"),
+        }
+        grace_s = rig.snapshot.config.bus.service_grace_ms / 1000
+        assert grace_s <= rig.world.loop.time() - began < 2 * grace_s
+        assert [order.tool_call.tool_id for order in rig.pool.orders if order.tool_call] == ["list_packages"] * 2
+
+
 def test_result_sums_costs_and_names_its_prompt_records() -> None:
     """Tokens, calls, tools and PROMPT_RECEIVED entries of all orders, in order."""
     with Rig(script=one_tool) as rig:

@@ -35,14 +35,18 @@ def answer(got, cls):
 
 def test_read_peers_shows_everybody_and_the_broker_itself(rig):
     """State, slots, work, keys and the peer's own counters, sorted by name."""
-    operator, ho2 = rig.client("operator/1@a"), rig.client("ho2/1@a")
+    operator, host = rig.client("operator/1@a"), rig.client("host/1@a")
+    ho2 = rig.worker("ho2/1@a", state="starting")
     rig.worker("ho1/1@a", slots=4, state="degraded", tools=["cluster.peers"], version="0.1")
-    rig.order(ho2, "WO-1", key="k")
+    rig.ready(ho2)
+    rig.order(ho2, "WO-1", key="cluster.peers")
+    rig.ask(host, "t", "ho2", "ho2.turn", key="session")
     peers = answer(rig.call(operator, "q", ReadPeers()), Peers)
     rows = {row.instance: row for row in peers.peers}
-    assert list(rows) == ["broker/1@e1", "ho1/1@a", "ho2/1@a", "operator/1@a"]
+    assert list(rows) == ["broker/1@e1", "ho1/1@a", "ho2/1@a", "host/1@a", "operator/1@a"]
+    assert rows["ho2/1@a"].keys == 1
     row = rows["ho1/1@a"]
-    assert (row.state, row.slots, row.in_flight, row.keys, row.offers) == ("degraded", 4, 1, 1, ["ho1"])
+    assert (row.state, row.slots, row.in_flight, row.keys, row.offers) == ("degraded", 4, 1, 0, ["ho1"])
     assert row.tools == ["cluster.peers"]
     assert rows["broker/1@e1"].offers == ["broker"]
 

@@ -123,54 +123,59 @@ def test_keys_spread_over_the_workers(rig):
     assert all(len(rig.requests(worker)) >= 8 for worker in workers)
 
 
+def prompt(rig, client, message_id, **fields):
+    """A type that takes a slot and sticks by its key."""
+    rig.ask(client, message_id, "gateway", "gateway.prompt", **fields)
+
+
 def test_a_keyed_request_waits_for_its_owner_and_holds_up_nobody_else(rig):
     """The owner has no room: its keyed request waits; one without a key goes to another worker meanwhile."""
-    ho2 = rig.client("ho2/1@a")
-    workers = [rig.worker(f"ho1/{n}@a", slots=1) for n in range(2)]
-    rig.order(ho2, "WO-1", key="k")
+    ho1 = rig.client("ho1/1@a")
+    workers = [rig.worker(f"gateway/{n}@a", slots=1) for n in range(2)]
+    prompt(rig, ho1, "WO-1", key="k")
     owner, other = workers if rig.requests(workers[0]) else reversed(workers)
-    rig.order(ho2, "WO-2", key="k")
-    rig.order(ho2, "WO-3")
+    prompt(rig, ho1, "WO-2", key="k")
+    prompt(rig, ho1, "WO-3")
     assert rig.requests(other) == ["WO-3"]
-    rig.reply(other, "WO-3")
+    rig.reply(other, "WO-3", type_name="gateway.response")
     assert rig.requests(other) == []
-    rig.reply(owner, "WO-1")
+    rig.reply(owner, "WO-1", type_name="gateway.response")
     assert rig.requests(owner) == ["WO-2"]
 
 
 @pytest.mark.parametrize("how", ["lost", "draining", "bye"])
 def test_a_key_gets_a_new_owner_when_the_old_one_leaves(rig, how):
     """Gone or draining, it owns nothing any more, and what waited for it goes to the new owner."""
-    ho2 = rig.client("ho2/1@a")
-    workers = [rig.worker(f"ho1/{n}@a", slots=1) for n in range(2)]
-    rig.order(ho2, "WO-1", key="k")
+    ho1 = rig.client("ho1/1@a")
+    workers = [rig.worker(f"gateway/{n}@a", slots=1) for n in range(2)]
+    prompt(rig, ho1, "WO-1", key="k")
     owner, other = workers if rig.requests(workers[0]) else reversed(workers)
-    rig.order(ho2, "WO-2", key="k")
+    prompt(rig, ho1, "WO-2", key="k")
     if how == "draining":
         rig.ready(owner, "draining")
         assert rig.requests(other) == ["WO-2"]
-        rig.reply(owner, "WO-1")
-        assert rig.answers(ho2) == [("WO-1", "")]
+        rig.reply(owner, "WO-1", type_name="gateway.response")
+        assert rig.answers(ho1) == [("WO-1", "")]
     else:
         getattr(rig, how)(owner)
         assert rig.requests(other) == ["WO-1"]
-        rig.reply(other, "WO-1")
+        rig.reply(other, "WO-1", type_name="gateway.response")
         assert rig.requests(other) == ["WO-2"]
 
 
 def test_an_idle_key_is_forgotten_but_not_one_that_is_worked_on():
     """After bus.sticky_idle_s without traffic the next request chooses anew; a long run keeps its owner."""
     rig = Rig(sticky_idle_s=10)
-    ho2 = rig.client("ho2/1@a")
-    ho1 = rig.worker("ho1/1@a", slots=2)
-    rig.order(ho2, "WO-1", key="idle")
-    rig.order(ho2, "WO-2", key="busy")
-    rig.reply(ho1, "WO-1")
+    ho1 = rig.client("ho1/1@a")
+    gateway = rig.worker("gateway/1@a", slots=2)
+    prompt(rig, ho1, "WO-1", key="idle")
+    prompt(rig, ho1, "WO-2", key="busy")
+    rig.reply(gateway, "WO-1", type_name="gateway.response")
     rig.advance(11)
-    assert rig.core._state.services["ho1"].sticky._owners.keys() == {"busy"}
-    rig.reply(ho1, "WO-2")
+    assert rig.core._state.services["gateway"].sticky._owners.keys() == {"busy"}
+    rig.reply(gateway, "WO-2", type_name="gateway.response")
     rig.advance(11)
-    assert not rig.core._state.services["ho1"].sticky._owners
+    assert not rig.core._state.services["gateway"].sticky._owners
 
 
 def test_senders_take_turns():

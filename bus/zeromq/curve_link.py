@@ -1,0 +1,199 @@
+"""A link over TCP and CURVE: one DEALER that connects to a broker on another host, and knows why it cannot.
+
+ZeroMQ's own reconnecting is off: it ends for good when a key is refused or something else answers at the port, it asks
+twenty times a second when the handshake fails, and it has no jitter. Here every failed or lost connection ends its
+socket, and a new one is made after a pause that doubles, with jitter, up to `bus.reconnect_max_ms`; for ever. The
+socket's monitor tells what happened, so that a refused key is named within a second and never waited for in silence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import zmq
+
+from bus.errors import BusError
+from bus.link import OnFrames
+from bus.port import Clock
+from bus.settings import BusSettings
+from bus.zeromq.context import ZeroMQ, without_receive_limit
+from bus.zeromq.curve import KeyPair
+from bus.zeromq.drained import DrainedSocket
+
+_FRAMES = 2
+_EVENTS = int(
+    zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_CLOSED
+    | zmq.EVENT_DISCONNECTED
+)
+
+
+class Happened(NamedTuple):
+    """What became of a connection.
+
+    connected: both proved their keys. refused: the broker does not know this key. no_handshake: whoever answered does
+    not hold the broker's key, or is no broker. unreachable: nobody answered. lost: it was there, and is gone.
+    """
+
+    what: Literal["connected", "refused", "no_handshake", "unreachable", "lost"]
+    why: str = ""
+
+
+_HAPPENED: dict[int, Literal["refused", "no_handshake", "unreachable"]] = {
+    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "refused",
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "no_handshake",
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "no_handshake",
+    int(zmq.EVENT_DISCONNECTED): "no_handshake",
+    int(zmq.EVENT_CLOSED): "unreachable",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CurveEnds:
+    """Both ends of a connection: `HOST:PORT` and public key (Z85) of the broker, and the own pair."""
+
+    address: str
+    broker_key: bytes
+    pair: KeyPair = field(repr=False)
+
+
+class CurveLink:
+    """`bus.link.Link`; made and used on a running event loop."""
+
+    def __init__(
+        self,
+        zeromq: ZeroMQ,
+        settings: BusSettings,
+        ends: CurveEnds,
+        *,
+        clock: Clock,
+        on_happened: Callable[[Happened], None],
+    ) -> None:
+        self._zeromq = zeromq
+        self._settings = settings
+        self._ends = ends
+        self._clock = clock
+        self._on_happened = on_happened
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[bytes, bytes]] = deque()
+        self._on_frames: OnFrames | None = None
+        self._dealer: zmq.Socket[bytes] | None = None
+        self._sockets: tuple[DrainedSocket, DrainedSocket] | None = None  # the dealer and its monitor
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_connected = False
+        self._failures = 0
+        self.garbage = 0
+        self._open()
+
+    def attach(self, on_frames: OnFrames) -> None:
+        """Incoming frame pairs go to `on_frames`."""
+        self._on_frames = on_frames
+
+    def send(self, header: bytes, body: bytes) -> None:
+        """Handed to ZeroMQ, or waiting in order for the connection; BusError(busy) beyond `bus.high_water_mark`."""
+        if not self._waiting and self._sockets is not None and self._sockets[0].send((header, body)):
+            return
+        if len(self._waiting) >= self._settings.high_water_mark:
+            raise BusError("busy", f"{len(self._waiting)} frames wait for the connection (bus.high_water_mark)")
+        self._waiting.append((header, body))
+
+    def discard(self) -> None:
+        """Frames that never left are forgotten."""
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """What ZeroMQ has taken (a goodbye) still has one heartbeat interval to leave; nothing is tried any more."""
+        self._waiting.clear()
+        self._end(linger_ms=self._settings.heartbeat_interval_ms)
+
+    # --- one connection after the other -----------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        settings, ends = self._settings, self._ends
+        dealer = self._zeromq.socket(zmq.DEALER)
+        dealer.setsockopt(zmq.IMMEDIATE, 1)
+        dealer.setsockopt(zmq.PROBE_ROUTER, 1)
+        dealer.setsockopt(zmq.RECONNECT_IVL, -1)
+        dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 0)
+        dealer.setsockopt(zmq.HANDSHAKE_IVL, settings.handshake_timeout_ms)
+        dealer.setsockopt(zmq.CONNECT_TIMEOUT, settings.handshake_timeout_ms)
+        dealer.setsockopt(zmq.IPV6, int(ends.address.startswith("[")))
+        dealer.setsockopt(zmq.CURVE_SERVERKEY, ends.broker_key)
+        dealer.setsockopt(zmq.CURVE_PUBLICKEY, ends.pair.public)
+        dealer.setsockopt(zmq.CURVE_SECRETKEY, ends.pair.secret)
+        without_receive_limit(dealer)
+        monitor = dealer.get_monitor_socket(_EVENTS)
+        batch_max = settings.batch_max
+        self._dealer = dealer
+        self._sockets = (
+            DrainedSocket(dealer, batch_max, self._received, self._flush),
+            DrainedSocket(monitor, batch_max, self._monitored),
+        )
+        # Both time-outs of the socket are over by then: it is stuck, whatever the reason.
+        self._timer = self._loop.call_later(3 * settings.handshake_timeout_ms / 1000, self._failed, "unreachable", "")
+        try:
+            dealer.connect(f"tcp://{ends.address}")
+        except zmq.ZMQError as error:  # a name that resolves to nothing, now
+            self._loop.call_soon(self._failed, "unreachable", str(error))
+
+    def _monitored(self, frames: list[bytes]) -> None:
+        event: int = struct.unpack("=hi", frames[0])[0]
+        if event == int(zmq.EVENT_HANDSHAKE_SUCCEEDED):
+            self._is_connected = True
+            self._failures = 0
+            self._cancel_timer()
+            self._on_happened(Happened("connected"))
+        elif self._is_connected:
+            self._failed("lost", "")
+        else:
+            self._failed(_HAPPENED[event], "")
+
+    def _failed(self, what: Literal["refused", "no_handshake", "unreachable", "lost"], why: str) -> None:
+        """This connection is over; the next one is tried after a pause."""
+        if self._sockets is None:
+            return
+        self._end(linger_ms=0)
+        settings = self._settings
+        pause_ms = min(settings.reconnect_max_ms, settings.reconnect_min_ms * 2 ** min(self._failures, 20))
+        self._failures += 1
+        self._timer = self._loop.call_later(pause_ms * (0.5 + self._clock.random() / 2) / 1000, self._open)
+        self._on_happened(Happened(what, why))
+
+    def _end(self, *, linger_ms: int) -> None:
+        self._cancel_timer()
+        self._is_connected = False
+        if self._sockets is None or self._dealer is None:
+            return
+        (dealer, monitor), self._sockets = self._sockets, None
+        self._dealer.disable_monitor()
+        monitor.close()
+        dealer.close(linger_ms=linger_ms)
+        self._dealer = None
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # --- frames -----------------------------------------------------------------------------------------------------
+
+    def _flush(self) -> bool:
+        has_sent = False
+        while self._waiting and self._sockets is not None and self._sockets[0].send(self._waiting[0]):
+            self._waiting.popleft()
+            has_sent = True
+        return has_sent
+
+    def _received(self, frames: list[bytes]) -> None:
+        if len(frames) == _FRAMES and self._on_frames is not None:
+            self._on_frames(frames[0], frames[1])
+        else:
+            self.garbage += 1

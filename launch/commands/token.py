@@ -1,0 +1,128 @@
+"""`hobus token`: join tokens for workers on other hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import click
+
+from bus.clock import SystemClock
+from bus.join_token import JoinToken
+from bus.messages.control import CreateToken, TokenCreated
+from bus.messages.ids import iso
+from bus.zeromq import curve
+from bus.zeromq.key_book import tokens_in, workers_in
+from launch import exit_codes
+from launch.client import connected, place_of
+from launch.commands.options import running, with_home
+from launch.errors import CommandError, next_command
+from launch.home import Home
+from launch.listen import is_every_host, parts_of
+from launch.output import as_json, duration, note, say, table
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+@click.group()
+def token() -> None:
+    """Let workers on other hosts join: make and list tokens."""
+
+
+def seconds_of(text: str) -> int:
+    """`90s`, `10m`, `1h`, `2d` as seconds. Raises CommandError (usage)."""
+    match = re.fullmatch(r"(\d{1,9})([smhd])", text)
+    if match is None or int(match[1]) == 0:
+        raise CommandError(
+            f"--ttl {text[:40]}: expected a length of time like 30m, 1h or 2d", exit_code=exit_codes.USAGE
+        )
+    return int(match[1]) * _UNITS[match[2]]
+
+
+@token.command()
+@click.option("--role", type=click.Choice(["ho1"]), default="ho1", show_default=True, help="What the worker will be.")
+@click.option("--ttl", default="1h", show_default=True, metavar="TIME", help="How long it is good: 30m, 1h, 2d.")
+@click.option("--uses", type=click.IntRange(min=1), default=1, show_default=True, help="How many workers may join.")
+@click.option("--address", metavar="HOST[:PORT]", help="By which the other host reaches this one, if it is another.")
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def create(*, home: Home, role: str, ttl: str, uses: int, address: str | None, as_json_: bool) -> int:  # noqa: PLR0913
+    """Make a token; what is printed is the whole line for the other host.
+
+    Whoever has that line before it is used may join as a worker: hand it over as you would a password.
+    """
+    ttl_s = seconds_of(ttl)
+    pair = curve.new_pair()
+    created = asyncio.run(_created(home, CreateToken.model_validate(
+        {"public_key": pair.public.decode(), "role": role, "ttl_s": ttl_s, "uses": uses}
+    )))  # fmt: skip
+    reached_at = _reached_at(created.address, address)
+    word = JoinToken(reached_at, curve.raw(created.broker_key.encode()), curve.raw(pair.secret)).encode()
+    line = f"hobus worker join {word}"
+    expires_at = iso(created.expires_at_us / 1_000_000)
+    if as_json_:
+        document = {
+            "token_id": created.token_id, "token": word, "command": line, "address": reached_at, "role": role,
+            "uses": uses, "expires_at": expires_at,
+        }  # fmt: skip
+        say(as_json(document))
+        return exit_codes.OK
+    say(line)
+    good_for = "one worker" if uses == 1 else f"{uses} workers"
+    note(f"{created.token_id}: good for {good_for} within {ttl}, at {reached_at}.  {next_command('ps', home.root)}")
+    return exit_codes.OK
+
+
+async def _created(home: Home, wanted: CreateToken) -> TokenCreated:
+    place = place_of(home, running(home))
+    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    async with connected(place, "operator") as bus:
+        return await bus.request("broker", wanted, expect=TokenCreated, timeout_s=timeout_s)
+
+
+def _reached_at(bound: str, given: str | None) -> str:
+    """The address that stands in the token. Raises CommandError (usage)."""
+    if given is not None:
+        with_port = given if re.search(r":\d+$", given) and not given.endswith("]") else f"{given}:{parts_of(bound)[1]}"
+        parts_of(with_port)
+        return with_port
+    if is_every_host(bound):
+        raise CommandError(
+            f"the cluster listens at {bound}, on every address of this machine: say which one the other host reaches",
+            hint="hobus token create --address HOST",
+            exit_code=exit_codes.USAGE,
+        )
+    return bound
+
+
+@token.command(name="list")
+@click.option("--json", "as_json_", is_flag=True, help="One JSON array.")
+@with_home
+def list_tokens(*, home: Home, as_json_: bool) -> int:
+    """List tokens and how often they were used; no secret is in there."""
+    now, workers = SystemClock().now(), workers_in(home.keys)
+    rows = [
+        {
+            "token_id": known.token_id,
+            "role": known.role,
+            "uses": known.uses,
+            "used": sum(worker.token_id == known.token_id for worker in workers),
+            "expires_at": iso(known.expires_at_us / 1_000_000),
+            "expires_in_s": round(known.expires_at_us / 1_000_000 - now, 3),
+        }
+        for known in tokens_in(home.keys)
+    ]
+    if as_json_:
+        say(as_json(rows))
+        return exit_codes.OK
+    shown = [
+        (
+            str(row["token_id"]),
+            str(row["role"]),
+            f"{row['used']} of {row['uses']}",
+            f"in {duration(float(row['expires_in_s']))}" if float(row["expires_in_s"]) > 0 else "expired",
+        )
+        for row in rows
+    ]
+    table(("TOKEN", "ROLE", "USED", "EXPIRES"), shown)
+    return exit_codes.OK

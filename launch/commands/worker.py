@@ -1,0 +1,67 @@
+"""`hobus worker`: be a worker of a cluster on another host."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bus.join_token import NotAToken, decode
+from launch import exit_codes
+from launch.errors import CommandError
+from launch.home import home_of
+
+DEFAULT_HOME = ".hobus-worker"
+
+
+@click.group()
+def worker() -> None:
+    """Be a worker of a cluster on another host."""
+
+
+def _options(command: Any) -> Any:
+    for option in (
+        click.option("--debug", "_debug", is_flag=True, help="Show tracebacks."),
+        click.option("--slots", type=click.IntRange(min=1), help="Orders at once (default: the cluster's ho1.slots)."),
+        click.option("--home", "home_path", metavar="DIR", help=f"Its own directory (default: {DEFAULT_HOME})."),
+    ):
+        command = option(command)
+    return command
+
+
+@worker.command()
+@click.argument("token")
+@_options
+def join(*, token: str, home_path: str | None, slots: int | None, _debug: bool) -> int:
+    """Join the cluster that made TOKEN, and work for it until Ctrl-C.
+
+    The worker's own key is made here and never leaves this directory. From then on: hobus worker run.
+    """
+    try:
+        known = decode(token)
+    except NotAToken as fault:
+        raise CommandError(
+            f"this is no join token: {fault}",
+            hint="copy the whole line that hobus token create printed on the cluster's host",
+            exit_code=exit_codes.USAGE,
+        ) from None
+    return _run(home_path, known, slots)
+
+
+@worker.command()
+@_options
+def run(*, home_path: str | None, slots: int | None, _debug: bool) -> int:
+    """Work for the cluster that was joined before, until Ctrl-C."""
+    return _run(home_path, None, slots)
+
+
+def _run(home_path: str | None, token: Any, slots: int | None) -> int:
+    given = home_path or (click.get_current_context().find_root().obj or {}).get("home")
+    # Not HOBUS_HOME: that is a cluster's, and both may be on one machine.
+    home = home_of(Path(given or os.environ.get("HOBUS_WORKER_HOME") or DEFAULT_HOME))
+    worker_home = importlib.import_module("launch.worker_home").WorkerHome(home)
+    code: int = importlib.import_module("launch.worker").run(worker_home, token, slots=slots)
+    return code

@@ -1,0 +1,130 @@
+"""An order that needs a tool goes to a worker that announced it; the others do not get in its way, nor it in theirs."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bus.broker.rig import Rig
+
+GRACE_S = Rig().settings.service_grace_ms / 1000
+
+
+@pytest.fixture
+def rig():
+    """A fresh core with the shipped settings."""
+    return Rig()
+
+
+@pytest.fixture
+def ho2(rig):
+    """Who sends orders."""
+    return rig.client("ho2/1@a")
+
+
+def test_only_workers_that_announced_the_tool_get_the_order(rig, ho2):
+    """However idle the other is, and however the order came to wait."""
+    local = rig.worker("ho1/1@a", slots=1, tools=["verify", "list"])
+    remote = rig.worker("ho1/remote-1@a", slots=8, tools=["list"])
+    for number in range(3):
+        rig.order(ho2, f"V-{number}", key="verify")
+    assert (rig.requests(local), rig.requests(remote)) == (["V-0"], [])
+    for number in range(3):
+        rig.order(ho2, f"L-{number}", key="list")
+    assert (rig.requests(local), rig.requests(remote)) == ([], ["L-0", "L-1", "L-2"])
+    rig.order(ho2, "M-0")
+    assert rig.requests(remote) == ["M-0"]
+    for number in range(3):
+        rig.reply(local, f"V-{number}")
+    assert rig.answers(ho2) == [("V-0", ""), ("V-1", ""), ("V-2", "")]
+    assert rig.requests(local) == ["V-1", "V-2"]
+
+
+def test_least_loaded_among_those_that_can(rig, ho2):
+    """The tool is no stickiness: two orders with one tool go to two workers."""
+    workers = [rig.worker(f"ho1/{n}@a", slots=2, tools=["list"]) for n in range(2)]
+    for number in range(4):
+        rig.order(ho2, f"L-{number}", key="list")
+    assert [len(rig.requests(worker)) for worker in workers] == [2, 2]
+    assert [row.keys for row in _peers(rig) if row.role == "ho1"] == [0, 0]
+
+
+def test_an_order_whose_tool_nobody_has_fails_after_the_grace_naming_it(rig, ho2):
+    """Typed, final, and not before: a worker that has it may be starting."""
+    rig.worker("ho1/1@a", tools=["list"])
+    rig.order(ho2, "V-1", key="verify")
+    rig.advance(GRACE_S - 0.01)
+    assert rig.got(ho2) == []
+    rig.advance(0.02)
+    (got,) = rig.got(ho2)
+    assert (got.failure.code, got.failure.retryable) == ("no_route", False)
+    assert "verify" in got.failure.detail
+
+
+def test_an_order_that_waits_for_its_tool_holds_up_nobody_and_goes_to_the_first_who_has_it(rig, ho2):
+    """A worker without the tool is served as ever; one that comes with it gets what waits."""
+    other = rig.worker("ho1/1@a", slots=1, tools=["list"])
+    rig.order(ho2, "V-1", key="verify")
+    rig.order(ho2, "L-1", key="list")
+    rig.order(ho2, "L-2", key="list")
+    rig.reply(other, "L-1")
+    assert rig.requests(other) == ["L-1", "L-2"]
+    rig.advance(GRACE_S / 2)
+    late = rig.worker("ho1/2@a", state="starting", tools=["verify"])
+    rig.advance(GRACE_S)
+    rig.ready(late)
+    assert rig.requests(late) == ["V-1"]
+    assert [code for _, code in rig.answers(ho2)] == [""]
+
+
+@pytest.mark.parametrize("how", ["lost", "draining", "bye"])
+def test_the_grace_begins_when_the_last_one_that_had_the_tool_leaves(rig, ho2, how):
+    """It had no room and went: what waits for it waits the whole grace for another."""
+    able = rig.worker("ho1/1@a", slots=1, tools=["verify"])
+    rig.worker("ho1/2@a", tools=["list"])
+    rig.order(ho2, "V-1", key="verify")
+    rig.order(ho2, "V-2", key="verify")
+    rig.advance(2 * GRACE_S)
+    rig.got(ho2)
+    if how == "draining":
+        rig.ready(able, "draining")
+    else:
+        getattr(rig, how)(able)
+        rig.silent.add(able)
+    rig.advance(GRACE_S - 0.01)
+    assert rig.got(ho2) == []
+    rig.advance(0.02)
+    assert ("V-2", "no_route") in rig.answers(ho2)
+
+
+def test_work_of_a_lost_worker_is_redelivered_to_one_with_the_tool(rig, ho2):
+    """The next attempt needs the tool as the first one did."""
+    first = rig.worker("ho1/1@a", tools=["verify"])
+    rig.order(ho2, "V-1", key="verify")
+    without = rig.worker("ho1/2@a", tools=["list"])
+    second = rig.worker("ho1/3@a", tools=["verify"])
+    rig.lost(first)
+    assert (rig.requests(without), rig.requests(second)) == ([], ["V-1"])
+
+
+def test_a_restarted_broker_collects_before_it_judges():
+    """Orders that come first wait for the worker that says hello later."""
+    rig = Rig(reannounce_grace_ms=300)
+    ho2 = rig.client("ho2/1@a")
+    rig.order(ho2, "V-1", key="verify")
+    rig.worker("ho1/1@a", tools=["list"])
+    able = rig.worker("ho1/2@a", tools=["verify"])
+    assert rig.requests(able) == []
+    rig.advance(0.4)
+    assert rig.requests(able) == ["V-1"]
+
+
+def test_without_any_worker_the_service_is_what_is_missing(rig, ho2):
+    """Nobody offers ho1 at all: no_route that may be tried again, as for any order."""
+    rig.order(ho2, "V-1", key="verify")
+    rig.advance(GRACE_S + 0.1)
+    (got,) = rig.got(ho2)
+    assert got.failure.code == "no_route"
+
+
+def _peers(rig):
+    return rig.core._operations._read_peers(None).peers

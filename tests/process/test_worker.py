@@ -1,0 +1,354 @@
+"""Workers on other hosts: they join by token, do work, come and go; and everything that must not let one in, does not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.join_token import JoinToken, decode
+from bus.messages.base import unpack
+from bus.zeromq import curve
+from launch import identity
+from tests.process.cluster import Cluster, eventually, hobus, write_config
+from tests.process.far_worker import FarWorker, token_of, workers
+
+pytestmark = pytest.mark.process
+
+TOOL_QUESTION = "How many packages are installed?"
+
+
+class Site:
+    """A cluster that listens, and starters of workers beside it."""
+
+    def __init__(self, cluster: Cluster, directory: Path, started: list[FarWorker]) -> None:
+        self.cluster = cluster
+        self.directory = directory
+        self.started = started
+
+    def join(self, name: str, token: str, *words: str, **options: Any) -> FarWorker:
+        """`hobus worker join` in a directory of this name."""
+        worker = FarWorker(self.directory / name, ["join", token, *words], **options)
+        self.started.append(worker)
+        return worker
+
+    def run(self, name: str, *words: str) -> FarWorker:
+        """`hobus worker run` in the directory of an earlier one; what that one printed is gone."""
+        for file in ("out", "err"):
+            (self.directory / name / file).unlink()
+        worker = FarWorker(self.directory / name, ["run", *words])
+        self.started.append(worker)
+        return worker
+
+    def remote_rows(self) -> list[dict[str, Any]]:
+        """The workers elsewhere as `hobus ps` shows them."""
+        return [row for row in self.cluster("ps", "--json").json["actors"] if row["host"]]
+
+    def ends_by(self, name: str) -> list[str]:
+        """Orders that this worker ended."""
+        found = self.cluster.entries("WO_COMPLETED", "WO_FAILED")
+        return [entry.submission_id for entry in found if entry.origin.startswith(f"{name}@")]
+
+
+@pytest.fixture
+def site(cluster: Cluster, tmp_path: Path) -> Iterator[Site]:
+    """Up on a free port of this machine."""
+    with workers(tmp_path / "far") as started:
+        cluster.up("--listen", "127.0.0.1:0")
+        yield Site(cluster, tmp_path / "far", started)
+
+
+@pytest.fixture
+def remote_only(make_cluster: Callable[[str], Cluster], tmp_path: Path) -> Iterator[Site]:
+    """The same, with its own executor ended for good: only a worker elsewhere can do anything."""
+    cluster = make_cluster("alone")
+    config = write_config(tmp_path / "config.json", ("bus.listen", "127.0.0.1:0"), ("launcher.crash_budget", 1))
+    with workers(tmp_path / "far") as started:
+        cluster.up("--config", str(config))
+
+        def is_given_up() -> bool:
+            row = cluster.row("ho1/1")
+            if row.state == "ready":
+                identity.end(row.pid, row.mark, signal.SIGKILL)
+            return row.state == "failed"
+
+        eventually(is_given_up, within_s=30)
+        yield Site(cluster, tmp_path / "far", started)
+
+
+def test_a_worker_joins_by_token_and_does_all_the_work(remote_only: Site) -> None:
+    """Second process tree, own directory, one outgoing TCP connection; listed at once; every order and record is its."""
+    site = remote_only
+    worker = site.join("one", token_of(site.cluster), "--slots", "3").works()
+    (row,) = site.remote_rows()
+    assert (row["actor"], row["slots"], "verify_ledger" in row["tools"]) == ("ho1/remote-1", 3, False)
+    assert "list_packages" in row["tools"]
+    assert "127.0.0.1" in row["host"]
+    result = site.cluster.ask(TOOL_QUESTION)
+    assert result["outcome"] == "success"
+    assert [call["status"] for call in result["tool_calls"]] == ["Succeeded"]
+    assert len(site.ends_by("ho1/remote-1")) >= 3
+    assert {entry.origin.partition("@")[0] for entry in site.cluster.entries("TOOL_STARTED")} == {"ho1/remote-1"}
+    connections = [c for process in worker.tree() for c in process.net_connections(kind="inet")]
+    assert [(c.status, c.raddr.port) for c in connections] == [("ESTABLISHED", int(_address(site).rpartition(":")[2]))]
+    assert sorted(path.name for path in worker.home.iterdir()) == [
+        "logs",
+        "run",
+        "snapshots",
+        "worker.json",
+        "worker.key",
+    ]
+    worker.signal(signal.SIGTERM)
+    assert worker.ended() == 0
+    eventually(lambda: not site.remote_rows())
+    types = [entry.event_type for entry in site.cluster.entries() if entry.stream == "governance"]
+    assert "TOKEN_CREATED" in types
+    assert "KEY_ENROLLED" in types
+    site.cluster.verify()
+
+
+def test_an_order_goes_where_its_tool_is(site: Site) -> None:
+    """The tool that reads the record runs beside it, however idle the others are; nobody is asked in vain."""
+    site.join("one", token_of(site.cluster), "--slots", "64").works()
+    for _ in range(3):
+        result = site.cluster.ask("Is the ledger intact?")
+        assert [(call["tool_id"], call["code"]) for call in result["tool_calls"]] == [("verify_ledger", "")]
+    origins = {entry.origin.partition("@")[0] for entry in site.cluster.entries("TOOL_STARTED")}
+    assert origins == {"ho1/1"}
+    assert site.ends_by("ho1/remote-1")
+
+
+def test_a_tool_that_nobody_has_is_named(remote_only: Site) -> None:
+    """Only a worker elsewhere is left, and it cannot read the record: the turn is answered, the call says why not."""
+    site = remote_only
+    site.join("one", token_of(site.cluster)).works()
+    result = site.cluster.ask("Is the ledger intact?", "--timeout", "55")
+    assert [(call["tool_id"], call["code"]) for call in result["tool_calls"]] == [("verify_ledger", "tool_not_found")]
+
+
+def test_a_token_is_good_for_one_worker_and_for_its_time(site: Site) -> None:
+    """The second worker, and one that comes late, are told which it is, and what to do; exit 5."""
+    token = token_of(site.cluster, "--uses", "1")
+    site.join("one", token).works()
+    second = site.join("two", token)
+    assert second.ended() == 5
+    assert "token_used" in second.said
+    assert "hobus token create" in second.said
+    late = token_of(site.cluster, "--ttl", "1s")
+    time.sleep(1.1)
+    third = site.join("three", late)
+    assert third.ended() == 5
+    assert "token_expired" in third.said
+    assert [row["actor"] for row in site.remote_rows()] == ["ho1/remote-1"]
+    rows = site.cluster("token list", "--json").json
+    assert sorted((row["used"], row["uses"], row["expires_in_s"] > 0) for row in rows) == [(0, 1, False), (1, 1, True)]
+    reasons = eventually(lambda: {entry.reason for entry in site.cluster.entries("KEY_REFUSED")})
+    assert reasons <= {"token_used", "token_expired"}
+
+
+def test_two_workers_with_one_token_of_one_use_at_the_same_moment(site: Site) -> None:
+    """Exactly one is let in."""
+    token = token_of(site.cluster)
+    both = [site.join(name, token) for name in ("one", "two")]
+    eventually(lambda: [worker for worker in both if worker.process.poll() is not None], within_s=30)
+    refused = [worker for worker in both if worker.process.poll() is not None]
+    (winner,) = [worker for worker in both if worker not in refused]
+    winner.works()
+    assert "token_used" in refused[0].said
+    assert len(site.cluster("keys list", "--json").json) == 1
+
+
+def test_a_forged_token_is_refused_on_both_sides_within_a_second(site: Site) -> None:
+    """A random secret with the right address and broker key: exit 5 naming the key; ps, log and record name it too."""
+    real = decode(token_of(site.cluster))
+    forged = JoinToken(real.address, real.broker_key, curve.raw(curve.new_pair().secret))
+    fingerprint = curve.pair_of(curve.text(forged.secret)).fingerprint
+    began = time.monotonic()
+    worker = site.join("one", forged.encode())
+    assert worker.ended() == 5
+    assert time.monotonic() - began < 10  # an interpreter's start on a loaded machine, and less than a second of asking
+    assert fingerprint in worker.said
+    assert "hobus token create" in worker.said
+    assert [key["key"] for key in site.cluster("ps", "--json").json["refused_keys"]] == [fingerprint]
+    assert fingerprint in site.cluster("ps").err
+    assert fingerprint in site.cluster.home.log("broker/1").read_text()
+    entries = eventually(lambda: site.cluster.entries("KEY_REFUSED"))
+    assert unpack(entries[0].bodies[0])["key"] == fingerprint
+
+
+def test_a_damaged_token_and_one_for_nobody_s_address_are_named(site: Site) -> None:
+    """A typo: usage, exit 2. Nobody there: exit 4 with the address. Another cluster there: exit 5."""
+    token = token_of(site.cluster)
+    typo = site.join("one", token[:30] + ("b" if token[30] == "a" else "a") + token[31:])
+    assert typo.ended() == 2
+    assert "checksum" in typo.said
+    real = decode(token)
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        address = f"127.0.0.1:{nobody.getsockname()[1]}"
+        lost = site.join("two", JoinToken(address, real.broker_key, real.secret).encode())
+        assert lost.ended() == 4
+    assert address in lost.said
+    other = JoinToken(real.address, curve.raw(curve.new_pair().public), real.secret).encode()
+    strange = site.join("three", other)
+    assert strange.ended() == 5
+    assert "another cluster" in strange.said
+
+
+def test_a_worker_of_another_version_is_refused_by_name(site: Site) -> None:
+    """At its join, and, if it was changed later, at its hello."""
+    (site.directory / "stub").mkdir()
+    (site.directory / "stub" / "sitecustomize.py").write_text(
+        "import launch.version\nlaunch.version.software_version = lambda: '9.9.9'\n"
+    )
+    other = {"PYTHONPATH": f"{site.directory / 'stub'}:{Path.cwd()}"}
+    refused = site.join("one", token_of(site.cluster), env=other)
+    assert refused.ended() == 5
+    assert "bad_version" in refused.said
+    assert "9.9.9" in refused.said
+    worker = site.join("two", token_of(site.cluster)).works()
+    worker.signal(signal.SIGTERM)
+    assert worker.ended() == 0
+    changed = FarWorker(site.directory / "two", ["run"], env=other)
+    site.started.append(changed)
+    assert changed.ended() == 5
+    assert "bad_version" in changed.said
+
+
+def test_a_worker_killed_at_work_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
+    """Killed while it waits for a slow model: its orders are done by another one, the turns are answered."""
+    slow = write_config(
+        tmp_path / "c.json", ("bus.listen", "127.0.0.1:0"), ("gateway.providers.offline.latency_ms", 1500)
+    )
+    with workers(tmp_path / "far") as started:
+        cluster.up("--config", str(slow))
+        site = Site(cluster, tmp_path / "far", started)
+        worker = site.join("one", token_of(cluster)).works()
+        asking = [cluster.start_ask(TOOL_QUESTION) for _ in range(3)]
+        eventually(lambda: any(row["in_flight"] for row in site.remote_rows()))
+        worker.signal(signal.SIGKILL)
+        for one in asking:
+            out, err = one.communicate(timeout=60)
+            assert json.loads(out)["outcome"] == "success", err
+        peers = cluster("request", "broker", "broker.read_peers", "{}").json["peers"]
+        assert next(row for row in peers if row["role"] == "broker")["counters"]["redelivered"] >= 1
+        cluster.verify()
+
+
+def test_a_frozen_worker_is_left_and_comes_back(site: Site) -> None:
+    """Silent for the peer time-out it is gone from ps, turns go on without it; thawed, it is back under its name."""
+    worker = site.join("one", token_of(site.cluster)).works()
+    worker.signal(signal.SIGSTOP)
+    eventually(lambda: not site.remote_rows(), within_s=10)
+    assert site.cluster.ask(TOOL_QUESTION)["outcome"] == "success"
+    worker.signal(signal.SIGCONT)
+    eventually(site.remote_rows, within_s=10)
+    assert worker.process.poll() is None
+
+
+def test_a_killed_broker_finds_its_worker_again(site: Site) -> None:
+    """The broker's successor binds the same port with the same key; the worker reconnects by itself and works."""
+    site.join("one", token_of(site.cluster)).works()
+    before = site.cluster.row("broker/1").instance
+    address = _address(site)
+    site.cluster.kill("broker/1")
+    eventually(lambda: site.cluster.is_up("broker/1", other_than=before))
+    eventually(site.remote_rows, within_s=10)
+    assert _address(site) == address
+    assert site.cluster.ask(TOOL_QUESTION)["outcome"] == "success"
+    enrolled = [entry.submission_id for entry in site.cluster.entries("KEY_ENROLLED")]
+    assert len(enrolled) == 1
+
+
+def test_a_worker_comes_back_by_itself_and_under_a_new_configuration(cluster: Cluster, tmp_path: Path) -> None:
+    """Killed, run again with its key alone; the cluster comes back under another configuration: fetched, then works."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    with workers(tmp_path / "far") as started:
+        cluster.up("--listen", address)
+        site = Site(cluster, tmp_path / "far", started)
+        first = site.join("one", token_of(cluster)).works()
+        first.signal(signal.SIGKILL)
+        first.ended()
+        again = site.run("one").works()
+        assert [row["actor"] for row in site.remote_rows()] == ["ho1/remote-1"]
+        assert cluster("down").code == 0
+        cluster.up(
+            "--listen", address, "--config", str(write_config(tmp_path / "c.json", ("ho1.retry_interval_ms", 123)))
+        )
+        digest = cluster.run().config_digest
+        eventually(site.remote_rows, within_s=30)
+        assert "another configuration" in again.said
+        assert len(list((again.home / "snapshots").iterdir())) == 2
+        assert (again.home / "snapshots" / digest.replace(":", "-")).exists()
+        assert cluster.ask(TOOL_QUESTION)["outcome"] == "success"
+
+
+def test_a_worker_home_is_one_worker_s_alone(site: Site) -> None:
+    """Not a cluster's, not two processes', not two clusters'; without a join nothing runs."""
+    worker = site.join("one", token_of(site.cluster)).works()
+    twice = FarWorker(site.directory / "one", ["run"])
+    site.started.append(twice)
+    assert twice.ended() == 5
+    assert str(worker.process.pid) in twice.said
+    here = hobus("worker", "run", "--home", str(site.cluster.home.root))
+    assert (here.code, "home of a cluster" in here.err) == (2, True)
+    never = hobus("worker", "run", "--home", str(site.directory / "never"))
+    assert (never.code, "token create" in never.err) == (2, True)
+    worker.signal(signal.SIGTERM)
+    worker.ended()
+    elsewhere = JoinToken("127.0.0.1:1", curve.raw(curve.new_pair().public), curve.raw(curve.new_pair().secret))
+    other = site.join("one", elsewhere.encode())
+    assert other.ended() == 5
+
+
+def test_a_stolen_name_is_none_without_its_key(site: Site) -> None:
+    """A copy of worker.json with another key: the broker does not know that key, exit 5."""
+    first = site.join("one", token_of(site.cluster)).works()
+    thief = site.directory / "thief" / "home"
+    thief.mkdir(parents=True)
+    shutil.copy(first.home / "worker.json", thief)
+    worker = FarWorker(thief.parent, ["run"])
+    site.started.append(worker)
+    assert worker.ended() == 5
+    assert "refused the key" in worker.said
+    assert len(site.remote_rows()) == 1
+
+
+def test_listening_is_asked_for_and_refused_clearly(cluster: Cluster, tmp_path: Path) -> None:
+    """A port in use, no address at all, a token for a cluster that does not listen; and nothing on TCP unasked."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        busy = cluster("up", "--wait", "--listen", address)
+        assert (busy.code, address in busy.err, "port 0" in busy.err) == (4, True, True)
+    assert cluster("up", "--wait", "--listen", "nonsense").code == 2
+    config = write_config(tmp_path / "c.json", ("bus.listen", "no address"))
+    assert cluster("up", "--wait", "--config", str(config)).code == 2
+    cluster.up()
+    refused = cluster("token create")
+    assert (refused.code, "--listen" in refused.err) == (5, True)
+
+
+def test_a_cluster_that_listens_everywhere_is_asked_which_address_the_token_holds(cluster: Cluster) -> None:
+    """0.0.0.0 is nobody's address: `--address` says it, the port is the bound one."""
+    cluster.up("--listen", "0.0.0.0:0")
+    asked = cluster("token create")
+    assert (asked.code, "--address" in asked.err) == (2, True)
+    given = decode(token_of(cluster, "--address", "worker.example")).address
+    assert given.startswith("worker.example:")
+    assert int(given.rpartition(":")[2]) > 0
+
+
+def _address(site: Site) -> str:
+    listens: str = site.cluster("ps", "--json").json["listens"]
+    return listens
