@@ -44,7 +44,7 @@ class FarPeer(RawPeer):
         """Asks to enrol this key; the answer."""
         fields = {"public_key": mine.public.decode(), "role": "ho1", "version": "1", "protocol": 1, "host": "box"}
         self.control(Kind.JOIN, Join.model_validate(fields | changes))
-        head, body = self.receive(2.0)
+        head, body = self.receive(10.0)
         return decode(Joined if head.type == Joined.TYPE else Refused, body, BIG)
 
     def events(self, seconds):
@@ -104,7 +104,7 @@ class Listening:
             Kind.REQUEST, f"q{time.monotonic_ns()}", type=message.TYPE, destination="broker", deadline_ms=5000
         )
         self.operator.send(head, encode(message, BIG))
-        return self.operator.receive(2.0)
+        return self.operator.receive(10.0)
 
     def list(self):
         """Peers and refused keys as the broker knows them."""
@@ -153,15 +153,15 @@ def test_a_worker_joins_by_token_and_is_heard_under_its_own_key(there):
         host="box", config_digest=DIGEST,
     )  # fmt: skip
     worker.control(Kind.HELLO, hello)
-    assert worker.receive(2.0)[0].type == "bus.welcome"
+    assert worker.receive(10.0)[0].type == "bus.welcome"
     worker.control(Kind.READY, Ready(state="ready"))
     ho2 = RawPeer(there.context, f"ipc://{there.home}/b")
     assert ho2.hello("ho2/1@a", mint(there.home, "ho2/1@a", "ho2", None)).type == "bus.welcome"
     ho2.ask("WO-1", body=b"order")
-    head, body = worker.receive(2.0)
+    head, body = worker.receive(10.0)
     assert (head.message_id, head.sender, body) == ("WO-1", "ho2/1@a", b"order")
     worker.send(header(Kind.REPLY, "r", correlation_id="WO-1", type="wo.receipt", sender="ho2/1@a"), b"receipt")
-    head, body = ho2.receive(2.0)
+    head, body = ho2.receive(10.0)
     assert (head.sender, body) == (f"{joined.name}@e1", b"receipt")
     (row,) = [row for row in there.list().peers if row.role == "ho1"]
     assert row.address == "127.0.0.1"
@@ -238,12 +238,12 @@ def test_a_chosen_routing_id_makes_nobody_somebody_else(there):
         hello = Hello(instance=f"{names[0]}@e1", token="", role="ho1", slots=1, version="1", protocol=1)
         peer.control(Kind.HELLO, hello)
         if name == names[0]:
-            assert peer.receive(2.0)[0].type == "bus.welcome"
+            assert peer.receive(10.0)[0].type == "bus.welcome"
             peer.close()
             there.peers.remove(peer)
             time.sleep(0.2)
         else:
-            head, body = peer.receive(2.0)
+            head, body = peer.receive(10.0)
             assert (head.type, decode(Refused, body, BIG).code) == (Refused.TYPE, "role_mismatch")
 
 

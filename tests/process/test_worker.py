@@ -225,17 +225,17 @@ def test_a_worker_of_another_version_is_refused_by_name(site: Site) -> None:
 def test_a_worker_killed_at_work_loses_nothing(cluster: Cluster, tmp_path: Path) -> None:
     """Killed while it waits for a slow model: its orders are done by another one, the turns are answered."""
     slow = write_config(
-        tmp_path / "c.json", ("bus.listen", "127.0.0.1:0"), ("gateway.providers.offline.latency_ms", 1500)
+        tmp_path / "c.json", ("bus.listen", "127.0.0.1:0"), ("gateway.providers.offline.latency_ms", 5000)
     )
     with workers(tmp_path / "far") as started:
         cluster.up("--config", str(slow))
         site = Site(cluster, tmp_path / "far", started)
         worker = site.join("one", token_of(cluster)).works()
-        asking = [cluster.start_ask(TOOL_QUESTION) for _ in range(3)]
+        asking = [cluster.start_ask(TOOL_QUESTION) for _ in range(2)]
         eventually(lambda: any(row["in_flight"] for row in site.remote_rows()))
         worker.signal(signal.SIGKILL)
         for one in asking:
-            out, err = one.communicate(timeout=60)
+            out, err = one.communicate(timeout=90)
             assert json.loads(out)["outcome"] == "success", err
         peers = cluster("request", "broker", "broker.read_peers", "{}").json["peers"]
         assert next(row for row in peers if row["role"] == "broker")["counters"]["redelivered"] >= 1
