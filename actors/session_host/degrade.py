@@ -60,14 +60,18 @@ class Degradation:
         self._keeper.submit(records.degradation(turn, fault, now=self._bus.now()), keep=True)
 
     async def _deliver(self, turn: Turn, response: PromptResponse) -> TurnResult:
-        """TurnDegraded is durable and first, or what came before it is the answer."""
+        """TurnDegraded is durable and first, or what came before it is the answer.
+
+        The ledger has the reserve of this turn to say so, even if much more is left until the deadline.
+        """
         future = self._keeper.submit(
             records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=False),
             keep=False,
             urgent=True,
         )
         try:
-            async with asyncio.timeout(self._left(turn, self._config.reply_reserve_ms)):
+            reserve_s = turn.reserves * self._config.degrade_reserve_ms / 1000
+            async with asyncio.timeout(min(reserve_s, self._left(turn, self._config.reply_reserve_ms))):
                 ack = (await asyncio.shield(future))[0]
         except (TimeoutError, RuntimeFault):
             # The ledger cannot decide in time: the reply goes out, and the record will say that it did.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from actors.session_host.turns import Turn
 from bus.errors import ConfigError
 from bus.messages.gateway import DegradedPrompt, Prompt
-from bus.messages.ids import call_key, degraded_order_id
+from bus.messages.ids import degraded_call_key, degraded_order_id
 from bus.messages.work_order import Segment
 from config.prompt_pack import fill_pack, parse_pack
 from config.snapshot import Snapshot
@@ -46,7 +46,7 @@ class DegradedPrompts:
             tier=self._contract.tier or "",
             max_tokens=boundary.max_tokens,
             temperature=boundary.temperature,
-            idempotency_key=call_key(order_id, 1),
+            idempotency_key=degraded_call_key(turn.session_id, turn.input_id),
             config_digest=self._snapshot.digest,
         )
         return DegradedPrompt(prompt=prompt)

@@ -160,7 +160,8 @@ class Delivery:
     def _cancel_announced(self, peer: Peer, frame: Header, body: bytes) -> None:
         """Nobody asked this broker for it. It may have been asked of an earlier one, whose worker still has it.
 
-        Who asked is then not known; the role must be one that may ask this service, and the id not another role's.
+        Who asked is then not known: the role must be one that may ask this service, the id not another role's, and a
+        client's counted under its own name.
         """
         state = self._state
         service = state.services.get(frame.destination.partition("/")[0])
@@ -170,6 +171,9 @@ class Delivery:
             or foreign_id(frame.correlation_id, peer.role)
         ):
             state.tap("late", frame, peer.instance, body=body)
+            return
+        if peer.role in CLIENT_ROLES and not frame.correlation_id.startswith(f"{peer.instance}:"):
+            state.tap("late", frame, peer.instance, body=body)  # clients of one role are different people
             return
         for worker in service.offering:
             if worker.announced.get(frame.correlation_id) is False:
@@ -229,12 +233,12 @@ class Delivery:
         """An answer that belongs to nothing this worker has: late, or forged."""
         state = self._state
         message_id = frame.correlation_id
-        holds_slot = worker.late.get(message_id)
-        if holds_slot is not None:
+        late = worker.late.get(message_id)
+        if late is not None:
             state.tap("late", frame, worker.instance, worker=worker.instance, body=body)
             if frame.kind != Kind.STREAM:
                 del worker.late[message_id]
-                worker.used -= holds_slot
+                worker.used -= late.holds_slot
                 if message_id in worker.announced:
                     worker.announced[message_id] = True
                 self._placement.pump(worker)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bus.broker.peers import Peer, Pending
+from bus.broker.peers import Late, Peer, Pending
 from bus.broker.records import RecordBook
 from bus.broker.state import State
 from bus.codec import encode
@@ -47,7 +47,8 @@ class Endings:
         elif not keeps_slot:
             worker.used -= 1
         if keeps_slot:
-            remember_late(worker, message_id, holds_slot=pending.slotted, bound=state.settings.dedupe_window)
+            late = Late(holds_slot=pending.slotted, attempt=pending.header.attempt)
+            remember_late(worker, message_id, late, bound=state.settings.dedupe_window)
         if pending.header.key and not pending.direct:
             pending.service.sticky.ended(pending.header.key, worker, state.now)
 
@@ -142,13 +143,12 @@ class Endings:
         return f"{self._state.me.instance}:{self._state.sequence + 1}"
 
 
-def remember_late(worker: Peer, message_id: str, *, holds_slot: bool, bound: int) -> None:
+def remember_late(worker: Peer, message_id: str, late: Late, *, bound: int) -> None:
     """An answer may still come for this id; the oldest are forgotten beyond the bound and give their slots back."""
-    worker.late[message_id] = holds_slot
+    worker.late[message_id] = late
     while len(worker.late) > bound:
-        _, held = worker.late.popitem(last=False)
-        if held:
-            worker.used -= 1
+        _, forgotten = worker.late.popitem(last=False)
+        worker.used -= forgotten.holds_slot
 
 
 def _name(frame: Header) -> str:

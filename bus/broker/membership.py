@@ -13,7 +13,7 @@ from bus.broker.admission import refusal_of
 from bus.broker.endings import Endings, remember_late
 from bus.broker.enrolment import Enrolment
 from bus.broker.events import Origin
-from bus.broker.peers import Peer, tool_queue
+from bus.broker.peers import Late, Peer, tool_queue
 from bus.broker.placing import Placement
 from bus.broker.records import RecordBook
 from bus.broker.state import State
@@ -117,7 +117,7 @@ class Membership:
     def bye(self, peer: Peer, frame: Header) -> None:
         """The peer leaves for good."""
         self._state.tap("control", frame, peer.instance)
-        self.lose(peer, "said bye", is_final=True)
+        self.lose(peer, "said bye", is_final=True, counted_as="peers_left")
 
     def drain(self, peer: Peer) -> None:
         """The peer gets no new work; what it works on, it may finish."""
@@ -137,7 +137,7 @@ class Membership:
             state.control(connection, Kind.WELCOME, Rehello())
             state.tap("denied", _without_body(frame), "", code="unbound")
 
-    def lose(self, peer: Peer, why: str, *, is_final: bool) -> None:
+    def lose(self, peer: Peer, why: str, *, is_final: bool, counted_as: str = "peers_lost") -> None:
         """The peer is gone: its work goes to others or fails, its keys are free; its own requests stay."""
         state = self._state
         if peer.is_lost:
@@ -148,7 +148,7 @@ class Membership:
         del state.names[peer.name]
         if is_final:
             self.forget(peer.instance, why)
-        state.counts["peers_lost"] += 1
+        state.counts[counted_as] += 1
         state.tap("lost", header(Kind.BYE, "", type=Bye.TYPE), peer.instance, code=why)
         service = peer.service
         if service is None:
@@ -241,7 +241,7 @@ class Membership:
         in_progress = dict.fromkeys(hello.in_progress[-bound:])
         answered = dict.fromkeys(hello.answered[-bound:])
         for message_id in [known for known in peer.late if known not in in_progress]:
-            peer.used -= peer.late.pop(message_id)
+            peer.used -= peer.late.pop(message_id).holds_slot
         peer.announced = {**dict.fromkeys(in_progress, False), **dict.fromkeys(answered, True)}
         for message_id, pending in list(peer.in_flight.items()):
             is_answered = peer.announced.pop(message_id, None)
@@ -253,7 +253,7 @@ class Membership:
         for message_id in in_progress:
             if message_id not in peer.in_flight and message_id not in peer.late:
                 holds_slot = peer.slots > 0
-                remember_late(peer, message_id, holds_slot=holds_slot, bound=bound)
+                remember_late(peer, message_id, Late(holds_slot, attempt=0), bound=bound)
                 peer.used += holds_slot
         self._stop_cancelled(peer, in_progress)
         for key in hello.keys[-bound:]:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bus.catalog import Row
 from bus.envelope import Header
 
 if TYPE_CHECKING:
     from bus.broker.state import Service
+
+
+class Late(NamedTuple):
+    """A request that ended here while its worker still worked on it: its answer is to come, and nobody's."""
+
+    holds_slot: bool
+    attempt: int  # under which the worker has it; 0: it said so itself, in a hello
 
 
 class Peer:
@@ -34,7 +41,7 @@ class Peer:
         self.last_seen = now
         self.idle_since = now  # of the last delivery or answer
         self.in_flight: dict[str, Pending] = {}  # request id -> what it works on
-        self.late: OrderedDict[str, bool] = OrderedDict()  # ended here, answer still to come -> holds a slot
+        self.late: OrderedDict[str, Late] = OrderedDict()
         self.keys: dict[str, None] = {}  # sticky keys, in order
         self.announced: dict[str, bool] = {}  # request ids it re-announced -> already answered
         self.tools: list[str] = []
@@ -96,7 +103,7 @@ class Pending:
         self.slotted = row.mode != "immediate" and not is_post
         self.is_post = is_post
         self.is_cancelled = False
-        self.asked_anew = False  # after a cancel: the worker may answer twice, for the stopped run and for this one
+        self.asked_anew = False  # its worker may answer twice: for a run that was stopped or expired, and for this one
         self.is_done = False
         self.worker: Peer | None = None
         self.place: tuple[str, bool, bool] | None = None  # where it waits

@@ -118,6 +118,11 @@ class Placement:
         if message_id in worker.in_flight:
             self._endings.fail(pending, "denied", f"id {message_id} is in use by another role: choose another id")
             return
+        late = worker.late.get(message_id)
+        if late is not None and late.attempt:
+            # It may still fail the earlier one: by the attempt in that answer it is known (`Delivery.answer`).
+            pending.asked_anew = True
+            pending.header = frame._replace(attempt=max(frame.attempt, late.attempt + 1))
         self._forward(pending, worker, remaining_ms)
         worker.idle_since = now
         pending.service.delivered += 1
@@ -175,7 +180,8 @@ class Placement:
         worker.in_flight[message_id] = pending
         self._state.in_flight += 1
         pending.service.in_flight += 1
-        holds_slot = worker.late.pop(message_id, False)  # its own earlier delivery, if it expired there
+        late = worker.late.pop(message_id, None)  # its own earlier delivery, if it expired there
+        holds_slot = late is not None and late.holds_slot
         if not pending.slotted:
             worker.immediate += 1
             worker.used -= holds_slot

@@ -98,8 +98,13 @@ def work_order_id(step: StepId, call: str = "") -> str:
 
 
 def degraded_order_id(input_id: str) -> str:
-    """Order id and idempotency key of the degraded call that answers this input."""
+    """Order id of the degraded call that answers this input."""
     return f"WO-DEGRADED-{input_id}"
+
+
+def degraded_call_key(session_id: str, input_id: str) -> str:
+    """Idempotency key of that call: its call number stands for the session, since another one may use this input id."""
+    return call_key(degraded_order_id(input_id), 1 + int(_digest(session_id)[:8], 16))
 
 
 def consolidation_order_id(agent_id: str, signal_id: str, window_key: int, number: int) -> str:

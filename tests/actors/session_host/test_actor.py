@@ -12,7 +12,7 @@ from actors.session_host.actor import SessionHost
 from bus.dispatch import Actor, Call
 from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
 from bus.messages.base import pack, unpack
-from bus.messages.ids import RunId, iso, session_id_of
+from bus.messages.ids import RunId, degraded_call_key, iso, session_id_of
 from bus.messages.ledger import Entry, Write, WriteEntry, Written, session_stream
 from bus.messages.session import (
     Consolidate,
@@ -330,7 +330,7 @@ def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
     assert (result.outcome, result.response, result.code) == ("degraded", "fine", "degraded")
     (prompt,) = cluster.provider.prompts
     assert (prompt.contract_id, prompt.work_order_id) == ("PRC-DEGRADED-001", "WO-DEGRADED-in-1")
-    assert prompt.idempotency_key == "WO-DEGRADED-in-1#1"
+    assert prompt.idempotency_key == degraded_call_key(SESSION, "in-1")
     assert prompt.tools == [] and "what is up?" in prompt.messages[-1].text and "ADMIN" in prompt.messages[0].text
     (entry,) = cluster.run(cluster.stream())
     event = event_in(entry)
@@ -400,6 +400,21 @@ def test_a_retry_of_a_degraded_input_gets_the_same_reply_without_a_second_call(m
     first, second, stream = cluster.run(twice())
     assert (first.outcome, first.response) == (second.outcome, second.response)
     assert cluster.provider.calls == 1 and len(stream) == 1
+
+
+def test_an_input_id_of_another_session_degrades_as_well(make):
+    """Two sessions may use one input id, with different texts: each gets a call and an answer of its own."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+
+    async def two():
+        return await cluster.turn("what is up?"), await cluster.turn(
+            "something else", session_id=session_id_of("door", "another")
+        )
+
+    assert [result.outcome for result in cluster.run(two())] == ["degraded", "degraded"]
+    keys = [prompt.idempotency_key for prompt in cluster.provider.prompts]
+    assert len(set(keys)) == 2 and {key.partition("#")[0] for key in keys} == {"WO-DEGRADED-in-1"}
 
 
 def test_the_offline_model_degrades_honestly(make):

@@ -115,7 +115,8 @@ class World:
         in_flight = 0
         for peer in state.names.values():
             in_flight += len(peer.in_flight)
-            assert peer.used == sum(p.slotted for p in peer.in_flight.values()) + sum(peer.late.values())
+            late = sum(one.holds_slot for one in peer.late.values())
+            assert peer.used == sum(p.slotted for p in peer.in_flight.values()) + late
             assert peer.immediate == sum(not p.slotted for p in peer.in_flight.values())
             assert all(p.worker is peer and not p.is_done and p.place is None for p in peer.in_flight.values())
         assert in_flight == state.in_flight

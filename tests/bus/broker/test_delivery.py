@@ -373,6 +373,24 @@ def test_the_failure_of_the_run_that_was_asked_for_again_counts(rig):
     assert rig.answers(ho2) == [("WO-1", "internal")]
 
 
+@pytest.mark.parametrize("attempt", [1, 3])
+def test_what_expired_at_its_worker_does_not_settle_a_new_asking(rig, attempt):
+    """The worker's late failure of the first asking is nobody's; that of the second one is its outcome."""
+    ho2, ho1 = pair(rig)
+    rig.order(ho2, "WO-1", deadline_ms=1000, attempt=attempt)
+    rig.advance(1.1)
+    assert rig.answers(ho2) == [("WO-1", "expired")]
+    rig.got(ho1)
+    rig.order(ho2, "WO-1", attempt=attempt)
+    (again,) = rig.got(ho1)
+    assert (again.header.kind, again.header.attempt) == (Kind.REQUEST, attempt + 1)
+    expired = encode(Failure(code="expired", retryable=True, detail=""), BIG)
+    rig.frame(ho1, header(Kind.FAILURE, "f1", correlation_id="WO-1", type=Failure.TYPE, attempt=attempt), expired)
+    assert rig.answers(ho2) == []
+    rig.frame(ho1, header(Kind.FAILURE, "f2", correlation_id="WO-1", type=Failure.TYPE, attempt=attempt + 1), expired)
+    assert rig.answers(ho2) == [("WO-1", "expired")]
+
+
 def test_only_the_requester_may_cancel(rig):
     """Another peer of the same role cannot end somebody's request."""
     ho2, ho1 = pair(rig)

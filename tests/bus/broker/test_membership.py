@@ -172,6 +172,7 @@ def test_bye_gives_work_back_at_once(rig):
     second = rig.worker("ho1/2@a")
     rig.bye(first)
     assert rig.requests(second) == ["WO-1"]
+    assert (rig.core.counts["peers_left"], rig.core.counts.get("peers_lost", 0)) == (1, 0)
 
 
 def test_the_launchers_word_ends_a_peer_at_once_and_for_good(rig):
@@ -284,6 +285,16 @@ class TestRestart:
         rig.cancel(rig.client("host/1@a"), "WO-1", "ho1")
         rig.cancel(rig.client("host/1@a"), "ho2/1@a:7", "ho1")
         assert rig.got(ho1) == []
+
+    def test_a_client_cannot_cancel_what_another_client_asked_of_an_earlier_broker(self):
+        """Clients of one role are different people: each may stop what is counted under its own name."""
+        rig = Rig(reannounce_grace_ms=300)
+        host = rig.hello("host/1@a", offers=["host"], in_progress=["door/1@a:7"], slots=1)
+        rig.got(host)
+        rig.cancel(rig.client("door/2@a"), "door/1@a:7", "host")
+        assert rig.got(host) == []
+        rig.cancel(rig.client("door/1@a"), "door/1@a:7", "host")
+        assert [got.header.kind for got in rig.got(host)] == [Kind.CANCEL]
 
     def test_a_request_asked_again_before_its_worker_is_back_is_not_stopped(self):
         """The cancel was of the earlier asking."""

@@ -1,0 +1,52 @@
+"""The ledger is away for a while at moment after moment of a turn: how long the user waits, and for what."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from config.snapshot import load_snapshot
+from launch.simulated import SimulatedCluster
+from tests.journals import answers_of, check_record
+
+QUESTION = "what packages are installed?"
+STEP_S = 0.0016
+DEADLINE_S = 60.0
+
+
+def _swept(back_after_s: float, *, settle_s: float) -> list[tuple[float, str, float]]:
+    """(moment of the kill, outcome, seconds until the answer) for kills at moment after moment of a turn."""
+    found, moment_s = [], 0.0
+    while True:
+        with SimulatedCluster(load_snapshot()) as cluster:
+            strike = cluster.strike("ledger", after_s=moment_s, back_after_s=back_after_s)
+            began = cluster.world.loop.time()
+            result = cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S)
+            elapsed_s = cluster.world.loop.time() - began
+            cluster.world.run(asyncio.sleep(settle_s))
+            entries = cluster.entries()
+            assert cluster.verify().ok
+        if not strike.hit_a_turn:
+            return found
+        assert len(answers_of(entries, "in-1")) == 1, moment_s
+        check_record(entries)
+        found.append((moment_s, result.outcome, elapsed_s))
+        moment_s += STEP_S
+
+
+@pytest.mark.parametrize("back_after_s", [0.2, 3.0])
+def test_a_ledger_that_is_back_in_time_costs_nothing_but_time(back_after_s):
+    """Within `ledger.outage_wait_ms` every barrier waits, everything is submitted again: a success at every moment."""
+    found = _swept(back_after_s, settle_s=1.0)
+    assert {outcome for _, outcome, _ in found} == {"success"}
+    assert max(elapsed_s for *_, elapsed_s in found) < back_after_s + 1.0
+    assert len(found) >= 5
+
+
+def test_a_ledger_that_stays_away_is_answered_degraded_long_before_the_deadline():
+    """Each barrier waits its time, then the run stops and the host delivers and spools; later the record knows it."""
+    found = _swept(20.0, settle_s=25.0)
+    assert {outcome for _, outcome, _ in found} <= {"success", "degraded"}
+    assert max(elapsed_s for *_, elapsed_s in found) < DEADLINE_S / 2
+    assert "degraded" in [outcome for _, outcome, _ in found]
