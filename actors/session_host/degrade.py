@@ -70,8 +70,12 @@ class Degradation:
             urgent=True,
         )
         try:
-            reserve_s = turn.reserves * self._config.degrade_reserve_ms / 1000
-            async with asyncio.timeout(min(reserve_s, self._left(turn, self._config.reply_reserve_ms))):
+            async with asyncio.timeout(
+                min(
+                    turn.reserves * self._config.degrade_reserve_ms / 1000,
+                    self._left(turn, self._config.reply_reserve_ms),
+                )
+            ):
                 ack = (await asyncio.shield(future))[0]
         except (TimeoutError, RuntimeFault):
             # The ledger cannot decide in time: the reply goes out, and the record will say that it did.
