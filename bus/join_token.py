@@ -23,7 +23,7 @@ _VERSION = "1"
 _CRC_BYTES = 4
 _LONGEST = 2048
 _WORD = re.compile(r"[a-z0-9]+")
-_ADDRESS = re.compile(r"\S{1,255}:\d{1,5}")
+_ADDRESS = re.compile(r"\S{1,255}:[0-9]{1,5}")
 
 
 class NotAToken(ValueError):

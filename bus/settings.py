@@ -44,7 +44,7 @@ class BusSettings(BaseModel):
         description="frames that the broker handles per wake-up before tap and timers have a turn"
     )
     drain_ms: Positive = Field(description="bound of an endpoint's orderly stop")
-    listen: Annotated[str, Field(pattern=r"^(\S{1,255}:\d{1,5})?$")] = Field(
+    listen: Annotated[str, Field(pattern=r"^(\S{1,255}:[0-9]{1,5})?$")] = Field(
         description="HOST:PORT where workers on other hosts connect, by CURVE; port 0: any free one; empty: nowhere"
     )
     handshake_timeout_ms: Positive = Field(

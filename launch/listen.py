@@ -11,7 +11,7 @@ from launch import exit_codes
 from launch.errors import CommandError
 from launch.home import Home
 
-_FORM = re.compile(r"(?P<host>\*|\[[0-9A-Fa-f:]+\]|[^\s:/]+):(?P<port>\d{1,5})")
+_FORM = re.compile(r"(?P<host>\*|\[[0-9A-Fa-f:]+\]|[^\s:/]+):(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65_535
 _EVERY_HOST = ("*", "0.0.0.0", "[::]")  # noqa: S104 - what is compared with
 

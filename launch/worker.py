@@ -48,6 +48,7 @@ _log = structlog.get_logger()
 
 def run(home: WorkerHome, token: JoinToken | None, *, slots: int | None) -> int:
     """Works until it is told to end. Raises CommandError when it may not, ConfigError, OSError."""
+    curve.check_available()
     lock = home.hold()
     try:
         with home.log.open("a", encoding="utf-8", buffering=1) as log:

@@ -31,7 +31,7 @@ def token() -> None:
 
 def seconds_of(text: str) -> int:
     """`90s`, `10m`, `1h`, `2d` as seconds. Raises CommandError (usage)."""
-    match = re.fullmatch(r"(\d{1,9})([smhd])", text)
+    match = re.fullmatch(r"([0-9]{1,9})([smhd])", text)
     if match is None or int(match[1]) == 0:
         raise CommandError(
             f"--ttl {text[:40]}: expected a length of time like 30m, 1h or 2d", exit_code=exit_codes.USAGE

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bus.messages.control import PeerRow
-from launch.commands.ps import actor_row
+from bus.messages.control import PeerRow, Peers, RefusedKey
+from launch.commands.ps import actor_row, listening, remote_row, shown
 from launch.supervision import Member
 
 
@@ -60,3 +60,32 @@ def test_without_the_broker_the_launchers_word_stands():
     child = Member(actor="ho1/1", role="ho1", state="ready", instance="ho1/1@a").row()
     alone = actor_row(child, None, 1.0)
     assert (alone.state, alone.note, alone.in_flight) == ("ready", "", None)
+
+
+def test_a_worker_elsewhere_is_shown_with_where_it_is_and_what_it_brings():
+    """The broker's word alone: no process of this machine, host and address, slots, tools, version."""
+    peer = PeerRow(
+        instance="ho1/remote-1@a", role="ho1", offers=["ho1"], state="degraded", reason="gateway: no_route", slots=8,
+        in_flight=2, keys=0, last_beat_ms=7, connected_ms=1500, tools=["list_tools"], version="1.2", host="box",
+        address="10.0.0.9",
+    )  # fmt: skip
+    found = remote_row(peer)
+    assert (found.actor, found.pid, found.host, found.slots) == ("ho1/remote-1", 0, "box 10.0.0.9", 8)
+    cells = shown(found)
+    assert cells[:4] == ("ho1/remote-1", "degraded", "-", "1.5 s")
+    assert cells[-1] == "remote: box 10.0.0.9, 8 slots, 1 tools, hobus 1.2  gateway: no_route"
+
+
+def test_who_was_not_let_in_is_named_below_the_table():
+    """Key, address and count; strangers without a key as a number; nothing where nothing listens."""
+    broker = PeerRow(
+        instance="broker/1@a", role="broker", offers=["broker"], state="ready", slots=0, in_flight=0, keys=0,
+        last_beat_ms=0, connected_ms=0, counters={"handshakes_failed": 3},
+    )  # fmt: skip
+    refused = RefusedKey(key="key:01", address="10.0.0.66", count=2, last_ms=4000)
+    peers = Peers(epoch="a", peers=[broker], listens="10.0.0.7:5570", refused_keys=[refused])
+    lines = listening(peers)
+    assert "10.0.0.7:5570" in lines[0]
+    assert ("key:01" in lines[1], "10.0.0.66" in lines[1], "2 times" in lines[1]) == (True, True, True)
+    assert lines[2].startswith("3 connections")
+    assert listening(peers.model_copy(update={"listens": ""})) == []
