@@ -58,11 +58,16 @@ class Typing:
 
     def leave(self) -> int:
         """Ctrl-D at the next prompt; its exit code."""
-        deadline = time.monotonic() + TIMEOUT_S
-        while self.terminal.lines[-1].strip() != "you>" and time.monotonic() < deadline:
-            self._read(0.05)
+        self.at_prompt()
         self.press("d")
         return self.end()
+
+    def at_prompt(self) -> None:
+        """Waits until the chat does: what is typed before that may be echoed above the prompt."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while self.terminal.lines[-1].strip() != "you>":
+            assert time.monotonic() < deadline and self.process.poll() is None, self.text
+            self._read(0.05)
 
     def end(self) -> int:
         """Its exit code; everything that it wrote is read."""

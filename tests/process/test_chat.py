@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 from launch import exit_codes
 from launch.children import environment
 from tests.journals import check_record
+from tests.process import chat_transcript
 from tests.process.cluster import Cluster, cluster_in, eventually, hobus, write_config
 from tests.process.pseudo_terminal import Typing, typing
 
@@ -125,6 +129,20 @@ def test_whoever_is_killed_while_an_answer_is_written_it_stands_once(slow, actor
     assert "error" not in text
     assert len(slow.entries("RunCompleted")) == 2
     check_record(slow.entries())
+
+
+def test_who_stops_reading_stalls_nobody(slow):
+    """A frozen client in the middle of its streamed answer: others are answered as ever, and it is when it wakes."""
+    with typing("ask", "--home", str(slow.home.root), QUESTION) as frozen:
+        frozen.until(FIRST_WORDS)
+        frozen.process.send_signal(signal.SIGSTOP)
+        began = time.monotonic()
+        assert slow.ask("hello")["outcome"] == "success"
+        assert time.monotonic() - began < 10
+        time.sleep(2)  # longer than the peer time-out: the broker has given it up
+        frozen.process.send_signal(signal.SIGCONT)
+        assert frozen.end() == exit_codes.OK
+    assert frozen.text.count(FIRST_WORDS) == frozen.text.count(LAST_WORDS) == 1
 
 
 def test_over_a_pipe_each_line_is_a_turn_and_the_answers_are_all_there_is(slow):
@@ -258,3 +276,17 @@ def test_costs_are_read_with_and_without_a_cluster_and_budgets_from_it(tmp_path)
     assert cluster("budget").code == exit_codes.UNREACHABLE
     assert cluster("cost", "--by", "colour").code == cluster("cost", "--since", "soon").code == exit_codes.USAGE
     assert hobus("cost", "--home", str(tmp_path / "nothing")).code == exit_codes.USAGE
+
+
+def test_the_conversation_on_the_page_is_one_that_happens(tmp_path):
+    """docs/chat.md shows it word for word, but for ids, times and figures."""
+
+    def masked(text: str) -> list[str]:
+        figures = re.sub(
+            r"\d+(\.\d+)?( ms| s)?",
+            "N",
+            re.sub(r"SES-[0-9a-f]{8}|[0-9a-f]{16}…|[0-9a-f]{8}-…|@[0-9a-f]{8}", "ID", text),
+        )
+        return [" ".join(line.split()) for line in figures.splitlines()]
+
+    assert masked(chat_transcript.held(tmp_path)) == masked(chat_transcript.on_page())

@@ -1,0 +1,104 @@
+"""What the gateway says while a provider answers, to everybody who waits for that call and asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from bus.errors import GatewayError
+from bus.messages.base import Message
+from bus.messages.gateway import Prompt, PromptResponse
+from bus.messages.streams import StreamDelta, StreamReset
+from tests.bus.test_streaming import shown
+from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, prompt
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """Ledger, gateway and clients."""
+    made = Cluster()
+    yield made
+    made.close()
+
+
+def says(
+    cluster: Cluster, *words: str, then: PromptResponse | GatewayError | None = None, pause_s: float = 0.1
+) -> None:
+    """From now on the provider says these words, then answers with all of them, or with `then`."""
+
+    async def act(_prompt: Prompt) -> PromptResponse:
+        for word in words:
+            await asyncio.sleep(pause_s)
+            if cluster.provider.on_delta is not None:
+                cluster.provider.on_delta(word)
+        if isinstance(then, GatewayError):
+            says(cluster, "second ", "try")
+            raise then
+        return then or answered("".join(words))
+
+    cluster.provider.act = act
+
+
+async def ask(cluster: Cluster, frames: list[Message], wanted: Prompt, message_id: str | None = None) -> PromptResponse:
+    """The response; stream frames go to `frames`."""
+    return await cluster.ho1.request(
+        "gateway", wanted, expect=PromptResponse, timeout_s=30, on_stream=frames.append, message_id=message_id
+    )
+
+
+def test_the_words_are_told_in_order_and_nobody_else_gets_a_frame(cluster):
+    """A prompt without `stream` costs the provider no callback and the bus no frame."""
+    says(cluster, "one ", "two ", "three")
+    frames: list[Message] = []
+    response = cluster.run(ask(cluster, frames, prompt(stream=True)))
+    assert shown(frames) == response.content == "one two three"
+    assert {frame.step for frame in frames if isinstance(frame, StreamDelta)} == {"WO-a"}
+    quiet: list[Message] = []
+    cluster.run(ask(cluster, quiet, prompt("WO-b#1")))
+    assert quiet == [] and cluster.provider.on_delta is None
+
+
+def test_who_joins_a_call_in_flight_hears_it_from_its_beginning(cluster):
+    """One provider call, two listeners; a remembered answer says nothing any more."""
+    says(cluster, "one ", "two ", "three")
+    early: list[Message] = []
+    late: list[Message] = []
+
+    async def both() -> list[PromptResponse]:
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(ask(cluster, early, prompt(stream=True), "first"))
+            await asyncio.sleep(0.25)
+            second = group.create_task(ask(cluster, late, prompt(stream=True), "second"))
+        return [first.result(), second.result()]
+
+    first, second = cluster.run(both())
+    assert first == second and cluster.provider.calls == 1
+    assert shown(early) == shown(late) == "one two three"
+    again: list[Message] = []
+    assert cluster.run(ask(cluster, again, prompt(stream=True), "third")) == first
+    assert again == []
+
+
+def test_a_failed_attempt_is_taken_back_before_the_next_one_speaks(cluster):
+    """Each attempt under a number of its own; the record has both."""
+    says(cluster, "first ", "try", then=GatewayError("PROVIDER_TIMEOUT", "slow", retryable=True))
+    frames: list[Message] = []
+    response = cluster.run(ask(cluster, frames, prompt(stream=True)))
+    assert (response.content, response.attempts) == ("second try", 2)
+    assert [frame.reason for frame in frames if isinstance(frame, StreamReset)] == ["retry"]
+    assert shown(frames) == "second try"
+    assert [frame.attempt for frame in frames if isinstance(frame, StreamDelta)] == [1, 1, 2, 2]
+    check_attempts(cluster.run(cluster.settled_entries()))
+
+
+def test_what_a_provider_says_fails_no_call(cluster):
+    """Not text, more than a record takes, after the end: the response is what it returns."""
+    says(cluster, "a\ud800", "x" * (cluster.config.ledger.bodies_max_bytes + 1), then=answered("fine"))
+    frames: list[Message] = []
+    assert cluster.run(ask(cluster, frames, prompt(stream=True))).content == "fine"
+    assert cluster.provider.on_delta is not None
+    cluster.provider.on_delta("late")
+    assert all(not isinstance(frame, StreamDelta) or "late" not in frame.text for frame in frames)
+    assert isinstance(cluster.provider, Scripted)
