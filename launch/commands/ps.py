@@ -109,7 +109,7 @@ def listening(peers: Peers) -> list[str]:
         return []
     lines = [f"listens at {peers.listens} for workers on other hosts (hobus token create)"]
     lines += [
-        f"refused {key.key} from {key.address}, {key.count} times, last {duration(key.last_ms / 1000)} ago: "
+        f"refused {key.key} from {key.address}, {key.count} time{'s' * (key.count != 1)}, last {duration(key.last_ms / 1000)} ago: "
         "nobody enrolled it here"
         for key in peers.refused_keys
     ]
