@@ -109,8 +109,8 @@ def listening(peers: Peers) -> list[str]:
         return []
     lines = [f"listens at {peers.listens} for workers on other hosts (hobus token create)"]
     lines += [
-        f"refused {key.key} from {key.address}, {key.count} time{'s' * (key.count != 1)}, last {duration(key.last_ms / 1000)} ago: "
-        "nobody enrolled it here"
+        f"refused {key.key} from {key.address}, {key.count} time{'s' * (key.count != 1)}, "
+        f"last {duration(key.last_ms / 1000)} ago: nobody enrolled it here"
         for key in peers.refused_keys
     ]
     counters = next((row.counters for row in peers.peers if row.role == "broker"), {})
