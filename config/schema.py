@@ -193,6 +193,7 @@ class LauncherConfig(Section):
     finish_ms: Positive = Field(description="how long a process that a command ends may finish its work before")
     orphan_drain_s: PositiveFloat = Field(description="how long orphans may finish runs when the launcher is gone")
     start_crashes: Positive = Field(description="crashes in a row before its first readiness after which up says so")
+    log_max_bytes: Positive = Field(description="a larger log is moved aside; one older file of each is kept")
     log_tail_lines: Positive = Field(description="last lines of a log that a failure shows")
     watch_interval_ms: Positive = Field(description="how often the launcher asks the broker how everybody is")
     ready_poll_ms: Positive = Field(description="the same, as long as something is starting")

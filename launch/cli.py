@@ -21,7 +21,10 @@ from launch.version import software_version
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("launch.commands.demo:demo", "A whole cluster, two turns, one kill, one verification; leaves nothing."),
     "up": ("launch.commands.up:up", "Start the cluster of a home."),
+    "init": ("launch.commands.init:init", "Copy the governed files into the home, to change them there."),
+    "doctor": ("launch.commands.doctor:doctor", "Check this machine, home and cluster, and say what mends it."),
     "ps": ("launch.commands.ps:ps", "List its processes and their states."),
+    "logs": ("launch.commands.logs:logs", "Show and follow what its processes log."),
     "scale": ("launch.commands.scale:scale", "Run more or fewer processes of a role."),
     "restart": ("launch.commands.restart:restart", "Start one process anew, after it has finished its work."),
     "drain": ("launch.commands.drain:drain", "Let one process finish its work and rest."),

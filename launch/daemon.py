@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     options = parser.parse_args(argv)
     os.set_inheritable(options.report_fd, False)  # noqa: FBT003 - positional only; actors must not hold it open
     maker = _Maker(options.report_fd)
-    logs.configure("launcher", f"launcher@{os.getpid()}")
+    lines = logs.configure("launcher", f"launcher@{os.getpid()}")
     try:
         home = home_of(options.home)
         # First of all: what is open or loaded from here on is this process's own business.
@@ -64,6 +64,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             if first is not None:
                 end_unused(first)
             raise
+        lines.limit(home.log("launcher"), plan.snapshot.config.launcher.log_max_bytes)
         # By name: the zygote goes on loading meanwhile.
         launcher: type[Launcher] = importlib.import_module("launch.launcher").Launcher
         asyncio.run(launcher(home=home, plan=plan, clock=SystemClock(), report=maker.tell, zygote=first).run())

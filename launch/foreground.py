@@ -31,7 +31,8 @@ def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...], listen:
     try:
         make_private(home.logs)
         with home.log("launcher").open("a", encoding="utf-8", buffering=1) as log:
-            logs.configure("launcher", f"launcher@{os.getpid()}", stream=log)
+            lines = logs.configure("launcher", f"launcher@{os.getpid()}", stream=log)
+            lines.limit(home.log("launcher"), plan.snapshot.config.launcher.log_max_bytes)
             first = fork_zygote(home.log("zygote"))
             asyncio.run(Launcher(home=home, plan=plan, clock=SystemClock(), report=tell, zygote=first).run())
     except OSError as error:

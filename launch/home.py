@@ -1,7 +1,8 @@
 """The state directory of one cluster: where everything lies, who holds it, and what is swept away.
 
     <home>/config/   a user's own governed files (replace shipped ones one by one)
-    <home>/run/      mode 0700: lock, run.json, snapshot, tokens, sockets; gone after `down`
+    <home>/lock      held by the launcher
+    <home>/run/      mode 0700: run.json, snapshot, tokens, sockets; gone after `down`
     <home>/logs/     one file of JSON lines per actor
     <home>/ledger/   the record
     <home>/spool/    what a service keeps on disk until the ledger takes it
@@ -87,8 +88,8 @@ class Home:
 
     @property
     def lock_file(self) -> Path:
-        """Held by the launcher."""
-        return self.run / "lock"
+        """Held by the launcher; not in `run/`, so that a cluster whose `run/` somebody removed is still known."""
+        return self.root / "lock"
 
     def log(self, actor: str) -> Path:
         """Log file of an actor: `ho1/2` logs to `ho1-2.log`."""
@@ -168,18 +169,21 @@ def sockets_directory(home: Home) -> Path:
     raise OSError(36, "no directory with a path short enough for a socket", str(home.run))
 
 
+def longest_socket(directory: Path) -> Path:
+    """The longest path that a socket in this directory has."""
+    return directory / _LONGEST_SOCKET_NAME
+
+
 def _fits(directory: Path) -> bool:
-    return len(os.fsencode(directory / _LONGEST_SOCKET_NAME)) <= IPC_PATH_MAX_BYTES
+    return len(os.fsencode(longest_socket(directory))) <= IPC_PATH_MAX_BYTES
 
 
 def sweep(home: Home, sockets: Path | None) -> None:
-    """Nothing of the last run is left: run file, snapshot, tokens, sockets. Record, logs and a held lock stay."""
+    """Nothing of the last run is left: run file, snapshot, tokens, sockets. Record, logs and the lock stay."""
     if sockets is not None and sockets != home.run:
         shutil.rmtree(sockets, ignore_errors=True)
     with suppress(OSError):
         for path in home.run.iterdir():
-            if path == home.lock_file:
-                continue
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:

@@ -27,7 +27,8 @@ def tail(path: Path, lines: int, *, start: int = 0) -> list[str]:
     try:
         with path.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
-            file.seek(min(end, max(start, end - _BYTES_PER_LINE * lines)))
+            begin = start if start <= end else 0  # it was moved aside meanwhile: all of the new one is of this run
+            file.seek(max(begin, end - _BYTES_PER_LINE * lines))
             text = file.read().decode("utf-8", "replace")
     except OSError:
         return []

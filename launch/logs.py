@@ -6,10 +6,16 @@ import json
 import logging
 import os
 import sys
+from collections.abc import MutableMapping
 from contextlib import suppress
-from typing import TextIO, cast
+from pathlib import Path
+from typing import Any, TextIO, cast
 
 import structlog
+
+from bus.inbox import CAUSE
+from bus.messages.ids import iso
+from launch.log_files import OLDER
 
 
 class LossyLines:
@@ -20,23 +26,49 @@ class LossyLines:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._path: Path | None = None
+        self._max_bytes = 0
+        self._bytes = 0
+
+    def limit(self, path: Path, max_bytes: int) -> None:
+        """From now on the file, which is this one, is moved aside before it grows beyond that."""
+        self._path, self._max_bytes = path, max_bytes
+        with suppress(OSError):
+            self._bytes = os.fstat(self._fd).st_size
 
     def write(self, text: str) -> int:
         """As much of it as the file takes."""
+        data = text.encode("utf-8", "backslashreplace")
         with suppress(OSError):
-            os.write(self._fd, text.encode("utf-8", "backslashreplace"))
+            if self._path is not None and self._bytes and self._bytes + len(data) > self._max_bytes:
+                self._move_aside(self._path)
+            self._bytes += os.write(self._fd, data)
         return len(text)
+
+    def _move_aside(self, path: Path) -> None:
+        """One older file is kept. Whoever writes to the standard descriptors directly follows into the new one."""
+        self._bytes = 0
+        written = os.fstat(self._fd).st_ino
+        path.replace(path.with_name(path.name + OLDER))
+        fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            for descriptor in {self._fd, *(one for one in (1, 2) if os.fstat(one).st_ino == written)}:
+                os.dup2(fresh, descriptor, inheritable=descriptor in (1, 2))
+        finally:
+            os.close(fresh)
 
     def flush(self) -> None:
         """Nothing waits."""
 
 
-def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> None:
+def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> LossyLines:
     """From now on every log line of this process carries its actor, instance and pid, and is one JSON object."""
-    target = cast("TextIO", LossyLines((stream or sys.stderr).fileno()))
+    lines = LossyLines((stream or sys.stderr).fileno())
+    target = cast("TextIO", lines)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _with_cause,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
             structlog.processors.format_exc_info,
@@ -49,6 +81,17 @@ def configure(actor: str, instance: str, *, stream: TextIO | None = None) -> Non
     handler = logging.StreamHandler(target)
     handler.setFormatter(_JsonLines(actor, instance))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    return lines
+
+
+def _with_cause(_logger: object, _method: str, record: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """What is logged while a request is handled names it, and the turn that its trace names."""
+    cause = CAUSE.get()
+    if cause is not None:
+        record["request"] = cause.message_id
+        if cause.trace:
+            record["trace"] = cause.trace
+    return record
 
 
 class _JsonLines(logging.Formatter):
@@ -65,6 +108,7 @@ class _JsonLines(logging.Formatter):
             "event": record.getMessage(),
             "logger": record.name,
             "level": record.levelname.lower(),
+            "at": iso(record.created),
             "actor": self._actor,
             "instance": self._instance,
             "pid": record.process,

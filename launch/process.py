@@ -58,10 +58,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     actor = options.instance.rpartition("@")[0]
     os.set_inheritable(options.liveness_fd, False)  # noqa: FBT003 - positional only; a tool process must not hold it
     set_title(f"hobus {actor}")
-    logs.configure(actor, options.instance)
+    lines = logs.configure(actor, options.instance)
     try:
         home = home_of(options.home)
         place = Place(home=home, sockets=options.sockets, snapshot=_snapshot_of(home.snapshot.read_bytes()))
+        lines.limit(home.log(actor), place.snapshot.config.launcher.log_max_bytes)
         sys.exit(_EXIT[_live(place, options.role, options.instance, options.liveness_fd)])
     except liveness.LauncherGone:
         sys.exit(exit_codes.OK)

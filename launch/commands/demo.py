@@ -57,7 +57,8 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
         known = as_command_error(fault)
         raise CommandError(f"the demo failed: {fault}", hint=f"look into {home.root}") from known
     except CommandError as error:
-        raise CommandError(f"the demo failed: {error.message}", hint=f"look into {home.root}") from error
+        hint = error.hint or f"look into {home.root}"
+        raise CommandError(f"the demo failed: {error.message}", hint=hint) from error
     finally:
         if holder(home) is not None:
             stop(home, quiet=True)

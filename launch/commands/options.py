@@ -34,8 +34,14 @@ def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def running(home: Home) -> run_file.RunFile:
     """The cluster that runs in this home. Raises CommandError (not reachable) when there is none."""
-    run = run_file.read(home.run_file)
-    if run is None or holder(home) is None:
+    run, held_by = run_file.read(home.run_file), holder(home)
+    if run is None and held_by:
+        raise CommandError(
+            f"the cluster in {home.root} cannot be reached: its run directory is gone (its launcher is pid {held_by})",
+            hint=next_command("down", home.root),
+            exit_code=exit_codes.UNREACHABLE,
+        )
+    if run is None or held_by is None:
         left = " (its launcher died; the next up cleans up)" if run is not None else ""
         raise CommandError(
             f"no cluster runs in {home.root}{left}",

@@ -16,6 +16,7 @@ from launch.client import connected, place_of
 from launch.commands.options import running, with_home
 from launch.errors import CommandError
 from launch.home import Home
+from launch.operate import show_tail
 from launch.output import as_json, duration, note, say, size, table
 from launch.run_file import ChildRow, RunFile
 
@@ -52,7 +53,7 @@ class ActorRow(Record):
 def ps(*, home: Home, as_json_: bool) -> int:
     """List the processes of the cluster and their states."""
     run = running(home)
-    answer = asyncio.run(_peers(home, run))
+    answer = asyncio.run(peers_of(home, run))
     peers = None if answer is None else {row.instance: row for row in answer.peers}
     now = SystemClock().now()
     rows = [actor_row(child, peers, now) for child in run.children]
@@ -81,6 +82,9 @@ def ps(*, home: Home, as_json_: bool) -> int:
         note("the broker does not answer, or no token can be written: figures of the bus are missing")
     for line in listening(answer) if answer is not None else ():
         note(line)
+    failed = [row.actor for row in run.children if row.state == "failed"]
+    for actor in failed:
+        show_tail(home, actor, place_of(home, run).snapshot.config.launcher.log_tail_lines)
     return exit_codes.OK
 
 
@@ -140,7 +144,7 @@ def remote_row(peer: PeerRow) -> ActorRow:
     )
 
 
-async def _peers(home: Home, run: RunFile) -> Peers | None:
+async def peers_of(home: Home, run: RunFile) -> Peers | None:
     """What the broker says; None if it does not answer."""
     place = place_of(home, run)
     timeout_s = place.snapshot.config.bus.peer_timeout_ms / 1000

@@ -45,4 +45,4 @@ def test_a_full_disk_is_said_with_its_path_and_with_what_still_works(home):
 
 def test_ps_does_without_the_bus_on_a_full_disk(home):
     """It lists what the run file says."""
-    assert asyncio.run(ps._peers(home, RUN)) is None
+    assert asyncio.run(ps.peers_of(home, RUN)) is None

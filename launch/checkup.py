@@ -1,0 +1,209 @@
+"""What `hobus doctor` looks at: the machine, the home, the configuration, the running cluster.
+
+Each check says ok, warn or fail, what it found, and the mend; none changes anything that stays.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from bus.errors import RuntimeFault
+from bus.messages.base import Record
+from bus.port import Clock
+from bus.zeromq.features import features
+from config.snapshot import Snapshot, load_snapshot
+from launch import exit_codes, identity, run_file
+from launch.errors import CommandError, next_command
+from launch.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
+from launch.run_file import RunFile
+from launch.stale import living
+from launch.zygote import is_possible
+
+Verdict = Literal["ok", "warn", "fail"]
+
+_PYTHON = (3, 11)
+_FILES_MIN = 1024
+_PLENTY = 10
+"""So many times what the record needs free is no reason for a word."""
+_YEAR_2024 = 1_704_067_200.0
+_CLOCK_SLACK_S = 60.0
+
+
+class Finding(Record):
+    """One line of `hobus doctor`; the shape of `--json` is stable."""
+
+    check: str = Field(description="what was looked at")
+    verdict: Verdict
+    said: str = Field(description="what was found")
+    mend: str = Field(default="", description="what to do about it; empty when nothing is to be done")
+
+
+def machine() -> list[Finding]:
+    """Python, libzmq, limits of the system."""
+    return [_python(), _libzmq(), _open_files()]
+
+
+def _python() -> Finding:
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    if sys.version_info[:2] < _PYTHON:
+        return Finding(check="python", verdict="fail", said=version, mend="hobus needs Python 3.11 or newer")
+    how = "processes are forked from a zygote" if is_possible() else "processes are fresh interpreters (no pidfd)"
+    return Finding(check="python", verdict="ok", said=f"{version} on {sys.platform}; {how}")
+
+
+def _libzmq() -> Finding:
+    found = features()
+    if not found.has_ipc:
+        mend = "install a pyzmq whose libzmq has ipc"
+        return Finding(check="libzmq", verdict="fail", said=f"{found.version} without local sockets", mend=mend)
+    if not found.has_curve:
+        mend = "install the pyzmq wheel, which has libsodium; without it no worker of another host can join"
+        return Finding(check="libzmq", verdict="warn", said=f"{found.version} without CURVE", mend=mend)
+    return Finding(check="libzmq", verdict="ok", said=f"{found.version} with CURVE")
+
+
+def _open_files() -> Finding:
+    soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= soft < _FILES_MIN:
+        mend = f"ulimit -n {_FILES_MIN}"
+        return Finding(check="open files", verdict="warn", said=f"at most {soft} per process", mend=mend)
+    return Finding(check="open files", verdict="ok", said=f"at most {soft} per process")
+
+
+def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
+    """Whether everything governed loads, and what it is."""
+    try:
+        snapshot = load_snapshot(home.config if home.config.is_dir() else None)
+    except RuntimeFault as fault:
+        mend = next_command("config check", home.root)
+        return Finding(check="configuration", verdict="fail", said=fault.detail, mend=mend), None
+    replaced = [name for name, origin in snapshot.origins.items() if origin != "shipped"]
+    own = f"{len(replaced)} files of {home.config}" if replaced else "all files as shipped"
+    return Finding(check="configuration", verdict="ok", said=f"{own}; digest {snapshot.digest[:19]}"), snapshot
+
+
+def place(home: Home, snapshot: Snapshot | None, clock: Clock) -> list[Finding]:
+    """The home: writable, room, length of its path, clock beside its record."""
+    found = [_writable(home), _sockets(home), _clock(home, clock)]
+    if snapshot is not None:
+        found.insert(1, _disk(home, snapshot))
+    return found
+
+
+def _writable(home: Home) -> Finding:
+    there = _nearest(home.root)
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        mend = "choose another directory with --home DIR, or mend its rights"
+        said = f"{there}: {error.strerror}"
+        return Finding(check="home", verdict="fail", said=said, mend=mend)
+    if there != home.root:
+        return Finding(check="home", verdict="ok", said=f"{home.root} is not there yet and can be made")
+    if home.root.stat().st_mode & 0o077 and home.run.exists() and home.run.stat().st_mode & 0o077:
+        return Finding(check="home", verdict="fail", said=f"{home.run} is open to others", mend=f"chmod 700 {home.run}")
+    return Finding(check="home", verdict="ok", said=f"{home.root} is writable")
+
+
+def _disk(home: Home, snapshot: Snapshot) -> Finding:
+    ledger = snapshot.config.ledger
+    needed = ledger.segment_bytes + ledger.reserve_bytes
+    free = shutil.disk_usage(_nearest(home.ledger)).free
+    said = f"{free >> 20} MB free; the record wants {needed >> 20} MB (a segment and ledger.reserve_bytes)"
+    if free < needed:
+        return Finding(check="disk", verdict="fail", said=said, mend="free some space on that disk")
+    if free < _PLENTY * needed:
+        return Finding(check="disk", verdict="warn", said=said, mend="free some space before it is needed")
+    return Finding(check="disk", verdict="ok", said=said)
+
+
+def _sockets(home: Home) -> Finding:
+    length = len(os.fsencode(longest_socket(home.run)))
+    if length <= IPC_PATH_MAX_BYTES:
+        said = f"paths of {length} bytes, at most {IPC_PATH_MAX_BYTES}"
+        return Finding(check="sockets", verdict="ok", said=said)
+    said = f"paths of {length} bytes are too long: sockets will lie in {tempfile.gettempdir()}"
+    return Finding(check="sockets", verdict="warn", said=said, mend="a shorter --home avoids that")
+
+
+def _clock(home: Home, clock: Clock) -> Finding:
+    now = clock.now()
+    newest = max((path.stat().st_mtime for path in _files(home.ledger)), default=0.0)
+    if now < _YEAR_2024:
+        return Finding(check="clock", verdict="fail", said="the clock of this machine is years behind", mend="set it")
+    if newest > now + _CLOCK_SLACK_S:
+        said = f"the clock is {newest - now:.0f} s behind the youngest file of the record"
+        return Finding(check="clock", verdict="warn", said=said, mend="set it: times in the record would go backwards")
+    return Finding(check="clock", verdict="ok", said="not behind the record")
+
+
+def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
+    """Who holds the home, what an earlier run left, and, if one runs, its run file."""
+    pid = holder(home)
+    try:
+        run = run_file.read(home.run_file)
+    except CommandError as error:
+        stale = Finding(check="run file", verdict="fail", said=error.message, mend=next_command("down", home.root))
+        return [stale], None
+    if pid is None:
+        left = living(run)
+        if run is None:
+            return [Finding(check="launcher", verdict="ok", said="no cluster runs, and none was left behind")], None
+        names = ", ".join(f"{row.actor} (pid {row.pid})" for row in left) or "no process"
+        said = f"the launcher of an earlier run is dead; it left its run file and {names}"
+        return [Finding(check="launcher", verdict="warn", said=said, mend=next_command("down", home.root))], None
+    if run is None:
+        said = f"a launcher (pid {pid}) holds this home, but its run directory is gone: nobody can reach the cluster"
+        return [Finding(check="launcher", verdict="fail", said=said, mend=next_command("down", home.root))], None
+    found = [Finding(check="launcher", verdict="ok", said=f"pid {run.launcher_pid}, {run.phase}")]
+    if not run.zygote_pid and is_possible():
+        said = "no zygote: processes are started as fresh interpreters, which takes about a second each"
+        mend = "launcher.start_method, or its log: hobus logs zygote launcher"
+        found.append(Finding(check="zygote", verdict="warn", said=said, mend=mend))
+    elif run.zygote_pid and not identity.is_alive(run.zygote_pid, run.zygote_mark):
+        found.append(Finding(check="zygote", verdict="warn", said="it has just died; it is being replaced"))
+    return found, run
+
+
+def health(rows: Iterable[tuple[str, str, str]], *, broker_answers: bool, home: Home) -> list[Finding]:
+    """Of (actor, state, note) of every process."""
+    found: list[Finding] = []
+    if not broker_answers:
+        mend = f"hobus logs --home {home.root} broker"
+        found.append(Finding(check="broker", verdict="fail", said="it does not answer", mend=mend))
+    verdicts: dict[str, Verdict] = {"failed": "fail", "lost": "fail"}
+    for actor, state, note in rows:
+        if state == "ready":
+            continue
+        said = f"{state}: {note}" if note else state
+        mend = f"hobus logs --home {home.root} {actor}"
+        if state in ("failed", "stopped"):
+            mend = f"hobus restart --home {home.root} {actor}; {mend}"
+        found.append(Finding(check=actor, verdict=verdicts.get(state, "warn"), said=said, mend=mend))
+    if not found:
+        found.append(Finding(check="processes", verdict="ok", said="all are ready"))
+    return found
+
+
+def code_of(findings: Iterable[Finding]) -> int:
+    """0 unless something fails."""
+    return exit_codes.FAILED if any(one.verdict == "fail" for one in findings) else exit_codes.OK
+
+
+def _nearest(path: Path) -> Path:
+    """The path, or the nearest directory above it that exists."""
+    return next(one for one in (path, *path.parents) if one.is_dir())
+
+
+def _files(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()] if directory.is_dir() else []

@@ -1,0 +1,57 @@
+"""`hobus doctor`: is this machine, this home and this cluster as it should be, and if not, what mends it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from bus.clock import SystemClock
+from launch import checkup, exit_codes
+from launch.checkup import Finding
+from launch.commands.options import with_home
+from launch.commands.ps import actor_row, peers_of
+from launch.home import Home
+from launch.output import as_json, say, styled
+from launch.run_file import RunFile
+
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+@click.command()
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def doctor(*, home: Home, as_json_: bool) -> int:
+    """Check python, libzmq, home, disk, sockets, clock, configuration and the running cluster; exit 1 if one fails."""
+    clock = SystemClock()
+    settings, snapshot = checkup.configuration(home)
+    of_cluster, run = checkup.cluster(home)
+    found = [*checkup.machine(), settings, *checkup.place(home, snapshot, clock), *of_cluster]
+    if run is not None:
+        found += _health(home, run, clock.now())
+    code = checkup.code_of(found)
+    if as_json_:
+        checks = [one.model_dump() for one in found]
+        say(as_json({"home": str(home.root), "ok": code == exit_codes.OK, "checks": checks}, indent=1))
+        return code
+    width = max(len(one.check) for one in found)
+    for one in found:
+        _print(one, width)
+    return code
+
+
+def _health(home: Home, run: RunFile, now: float) -> list[Finding]:
+    answer = asyncio.run(peers_of(home, run))
+    peers = None if answer is None else {row.instance: row for row in answer.peers}
+    rows = [actor_row(child, peers, now) for child in run.children]
+    states = [(row.actor, row.state, row.note) for row in rows]
+    return checkup.health(states, broker_answers=peers is not None, home=home)
+
+
+def _print(one: Finding, width: int) -> None:
+    first, *more = one.said.splitlines()
+    say(f"{styled(one.verdict.ljust(4), _COLOURS[one.verdict])}  {one.check.ljust(width)}  {first}")
+    for line in more:
+        say(f"      {' ' * width}  {line}")
+    if one.mend:
+        say(f"      {' ' * width}  next: {one.mend}")

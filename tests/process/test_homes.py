@@ -1,0 +1,159 @@
+"""Homes in trouble, and what is seen of a cluster from outside: logs, doctor."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launch import exit_codes, identity
+from launch.children import environment
+from launch.home import holder
+from tests.process.cluster import Cluster, cluster_in, eventually, hobus, write_config
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+PACKAGES = "what packages are installed?"
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A directory on a disk that takes no writes."""
+    directory = tmp_path / "read_only"
+    directory.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "ro", "none", directory], capture_output=True, check=False)
+    if mounted.returncode != 0:
+        if os.geteuid() == 0:
+            pytest.skip("neither may this user mount, nor does any right bind it")
+        directory.chmod(0o500)
+    yield directory
+    if mounted.returncode == 0:
+        subprocess.run(["umount", directory], check=True)
+    else:
+        directory.chmod(0o700)
+
+
+@pytest.mark.parametrize("words", [("up", "--wait"), ("up", "--detach"), ("up",), ("init",), ("demo",)])
+def test_a_disk_that_takes_no_writes_is_named(read_only: Path, words: tuple[str, ...]):
+    """One sentence with the path and what to do; no traceback, no process."""
+    answer = hobus(*words, "--home", str(read_only / "home"))
+    assert answer.code == exit_codes.FAILED and "Traceback" not in answer.err
+    assert str(read_only) in answer.err and "--home DIR" in answer.err
+    doctor = hobus("doctor", "--json", "--home", str(read_only / "home"))
+    assert doctor.code == exit_codes.FAILED
+    (failed,) = [one for one in doctor.json["checks"] if one["verdict"] == "fail"]
+    assert failed["check"] == "home" and "--home DIR" in failed["mend"]
+
+
+def test_two_ups_at_once_make_one_cluster(cluster: Cluster):
+    """One starts it, the other is refused with the first one's pid; nothing of the second is left."""
+    command = [sys.executable, "-P", "-m", "launch", "up", "--wait", "--home", str(cluster.home.root)]
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) for _ in range(2)
+    ]
+    said = [one.communicate(timeout=60) for one in both]
+    assert sorted(one.returncode for one in both) == [exit_codes.OK, exit_codes.REFUSED]
+    refused = next(err for one, (_out, err) in zip(both, said, strict=True) if one.returncode)
+    assert b"already runs" in refused and b"Traceback" not in refused
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+
+
+def test_a_removed_run_directory_hides_no_launcher(cluster: Cluster):
+    """The lock lies beside it: up is refused, ps and doctor say what happened, down ends everything."""
+    cluster.up()
+    run = cluster.run()
+    subprocess.run(["rm", "-r", str(cluster.home.run)], check=True)
+    assert holder(cluster.home) == run.launcher_pid
+    assert cluster("up", "--wait").code == exit_codes.REFUSED
+    shown = cluster("ps")
+    assert shown.code == exit_codes.UNREACHABLE and "hobus down" in shown.err
+    doctor = cluster("doctor")
+    assert doctor.code == exit_codes.FAILED and "run directory is gone" in doctor.out
+    assert cluster("down").code == 0
+    assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
+
+
+def test_doctor_of_a_running_cluster(cluster: Cluster, tmp_path: Path):
+    """All ok; then a process that is given up fails, with the command that starts it again."""
+    config = write_config(tmp_path / "config.json", ("launcher.crash_budget", 1))
+    cluster.up("--config", str(config))
+    well = cluster("doctor", "--json")
+    assert well.code == 0 and well.json["ok"], well.out
+    assert {one["verdict"] for one in well.json["checks"]} == {"ok"}
+    cluster.kill("ho1/1")
+    eventually(lambda: cluster.row("ho1/1").state == "failed")
+    ill = cluster("doctor", "--json")
+    assert ill.code == exit_codes.FAILED and not ill.json["ok"]
+    (failed,) = [one for one in ill.json["checks"] if one["verdict"] == "fail"]
+    assert failed["check"] == "ho1/1" and "hobus restart" in failed["mend"] and "signal 9" in failed["said"]
+    shown = cluster("ps")
+    assert "launcher.crash_budget" in shown.out and "last lines of" in shown.err
+    run = cluster.run()
+    identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
+    eventually(lambda: holder(cluster.home) is None)
+    dead = cluster("doctor")
+    assert "launcher of an earlier run is dead" in dead.out
+
+
+def test_logs_follow_through_a_restart_and_are_there_afterwards(cluster: Cluster):
+    """-f shows what a new incarnation says; a stopped cluster's logs are read as well, by actor, time and as JSON."""
+    cluster.up()
+    followed = subprocess.Popen(
+        [sys.executable, "-P", "-m", "launch", "logs", "-f", "--json", "-n", "0", "--home", str(cluster.home.root)],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(),
+    )  # fmt: skip
+    lines: list[dict[str, str]] = []
+    assert followed.stdout is not None
+    reader = threading.Thread(target=lambda: lines.extend(json.loads(line) for line in followed.stdout or ()))
+    reader.start()
+    try:
+        eventually(lambda: followed.poll() is None and _reads(followed.pid, cluster.home.log("ho1/1")))
+        before = cluster.kill("ho1/1").instance
+        eventually(lambda: cluster.is_up("ho1/1", other_than=before))
+        after = cluster.row("ho1/1").instance
+        eventually(lambda: any(one["instance"] == after and one["event"] == "process_started" for one in lines))
+        assert any(one.get("member") == "ho1/1" and one.get("now") == "backoff" for one in lines)
+    finally:
+        followed.send_signal(signal.SIGINT)
+        followed.wait(timeout=10)
+        reader.join(timeout=10)
+        followed.stdout.close()
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+    cluster("down")
+    shown = cluster("logs", "ho1", "--since", "10m")
+    assert shown.code == 0 and "process_ending  why=told" in shown.out and "ho2/1" not in shown.out
+    assert "\x1b[" not in shown.out
+    as_json = [json.loads(line) for line in cluster("logs", "--json", "-n", "3").out.splitlines()]
+    assert len(as_json) == 3 and all(one["at"] for one in as_json)
+    assert cluster("logs", "ho9").code == exit_codes.FAILED
+    assert cluster_in(cluster.home.root / "nowhere")("logs").code == exit_codes.FAILED
+
+
+def _reads(pid: int, log: Path) -> bool:
+    """Whether this process has been up for long enough to have read the file once."""
+    try:
+        return log.stat().st_size > 0 and "R" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+def test_a_log_that_grows_is_moved_aside(cluster: Cluster, tmp_path: Path):
+    """launcher.log_max_bytes: one older file, and the newest lines are all there."""
+    config = write_config(tmp_path / "config.json", ("launcher.log_max_bytes", 2000))
+    cluster.up("--config", str(config))
+    for _ in range(4):
+        before = cluster.row("host/1").instance
+        assert cluster("restart", "host/1", "--kill").code == 0
+        assert cluster.is_up("host/1", other_than=before)
+    log = cluster.home.log("launcher")
+    assert log.stat().st_size <= 2000 and log.with_name(log.name + ".1").exists()
+    shown = cluster("logs", "launcher", "--json", "-n", "1000").out.splitlines()
+    assert all(json.loads(line)["event"] for line in shown)
+    assert len(list(cluster.home.logs.glob("launcher.log*"))) == 2
