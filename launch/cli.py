@@ -19,7 +19,7 @@ from launch.interrupt import INTERRUPTED, end_at_interrupt
 from launch.version import software_version
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("launch.commands.demo:demo", "A whole cluster, two turns, one kill, one verification; leaves nothing."),
+    "demo": ("launch.commands.demo:demo", "A whole cluster, three turns, one kill, one verification; leaves nothing."),
     "up": ("launch.commands.up:up", "Start the cluster of a home."),
     "init": ("launch.commands.init:init", "Copy the governed files into the home, to change them there."),
     "doctor": ("launch.commands.doctor:doctor", "Check this machine, home and cluster, and say what mends it."),

@@ -1,4 +1,4 @@
-"""`hobus demo`: a whole cluster in a temporary home, two turns, one kill, one verification; nothing is left."""
+"""`hobus demo`: a whole cluster in a temporary home, three turns, one kill, one verification; nothing is left."""
 
 from __future__ import annotations
 
@@ -11,19 +11,22 @@ from pathlib import Path
 
 import click
 
+from bus.broker.tap_record import TapRecord
 from bus.clock import SystemClock
 from bus.errors import RuntimeFault
 from bus.messages.control import PeerRow, Peers, ReadPeers
-from bus.messages.ids import shown_session
 from bus.messages.ledger import Entries, Entry, Read, Tail, session_stream
 from bus.messages.session import ProcessTurn, TurnResult
 from bus.port import Bus
+from bus.zeromq.context import ZeroMQ
+from bus.zeromq.tap import TapReader
 from config.snapshot import load_snapshot
-from launch import exit_codes, identity, run_file
+from launch import demo_story, exit_codes, identity, run_file
 from launch.client import connected, place_of
 from launch.commands.down import stop
 from launch.commands.options import running
 from launch.commands.up import start_detached
+from launch.demo_story import Evidence, Kill, Unproved
 from launch.endpoints import Place
 from launch.errors import CommandError, next_command, of_os_error
 from launch.faults import as_command_error
@@ -32,19 +35,22 @@ from launch.output import duration, say, styled
 from launch.turns import process_turn
 from ledger_service.verify import verify_directory
 
-FIRST = "what packages are installed?"
-SECOND = "is the ledger intact?"
+QUESTIONS = ("what packages are installed?", "what did this session cost?", "is the ledger intact?")
+"""The last one is the one in which a process dies."""
+
 THINKING_MS = 250
 """The embedded model answers at once; it is told to think a little, so that there is a middle of a turn to kill in."""
 
 _PAGE = 1000
+_STEPS = 6
+_RING_S = 60.0
 
 
 @click.command()
 @click.option("--home", "home_path", metavar="DIR", help="Use and keep this directory instead of a temporary one.")
 @click.option("--debug", "_debug", is_flag=True, help="Show tracebacks.")
 def demo(*, home_path: str | None, _debug: bool) -> int:
-    """Start a cluster, hold two turns, kill an executor with SIGKILL in the middle of the second, verify, stop."""
+    """Start a cluster, hold three turns, kill a process with SIGKILL in the middle of the last one, verify, stop."""
     started_at = SystemClock().monotonic()
     home = home_of(Path(home_path or tempfile.mkdtemp(prefix="hobus-demo-")))
     if holder(home) is not None or home.config.exists() or home.ledger.exists():
@@ -64,33 +70,35 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
             stop(home, quiet=True)
         if is_over and home_path is None:
             shutil.rmtree(home.root, ignore_errors=True)
-    say(f"done in {duration(SystemClock().monotonic() - started_at)}; nothing runs any more.")
+    say()
+    say(f"Done in {duration(SystemClock().monotonic() - started_at)}. Nothing runs any more, nothing is left.")
     if home_path is not None:
         say(f"its record: {next_command('ledger show', home.root)}")
-    say("next: hobus up --wait && hobus ask TEXT && hobus tap")
+    say("Your own cluster: hobus up --wait   then: hobus chat   and beside it: hobus tap")
     return exit_codes.OK
 
 
 def _run(home: Home) -> None:
     clock = SystemClock()
-    _step(1, f"starting a cluster in {home.root}")
+    say("hobus runs an agent as small processes that write down what they do before it counts. Watch one of them die.")
+    _step(1, f"Starting a cluster in {home.root}")
     config_file = write_config(home)
     began_at = clock.monotonic()
     if start_detached(home, config_file=config_file, scale=(), wait=True, quiet=True) != exit_codes.OK:
         raise CommandError("the cluster did not become ready")
     run = running(home)
     names = ", ".join(row.actor for row in run.children)
-    _fact(f"{len(run.children)} processes ready in {duration(clock.monotonic() - began_at)}: {names}")
+    _fact(f"{len(run.children)} processes are ready after {duration(clock.monotonic() - began_at)}: {names}")
+    _fact("The model is an embedded one: it follows rules, needs no key and no network, and thinks for a moment.")
     place = place_of(home, run)
-    session_id, killed_at = asyncio.run(_turns(place))
-    _step(4, "what happened, by the record")
-    asyncio.run(_account(place, session_id, killed_at))
-    _step(5, "stopping, then verifying every byte of the record")
+    asyncio.run(_turns(place))
+    _step(6, "Stopping it, then checking every byte of the record")
     stop(home, quiet=True)
     report = verify_directory(home.ledger)
     if report.fault is not None:
         raise CommandError(f"the record is damaged: {report.fault.file}, byte {report.fault.byte}: {report.fault.what}")
-    _fact(f"{styled('OK', 'green')}: {report.entries} entries, one chain, head #{report.head} {report.chain[:16]}…")
+    _fact(f"{styled('OK', 'green')}: {report.entries} entries in one chain, head #{report.head} {report.chain[:16]}…")
+    _fact("Whoever changes, removes or reorders one of them breaks the chain from there on.")
     left = [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
     if left:
         raise CommandError(f"still running: {', '.join(left)}")
@@ -110,20 +118,25 @@ def write_config(home: Home) -> Path:
     return path
 
 
-async def _turns(place: Place) -> tuple[str, int]:
-    """Session of both turns, and the number of the last entry before the kill."""
+async def _turns(place: Place) -> None:
+    """The conversation, and the account of its last turn."""
     async with connected(place, "door") as door, connected(place, "operator") as operator:
-        _step(2, f"asking: {FIRST}")
-        first = await _ask(door, place, FIRST, None)
-        _show(first)
-        _step(3, f"asking: {SECOND}   and killing the executor in the middle of it")
+        session_id: str | None = None
+        for number, question in enumerate(QUESTIONS[:-1], 2):
+            _step(number, f"You ask: {question}")
+            result = await _ask(door, place, question, session_id)
+            session_id = result.session_id
+            _show(result)
+        assert session_id is not None  # noqa: S101 - a turn has been held
+        _step(4, f"You ask: {QUESTIONS[-1]}   and meanwhile a process is killed")
         async with asyncio.TaskGroup() as group:
-            turn = group.create_task(_ask(door, place, SECOND, first.session_id))
-            killed_at = await _kill_in_the_middle(operator, place, first.session_id, turn)
+            turn = group.create_task(_ask(door, place, QUESTIONS[-1], session_id))
+            kill = await _kill_in_the_middle(operator, place, session_id, turn)
         _show(turn.result())
-    if turn.result().outcome != "success":
-        raise CommandError(f"the second turn ended as {turn.result().outcome} ({turn.result().code})")
-    return first.session_id, killed_at
+        if turn.result().outcome != "success":
+            raise CommandError(f"the last turn ended as {turn.result().outcome} ({turn.result().code})")
+        _step(5, "What happened, by the record and by the broker's tap")
+        await _account(operator, place, session_id, kill)
 
 
 async def _ask(door: Bus, place: Place, text: str, session_id: str | None) -> TurnResult:
@@ -134,7 +147,7 @@ async def _ask(door: Bus, place: Place, text: str, session_id: str | None) -> Tu
     )
 
 
-async def _kill_in_the_middle(bus: Bus, place: Place, session_id: str, turn: asyncio.Task[TurnResult]) -> int:
+async def _kill_in_the_middle(bus: Bus, place: Place, session_id: str, turn: asyncio.Task[TurnResult]) -> Kill:
     """SIGKILL to the executor while the model thinks for it: its prompt is sent, its answer is not there yet."""
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
     head = (await bus.request("ledger", Tail(after=-1, limit=1), expect=Entries, timeout_s=timeout_s)).head
@@ -151,11 +164,13 @@ async def _kill_in_the_middle(bus: Bus, place: Place, session_id: str, turn: asy
     peers = await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=timeout_s)
     victim = _busy_executor(peers)
     row = next(row for row in running(place.home).children if row.instance == victim.instance)
+    killed_at = bus.now()
     if turn.done() or not identity.end(row.pid, row.mark, signal.SIGKILL):
         raise CommandError(f"{row.actor} could not be killed inside the turn")
-    at_work = sent[-1].provenance.work_order_id
-    _fact(f"{styled('SIGKILL', 'red')} to {row.actor} (pid {row.pid}) while it executed {at_work}")
-    return sent[-1].sequence
+    wo_id = sent[-1].provenance.work_order_id
+    at_work = f"at work order {demo_story.short(wo_id)}"
+    _fact(f"{styled('SIGKILL', 'red')} to {row.actor} (pid {row.pid}), {at_work}: the model has the prompt and thinks")
+    return Kill(row.actor, row.instance, row.pid, killed_at, wo_id)
 
 
 def _busy_executor(peers: Peers) -> PeerRow:
@@ -165,27 +180,50 @@ def _busy_executor(peers: Peers) -> PeerRow:
     return busy[0]
 
 
-async def _account(place: Place, session_id: str, killed_at: int) -> None:
-    """Facts from the record: orders, ends, calls; and who is running again."""
+async def _account(bus: Bus, place: Place, session_id: str, kill: Kill) -> None:
+    """The last turn, moment by moment, and what follows from it. Raises CommandError when it is not as promised."""
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
-    async with connected(place, "operator") as bus:
-        journal = await _stream(bus, session_stream(session_id), timeout_s)
-        prompts = await _stream(bus, "prompts", timeout_s)
-        work = await _stream(bus, "ho1m", timeout_s)
-    answers = [entry for entry in journal if entry.event_type == "RunCompleted"]
-    sent = [e for e in prompts if e.event_type == "PROMPT_SENT" and e.provenance.session_id == session_id]
-    at_kill = next(entry.provenance.work_order_id for entry in sent if entry.sequence == killed_at)
-    ends = [e for e in work if e.provenance.work_order_id == at_kill and e.event_type == "WO_COMPLETED"]
-    calls = [entry for entry in sent if entry.provenance.work_order_id == at_kill]
-    if len(answers) != 2 or len(ends) != 1:  # noqa: PLR2004 - one answer per question
-        raise CommandError(f"{len(answers)} answers to 2 questions, {len(ends)} ends of {at_kill}")
-    _fact(f"{shown_session(session_id)}: 2 questions, 2 answers, {len(journal)} entries in its journal")
-    times = "once" if len(calls) == 1 else f"{len(calls)} times"
-    _fact(f"{at_kill}: ended once, by {ends[0].origin}; the model was called {times} for it")
+    found: list[Entry] = []
+    for stream in (session_stream(session_id), "prompts", "ho1m"):
+        found += await _stream(bus, stream, timeout_s)
+    ring = await _ring(place)
+    of_run = [
+        one for one in found if one.provenance.session_id == session_id and one.provenance.run_seq == len(QUESTIONS)
+    ]
+    evidence = Evidence(sorted(of_run, key=lambda one: one.sequence), demo_story.deliveries_of(kill.wo_id, ring))
+    try:
+        for at_ms, text in demo_story.timeline(kill, evidence):
+            colour = "red" if "SIGKILL" in text else "yellow" if "attempt" in text else None
+            _fact(f"{at_ms:5} ms  {styled(text, colour)}")
+        for text in demo_story.verdicts(kill, evidence):
+            _fact(f"=> {text}")
+    except Unproved as error:
+        raise CommandError(f"the record does not show it: {error}") from error
     run = run_file.read(place.home.run_file)
     for row in run.children if run is not None else ():
         if row.restarts:
-            _fact(f"{row.actor} was restarted: now {row.instance}, {row.state}")
+            _fact(
+                f"=> {row.actor} is {row.state} again as {row.instance}, ready {row.ready_after_ms} ms after its start"
+            )
+
+
+async def _ring(place: Place) -> list[TapRecord]:
+    """What the broker's ring holds of the last minute."""
+    zeromq = ZeroMQ(place.snapshot.config.bus)
+    reader = TapReader(zeromq, place.snapshot.config.bus, place.tap, since_s=_RING_S)
+    found: list[TapRecord] = []
+    try:
+        async with asyncio.timeout(place.snapshot.config.launcher.client_timeout_ms / 1000):
+            async for batch in reader.batches():
+                found += batch.records
+                if batch.reaches_at is not None:
+                    break
+    except TimeoutError:
+        raise CommandError("the broker's tap did not answer") from None
+    finally:
+        reader.close()
+        zeromq.close()
+    return found
 
 
 async def _stream(bus: Bus, stream: str, timeout_s: float) -> list[Entry]:
@@ -194,7 +232,8 @@ async def _stream(bus: Bus, stream: str, timeout_s: float) -> list[Entry]:
 
 
 def _step(number: int, text: str) -> None:
-    say(styled(f"[{number}/5] {text}", None, bold=True))
+    say()
+    say(styled(f"[{number}/{_STEPS}] {text}", None, bold=True))
 
 
 def _fact(text: str) -> None:

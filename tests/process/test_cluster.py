@@ -361,6 +361,7 @@ def test_demo_runs_from_any_directory_and_leaves_nothing(tmp_path: Path):
     before = set(Path("/tmp").glob("hobus-demo-*"))
     done = hobus("demo", cwd=tmp_path)
     assert done.code == 0, done.out + done.err
-    assert "SIGKILL" in done.out and "OK" in done.out and "2 answers" in done.out
+    assert "SIGKILL" in done.out and "OK" in done.out and "attempt 2" in done.out
+    assert "ended once" in done.out and "has one answer" in done.out and "\x1b[" not in done.out
     assert list(tmp_path.iterdir()) == []
     assert set(Path("/tmp").glob("hobus-demo-*")) <= before
