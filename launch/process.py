@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import functools
-import gc
 import importlib
 import os
 import signal
@@ -18,6 +17,7 @@ from typing import Literal
 
 import structlog
 
+from bus import collector
 from bus.clock import SystemClock
 from bus.errors import RuntimeFault
 from config.snapshot import Snapshot
@@ -169,9 +169,7 @@ class _Process:
         """Starts the actor; returns only when this incarnation cannot go on."""
         try:
             await wired.peer.start(timeout_s=self._config.launcher.ready_timeout_ms / 1000)
-            # What start-up made stays for ever: the collector need not look at it (a full look takes tens of ms).
-            gc.collect()
-            gc.freeze()
+            collector.settle()
             _log.info("process_started", role=self._start.role)
             failure = wired.failure()
             if failure is not None:

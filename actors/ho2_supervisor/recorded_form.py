@@ -39,7 +39,12 @@ def recorded_order(form: Mapping[str, Any], earlier: Mapping[str, Mapping[str, A
 
 def blank_receipt(receipt: Receipt) -> dict[str, Any]:
     """What OrderEnded carries; fields at their defaults are left out."""
-    return _receipt_with(receipt, _blank).model_dump(exclude_defaults=True)
+    return without_texts(receipt).model_dump(exclude_defaults=True)
+
+
+def without_texts(receipt: Receipt) -> Receipt:
+    """The receipt as it reads from its recorded form: every text that has a ref is blank."""
+    return _receipt_with(receipt, _blank)
 
 
 def with_own_text(receipt: Receipt) -> tuple[Receipt, list[bytes]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from hashlib import sha256
 from typing import Annotated, Any, NamedTuple
 from uuid import UUID, uuid5
@@ -221,8 +222,14 @@ _LEAST_CHARS = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
 
 def iso(now_s: float) -> str:
     """A wall-clock time (seconds since 1970, UTC) as `Timestamp`."""
-    at = datetime.fromtimestamp(round(now_s * 1_000_000) / 1_000_000, UTC)
-    return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    second, microsecond = divmod(round(now_s * 1_000_000), 1_000_000)
+    return f"{_second(second)}.{microsecond:06d}Z"
+
+
+@lru_cache(maxsize=8)
+def _second(second: int) -> str:
+    """A whole second in words; a turn names the same one some twenty times."""
+    return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 def parse_iso(text: str) -> float:

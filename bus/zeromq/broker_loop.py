@@ -7,7 +7,6 @@ peer is treated as lost, so that its work goes elsewhere. Traps: the spec's rese
 
 from __future__ import annotations
 
-import gc
 import math
 import select
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +15,7 @@ from pathlib import Path
 import structlog
 import zmq
 
+from bus import collector
 from bus.broker.core import BrokerCore
 from bus.broker.enrolment import Authenticate
 from bus.broker.events import (
@@ -164,8 +164,7 @@ class BrokerLoop:
         The descriptors are edge-triggered: the loop waits only after EVENTS has said that the router holds nothing
         and nothing was sent since, as a send may swallow the edge.
         """
-        gc.collect()
-        gc.freeze()  # what is there now stays: the collector need not walk it
+        collector.settle()
         core, clock, tap = self._core, self._clock, self._tap
         wait_ms = 0
         while True:

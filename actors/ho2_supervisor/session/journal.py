@@ -66,7 +66,8 @@ def derived_id(session_id: str, event: SessionEventKind, run: object) -> str | N
 
 def envelope(state: SessionState, event: SessionEventKind) -> SessionEvent:
     """The event with the correlation fields of this moment."""
-    return SessionEvent(
+    # Every part was checked where it was made: the event by its own class, the ids when the state took them.
+    return SessionEvent.model_construct(
         session_id=state.session_id,
         run_id=state.active_run_id,
         turn_id=state.active_turn_id,
