@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from actors.ho2_supervisor.composed import parts_in
 from bus.messages.base import unpack
 from bus.messages.ids import shown_session
 from bus.messages.ledger import Entry
@@ -33,10 +34,15 @@ def entry_document(entry: Entry) -> dict[str, Any]:
 
 
 def readable(body: bytes | None) -> Any:
-    """A body as JSON: its MessagePack value, else its text, else hexadecimal; None where it was erased."""
+    """A body as JSON: its MessagePack value, else its text, else hexadecimal; None where it was erased.
+
+    A text that is listed by its parts is shown so: refs of recorded texts, and what stands between them.
+    """
     if body is None:
         return None
     try:
+        if (parts := parts_in(body)) is not None:
+            return {"parts": [{"text": text} if ref is None else {"ref": ref} for ref, text in parts]}
         value = unpack(body)
     except ValueError:
         value = None

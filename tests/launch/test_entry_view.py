@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from actors.ho2_supervisor.composed import whole
 from bus.messages.base import pack
 from bus.messages.ledger import Entry, Provenance
+from bus.messages.work_order import Segment
 from launch.entry_view import entry_document, is_wanted, readable
 from launch.output import as_json
 from ledger_service.reader import Filter
@@ -32,6 +34,10 @@ def entry(**fields):
         (b"\xff\xfe", "fffe"),
         (None, None),
         (b"", ""),
+        (
+            whole("history", [Segment(text="user: "), Segment(ref="a/1", text="hello")])[1],
+            {"parts": [{"text": "user: "}, {"ref": "a/1"}]},
+        ),
     ],
 )
 def test_a_body_is_shown_as_what_it_is(body, shown):
