@@ -32,10 +32,14 @@ def _freeze_then_kill(cluster: SimulatedCluster, after_s: float) -> Strike:
     return cluster.freeze("broker", after_s=after_s, for_s=5.0)
 
 
-SLOW = [pytest.param(_freeze_briefly, marks=pytest.mark.slow), pytest.param(_freeze, marks=pytest.mark.slow)]
+SLOW = [
+    pytest.param(_freeze_then_kill, marks=pytest.mark.slow),
+    pytest.param(_freeze_briefly, marks=pytest.mark.slow),
+    pytest.param(_freeze, marks=pytest.mark.slow),
+]
 
 
-@pytest.mark.parametrize("strike", [_kill, _freeze_then_kill, *SLOW])
+@pytest.mark.parametrize("strike", [_kill, *SLOW])
 def test_the_loss_of_the_broker_repeats_no_work(strike: Callable[[SimulatedCluster, float], Strike]):
     """At every moment: a success, each order executed once by the one executor, each prompt sent once."""
     moment_s, struck = 0.0, 0

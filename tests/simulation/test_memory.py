@@ -248,7 +248,7 @@ def strike_at_a_crossing(role: str, moment_s: float) -> None:
         assert count_of(entries, "HO3_OVERLAY") == 3
 
 
-@pytest.mark.parametrize("moment_s", [0.002, 0.0052, 0.009])
+@pytest.mark.parametrize("moment_s", [0.0052, *(pytest.param(at, marks=pytest.mark.slow) for at in (0.002, 0.009))])
 @pytest.mark.parametrize("role", ROLES)
 def test_whatever_dies_around_a_crossing_the_lesson_is_learned_once(role: str, moment_s: float) -> None:
     """In the turn, at its reply, in its consolidation: every turn is answered, every artifact is there, once."""
@@ -264,7 +264,8 @@ def test_at_more_moments_around_a_crossing_the_lesson_is_learned_once(role: str)
         strike_at_a_crossing(role, step * 0.0005)
 
 
-def test_killed_at_any_moment_the_supervisor_leaves_no_turn_unlogged() -> None:
+@pytest.mark.parametrize("step_s", [0.0024, pytest.param(0.0005, marks=pytest.mark.slow)])
+def test_killed_at_any_moment_the_supervisor_leaves_no_turn_unlogged(step_s: float) -> None:
     """Every turn that HO2 answered has all its signals in the record, each once, when the session's next turn is over."""
     moment_s = 0.0
     while moment_s < 0.009:
@@ -278,10 +279,10 @@ def test_killed_at_any_moment_the_supervisor_leaves_no_turn_unlogged() -> None:
                 e.submission_id.partition("/EVT-")[2].rsplit("-", 1)[0] for e in of_type(entries, "HO3_SIGNAL")
             )
             assert signals == dict.fromkeys(runs, 5), (moment_s, strike.hit_a_turn)
-        moment_s += 0.0006
+        moment_s += step_s
 
 
-@pytest.mark.parametrize("moment_s", [0.0, 0.001, 0.002, 0.004])
+@pytest.mark.parametrize("moment_s", [0.001, *(pytest.param(at, marks=pytest.mark.slow) for at in (0.0, 0.002, 0.004))])
 def test_without_memory_for_good_turns_go_on(moment_s: float) -> None:
     """HO3 dies and does not come back: every turn is answered within its time-outs, and the record says why it has no lines."""
     with lesson() as taught:

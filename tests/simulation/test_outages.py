@@ -35,7 +35,7 @@ def _swept(back_after_s: float, *, settle_s: float) -> list[tuple[float, str, fl
         moment_s += STEP_S
 
 
-@pytest.mark.parametrize("back_after_s", [0.2, 3.0])
+@pytest.mark.parametrize("back_after_s", [0.2, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_a_ledger_that_is_back_in_time_costs_nothing_but_time(back_after_s):
     """Within `ledger.outage_wait_ms` every barrier waits, everything is submitted again: a success at every moment."""
     found = _swept(back_after_s, settle_s=1.0)
@@ -44,6 +44,7 @@ def test_a_ledger_that_is_back_in_time_costs_nothing_but_time(back_after_s):
     assert len(found) >= 5
 
 
+@pytest.mark.slow
 def test_a_ledger_that_stays_away_is_answered_degraded_long_before_the_deadline():
     """Each barrier waits its time, then the run stops and the host delivers and spools; later the record knows it."""
     found = _swept(20.0, settle_s=25.0)

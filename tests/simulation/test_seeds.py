@@ -55,7 +55,7 @@ def drill(seed: int, *, freezes: bool = False) -> None:
         assert cluster.verify().ok, (seed, strikes)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_random_kills_lose_and_double_nothing(seed):
     """A few seeds with every save."""
     drill(seed)
@@ -63,14 +63,14 @@ def test_random_kills_lose_and_double_nothing(seed):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", range(20, 320, 50))
+@pytest.mark.parametrize("first", range(10, 310, 50))
 def test_more_random_kills_lose_and_double_nothing(first):
     """Three hundred further seeds."""
     for seed in range(first, first + 50):
         drill(seed)
 
 
-@pytest.mark.parametrize("seed", range(1000, 1010))
+@pytest.mark.parametrize("seed", range(1000, 1006))
 def test_random_freezes_lose_and_double_nothing(seed):
     """As many processes stand still for a while as die; some have been replaced when they go on."""
     drill(seed, freezes=True)
@@ -78,7 +78,7 @@ def test_random_freezes_lose_and_double_nothing(seed):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("first", range(1010, 1310, 50))
+@pytest.mark.parametrize("first", range(1006, 1306, 50))
 def test_more_random_freezes_lose_and_double_nothing(first):
     """Three hundred further seeds."""
     for seed in range(first, first + 50):
