@@ -9,6 +9,7 @@ the handler of that type; a name on the wire never picks a method.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, get_type_hints
@@ -73,18 +74,24 @@ class Actor:
 
 def handlers_of(actor: Actor) -> dict[str, tuple[type[Message], Handler]]:
     """Type -> (class, bound handler). Raises TypeError when two handlers claim one type."""
-    found: dict[str, tuple[type[Message], Handler]] = {}
+    return {cls.TYPE: (cls, getattr(actor, name)) for name, cls in handled_by(type(actor)).items()}
+
+
+@functools.cache
+def handled_by(actor: type[Actor]) -> dict[str, type[Message]]:
+    """Name of each handler -> class of the messages that it takes. Raises TypeError when two claim one type."""
+    found: dict[str, type[Message]] = {}
     for name, method in inspect.getmembers(actor, inspect.iscoroutinefunction):
         if name.startswith("_") or name in ("start", "ready", "drain"):
             continue
         hints = get_type_hints(method)
-        parameters = list(inspect.signature(method).parameters)
+        parameters = list(inspect.signature(method).parameters)[1:]  # self
         if len(parameters) != 2 or hints.get(parameters[1]) is not Call:  # noqa: PLR2004 - message and call
             continue
         cls = hints.get(parameters[0])
         if not (isinstance(cls, type) and issubclass(cls, Message)):
             continue
-        if cls.TYPE in found:
-            raise TypeError(f"{type(actor).__name__} has two handlers for {cls.TYPE}")
-        found[cls.TYPE] = (cls, method)
+        if any(cls.TYPE == other.TYPE for other in found.values()):
+            raise TypeError(f"{actor.__name__} has two handlers for {cls.TYPE}")
+        found[name] = cls
     return found

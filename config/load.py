@@ -5,6 +5,7 @@ Source: spec page "What we build", section Configuration.
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from config import files
 from config.assets import Agent, Asset, Contract, Framework, Package, Spec
 from config.consistency import inconsistencies, snapshot_faults
 from config.files import ADMIN_CONFIG, GovernedFile, Kind
-from config.parse import BadText, checked, json_value, yaml_value
+from config.parse import BadText, checked, json_value
 from config.schema import AdminConfig
 
 _MODELS: dict[Kind, tuple[type[Asset], str]] = {
@@ -97,13 +98,18 @@ def _read(file: GovernedFile, faults: list[str]) -> str | None:
     return None
 
 
+def _yaml_value(text: str) -> Any:
+    # By name: the many processes that read no file of this form need not load its library.
+    return importlib.import_module("config.yaml_text").yaml_value(text)
+
+
 def _parsed(file: GovernedFile, faults: list[str]) -> Any:
     """The file's value; None (never a valid file) with a fault if it has none."""
     text = _read(file, faults)
     if text is None:
         return None
     try:
-        value = yaml_value(text) if file.path.suffix == ".yaml" else json_value(text)
+        value = _yaml_value(text) if file.path.suffix == ".yaml" else json_value(text)
     except BadText as error:
         faults.append(f"{file.path}: {error}")
         return None

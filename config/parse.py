@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
@@ -34,18 +33,6 @@ def json_value(text: str) -> Any:
         raise BadText("nested too deeply") from error
     except ValueError as error:
         raise BadText(f"an integer beyond {INTEGER_MAX} (2**53); write a smaller one") from error
-
-
-def yaml_value(text: str) -> Any:
-    """The value of a YAML text of plain data; raises BadText with line and column."""
-    try:
-        return yaml.load(text, Loader=_Yaml)  # noqa: S506 - a SafeLoader
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        raise BadText(f"{place}not YAML: {error.problem}") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise BadText(f"not YAML: {type(error).__name__}") from error
 
 
 def checked(model: type[M], value: Any, *, shipped: Any = None, strict: bool = False) -> tuple[M | None, list[str]]:
@@ -84,21 +71,6 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise BadText(f"{name} is not a number that JSON knows")
-
-
-class _Yaml(yaml.SafeLoader):
-    """Plain data; a key written twice is an error here as in JSON."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: list[Any] = []
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=deep)
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is written twice", key_node.start_mark
-                )
-            seen.append(key)
-        return super().construct_mapping(node, deep=deep)
 
 
 def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, shipped: Any) -> str:

@@ -28,6 +28,7 @@ from launch.crew import Crew
 from launch.endpoints import Place
 from launch.governance import record_snapshot
 from launch.home import Home, HomeLock, holder, prepare, remove_run, sockets_directory, sweep
+from launch.kernel import settle_memory
 from launch.nursery import Nursery
 from launch.plan import Plan
 from launch.progress import Progress, Started, already_up
@@ -147,11 +148,15 @@ class Launcher:
 
     async def _watch(self, bus: Bus, crew: Crew) -> None:
         """Asks the broker how everybody is, for ever."""
+        has_settled = False
         while True:
             crew.is_news.clear()
             await self._look(bus, crew)
             self._board.write(crew)
             self._board.report_readiness(crew, self._clock.now())
+            if self._board.has_reported and not has_settled:
+                has_settled = True
+                settle_memory()
             is_soon = not self._board.has_reported or any(member.state in _CHANGING for member in crew)
             interval_ms = self._config.ready_poll_ms if is_soon else self._config.watch_interval_ms
             with suppress(TimeoutError):

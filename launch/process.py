@@ -19,6 +19,7 @@ import structlog
 
 from bus import collector
 from bus.clock import SystemClock
+from bus.dispatch import Actor, handled_by
 from bus.errors import RuntimeFault
 from config.snapshot import Snapshot
 from launch import broker_process, exit_codes, liveness, logs, orphan, wiring
@@ -83,6 +84,8 @@ def warm(argv: Sequence[str]) -> None:
     software_version()
     if options.role != "broker":
         importlib.import_module(f"launch.roles.{options.role}")
+    for actor in Actor.__subclasses__():
+        handled_by(actor)
     _snapshot_of(home_of(options.home).snapshot.read_bytes())
 
 

@@ -1,8 +1,8 @@
 """The zygote: a process that has loaded everything and forks the cluster's processes on command.
 
 One thread, no event loop, no ZeroMQ context, no connection, nothing drawn from a source of randomness: a child shares
-its memory and nothing else. It loads the actors one module at a time and forks between two of them when it is asked to,
-so that the first processes need not wait for the last import; what a child misses it imports itself.
+its memory and nothing else. Everything is loaded before the first fork: a page that the zygote writes later would be
+there twice. The launcher reads the configuration meanwhile, and its orders wait in the socket.
 
 Each child is forked twice, the process between ending at once: so the kernel gives it to the launcher, which is
 subreaper, and the launcher alone learns of its end. A zygote that dies therefore concerns no running process. It ends
@@ -104,11 +104,8 @@ def live(control: socket.socket) -> NoReturn:
         importlib.import_module(MAIN)
         zygote = Zygote(control)
         for role in ROLES:
-            zygote.serve_what_waits()
             with suppress(ModuleNotFoundError):
                 importlib.import_module(f"launch.roles.{role}")
-        zygote.serve_what_waits()
-        gc.collect()
         gc.freeze()
         zygote.serve()
     except EOFError:
@@ -156,11 +153,6 @@ class Zygote:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._spare: Spare | None = None
-
-    def serve_what_waits(self) -> None:
-        """Orders that are there already are carried out."""
-        while select.select([self._control], [], [], 0)[0]:
-            self._serve_one()
 
     def serve(self) -> None:
         """For ever; between two orders a spare is made. Raises EOFError when nobody will send one any more."""

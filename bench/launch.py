@@ -1,0 +1,226 @@
+"""P18 and P19: a cluster's start, one restart per role, the time of `hobus --help`, the memory of an idle cluster.
+
+usage: python -m bench.launch [--rounds 7] [--json FILE]
+
+Beside each figure stands its limit from the same run: as many bare Python processes started one by one (each has said a
+word before the next one starts), the same with the bus's imports, and `python -c pass`. A restart is measured from SIGKILL
+to the moment at which the run file shows another incarnation as ready, looked at every half millisecond. Every kill counts
+as the first of a healthy process (`launcher.healthy_after_ms` is 1 in here), as in a life that lasts longer than a bench.
+Memory is the kernel's PSS (a shared page counts once), of launcher, zygote, every process and every tool process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.cluster import machine
+from config.snapshot import load_snapshot
+from launch import identity, run_file
+from launch.children import environment
+from launch.home import Home, home_of
+from launch.log_lines import read_line
+from launch.run_file import ChildRow, RunFile
+
+GOALS = {"ready_s": 0.5, "restart_ms": 50.0, "help_s": 0.1, "pss_mb": 150.0}
+IMPORTS = "import zmq, msgpack, pydantic, structlog, asyncio"
+SETTLE_S = 3.0
+LOOK_S = 0.0005
+PATIENCE_S = 30.0
+
+
+def python(*words: str) -> list[str]:
+    """A fresh interpreter with this installation."""
+    return [sys.executable, "-P", *words]
+
+
+def timed(argv: list[str]) -> float:
+    """Seconds from start to end of a command that must succeed."""
+    began_at = time.perf_counter()
+    subprocess.run(argv, check=True, capture_output=True, env=environment())
+    return time.perf_counter() - began_at
+
+
+def one_by_one(count: int, imports: str) -> float:
+    """Seconds until the last of so many bare Python processes has said a word, each started after the other's."""
+    code = f"{imports}\nprint('up', flush=True)\ninput()"
+    processes: list[subprocess.Popen[bytes]] = []
+    began_at = time.perf_counter()
+    for _ in range(count):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        processes.append(process)
+    took = time.perf_counter() - began_at
+    for process in processes:
+        process.communicate(b"\n")
+    return took
+
+
+def write_config(directory: Path) -> Path:
+    """The shipped configuration, in which every kill of the bench is a healthy process's first."""
+    config = load_snapshot().config.model_dump(mode="json")
+    config["launcher"] |= {"healthy_after_ms": 1, "crash_budget": 1_000_000}
+    path = directory / "config.json"
+    path.write_text(json.dumps(config))
+    return path
+
+
+def up(home: Home, config: Path) -> float:
+    """Seconds of `hobus up --wait`."""
+    return timed(python("-m", "launch", "up", "--wait", "--home", str(home.root), "--config", str(config)))
+
+
+def down(home: Home) -> float:
+    """Seconds of `hobus down`."""
+    return timed(python("-m", "launch", "down", "--home", str(home.root)))
+
+
+def run_of(home: Home) -> RunFile:
+    """What the launcher says now."""
+    run = run_file.read(home.run_file)
+    assert run is not None
+    return run
+
+
+def row_of(home: Home, actor: str) -> ChildRow:
+    """One process now."""
+    return next(row for row in run_of(home).children if row.actor == actor)
+
+
+def ready_after(home: Home) -> float:
+    """Seconds from the launcher's start to the last process's first readiness, by its own log."""
+    lines = [
+        read_line(text, actor="launcher", earlier_at=0.0) for text in home.log("launcher").read_text().splitlines()
+    ]
+    ready = {line.record["member"]: line.at for line in reversed(lines) if line.record.get("now") == "ready"}
+    return max(ready.values()) - run_of(home).started_at
+
+
+def restart(home: Home, actor: str) -> float:
+    """Milliseconds from SIGKILL to ready again."""
+    before = row_of(home, actor)
+    began_at = time.perf_counter()
+    assert identity.end(before.pid, before.mark, signal.SIGKILL)
+    while time.perf_counter() - began_at < PATIENCE_S:
+        row = row_of(home, actor)
+        if row.state == "ready" and row.instance != before.instance:
+            return (time.perf_counter() - began_at) * 1000
+        time.sleep(LOOK_S)
+    raise SystemExit(f"{actor} did not come back")
+
+
+def memory(home: Home) -> dict[str, float]:
+    """PSS in MB of every process, by its name."""
+    run = run_of(home)
+    launcher = psutil.Process(run.launcher_pid)
+    names = {row.pid: row.actor for row in run.children} | {run.launcher_pid: "launcher", run.zygote_pid: "zygote"}
+    found: dict[str, float] = {}
+    for process in [launcher, *launcher.children(recursive=True)]:
+        name = names.get(process.pid)
+        if name is None:
+            owner = names.get(process.ppid(), "")
+            name = "spare of the zygote" if owner == "launcher" else f"tool process of {owner}"
+        while name in found:
+            name += "'"
+        found[name] = round(process.memory_full_info().pss / 2**20, 1)
+    return found
+
+
+def spread(values: list[float], digits: int) -> dict[str, float]:
+    """Median, least and greatest."""
+    return {
+        "p50": round(statistics.median(values), digits),
+        "min": round(min(values), digits),
+        "max": round(max(values), digits),
+    }
+
+
+def measure(rounds: int) -> dict[str, Any]:
+    """Everything, in one run."""
+    walls: list[float] = []
+    inside: list[float] = []
+    downs: list[float] = []
+    restarts: dict[str, list[float]] = {}
+    pss: dict[str, float] = {}
+    bare: list[float] = []
+    with tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
+        config = write_config(Path(directory))
+        for number in range(rounds):
+            home = home_of(Path(directory) / f"home{number}")
+            walls.append(up(home, config))
+            inside.append(ready_after(home))
+            count = len(run_of(home).children)
+            time.sleep(SETTLE_S if number == 0 else 0.5)
+            if number == 0:
+                pss = memory(home)
+            for row in run_of(home).children:
+                restarts.setdefault(row.role, []).append(restart(home, row.actor))
+                time.sleep(0.3)
+            downs.append(down(home))
+            bare.append(one_by_one(count, ""))
+    helps = [timed(python("-m", "launch", "--help")) for _ in range(rounds * 3)]
+    passes = [timed([sys.executable, "-c", "pass"]) for _ in range(rounds * 3)]
+    return {
+        "machine": machine(),
+        "load": os.getloadavg(),
+        "processes": count,
+        "ready_s": spread(inside, 3),
+        "up_wait_s": spread(walls, 3),
+        "down_s": spread(downs, 3),
+        "limit_bare_processes_s": spread(bare, 3),
+        "limit_with_imports_s": round(one_by_one(count, IMPORTS), 3),
+        "restart_ms": {role: spread(values, 1) for role, values in restarts.items()},
+        "help_s": spread(helps, 3),
+        "limit_python_pass_s": spread(passes, 3),
+        "pss_mb": pss,
+        "pss_sum_mb": round(sum(pss.values()), 1),
+        "goals": GOALS,
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    """The table for people."""
+    count = result["processes"]
+    print(f"machine {result['machine']}  load {result['load'][0]:.1f}")
+    print(f"{count} processes ready, from the launcher's start   {result['ready_s']}   goal {GOALS['ready_s']} s")
+    print(f"`hobus up --wait` as a whole                  {result['up_wait_s']}")
+    print(f"`hobus down`                                  {result['down_s']}")
+    print(f"limit: {count} bare processes one by one            {result['limit_bare_processes_s']}")
+    print(f"the same with the bus's imports, once         {result['limit_with_imports_s']}")
+    for role, values in result["restart_ms"].items():
+        print(f"restart of {role:8} ms                      {values}   goal {GOALS['restart_ms']}")
+    print(f"`hobus --help`                                {result['help_s']}   goal {GOALS['help_s']} s")
+    print(f"limit: `python -c pass`                       {result['limit_python_pass_s']}")
+    for name, value in result["pss_mb"].items():
+        print(f"PSS {name:24} {value:7.1f} MB")
+    print(f"PSS {'sum':24} {result['pss_sum_mb']:7.1f} MB   goal {GOALS['pss_mb']}")
+
+
+def main() -> None:
+    """Measures, prints, writes."""
+    parser = argparse.ArgumentParser(prog="python -m bench.launch", description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    result = measure(options.rounds)
+    show(result)
+    if options.json is not None:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

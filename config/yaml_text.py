@@ -1,0 +1,36 @@
+"""YAML texts of governed files; loaded only by who reads one: most processes get a snapshot, which holds none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from config.parse import BadText
+
+
+def yaml_value(text: str) -> Any:
+    """The value of a YAML text of plain data; raises BadText with line and column."""
+    try:
+        return yaml.load(text, Loader=_Yaml)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise BadText(f"{place}not YAML: {error.problem}") from error
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise BadText(f"not YAML: {type(error).__name__}") from error
+
+
+class _Yaml(yaml.SafeLoader):
+    """Plain data; a key written twice is an error here as in JSON."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: list[Any] = []
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=deep)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key!r} is written twice", key_node.start_mark
+                )
+            seen.append(key)
+        return super().construct_mapping(node, deep=deep)
