@@ -33,14 +33,9 @@ def set_title(text: str) -> None:
 
 
 def settle_memory() -> None:
-    """What start-up needed and nobody uses any more goes back to the system; what is left the collector leaves alone.
-
-    A full collection takes tens of milliseconds on a large heap: it is done once, when nothing waits.
-    """
+    """What start-up made stays for ever: from now on the collector leaves it alone (a full look takes tens of ms)."""
     gc.collect()
     gc.freeze()
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def has_one_thread() -> bool:
