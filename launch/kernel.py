@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import os
 import sys
 from contextlib import suppress
@@ -30,12 +29,6 @@ def set_title(text: str) -> None:
         if begin < end:
             # The kernel shows this piece of memory as the command line; nothing else reads it once Python runs.
             ctypes.memmove(begin, text.encode()[: end - begin - 1].ljust(end - begin, b"\0"), end - begin)
-
-
-def settle_memory() -> None:
-    """What start-up made stays for ever: from now on the collector leaves it alone (a full look takes tens of ms)."""
-    gc.collect()
-    gc.freeze()
 
 
 def has_one_thread() -> bool:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import structlog
 
+from bus import collector
 from bus.errors import RuntimeFault
 from bus.messages.base import Message
 from bus.messages.control import Done, Drain, PeerRow, Peers, ReadPeers
@@ -28,7 +29,6 @@ from launch.crew import Crew
 from launch.endpoints import Place
 from launch.governance import record_snapshot
 from launch.home import Home, HomeLock, holder, prepare, remove_run, sockets_directory, sweep
-from launch.kernel import settle_memory
 from launch.nursery import Nursery
 from launch.plan import Plan
 from launch.progress import Progress, Started, already_up
@@ -156,7 +156,7 @@ class Launcher:
             self._board.report_readiness(crew, self._clock.now())
             if self._board.has_reported and not has_settled:
                 has_settled = True
-                settle_memory()
+                collector.settle()
             is_soon = not self._board.has_reported or any(member.state in _CHANGING for member in crew)
             interval_ms = self._config.ready_poll_ms if is_soon else self._config.watch_interval_ms
             with suppress(TimeoutError):
