@@ -136,6 +136,16 @@ class TapAssembler:
             return []
         return self._live(fields)
 
+    def head(self, payload: bytes) -> list[TapBatch]:
+        """A ring's answer that is asked only how far the broker is: up to there nothing more comes but what came.
+
+        The ring answers behind what was sent before on the same connection. Raises ValueError.
+        """
+        fields = unpack(payload)
+        if not isinstance(fields, list) or fields[:2] != ["ring", TAP_VERSION]:
+            raise ValueError(f"not an answer of the ring, version {TAP_VERSION}")
+        return self._live(["live", TAP_VERSION, fields[2], fields[5], []])
+
     def _ring(self, fields: list[Any]) -> list[TapBatch]:
         _, _, epoch, reaches_at, first, next_sequence, count, is_last, records = fields
         if epoch != self._epoch:

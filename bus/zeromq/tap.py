@@ -130,6 +130,10 @@ class TapReader:
         socket.setsockopt(zmq.MAXMSGSIZE, -1)  # a batch may hold many bodies; its sender is the broker
         socket.setsockopt(zmq.SUBSCRIBE, BODIES if with_bodies else LIVE)
         self._socket_of_zmq = socket
+        self._with_bodies = with_bodies
+        self._head_topics: list[bytes] = []
+        self.is_at_head = False
+        """Everything that was tapped when `ask_head` was called was read, or is counted as lost."""
         self._ring_topic = b""
         if since_s is not None:
             self._ring_topic = ring_topic(SystemClock().new_id(), since_s, with_bodies=with_bodies)
@@ -142,6 +146,12 @@ class TapReader:
     def has_begun(self) -> bool:
         """Whether the broker has answered, also in full what its ring was asked for."""
         return self._heard.is_set() and self._assembler.is_ring_done
+
+    def ask_head(self) -> None:
+        """Asks how far the broker is; the answer comes behind everything that was sent before it."""
+        if not self._is_closed:
+            self._head_topics.append(ring_topic(SystemClock().new_id(), 0.0, with_bodies=self._with_bodies))
+            self._socket_of_zmq.setsockopt(zmq.SUBSCRIBE, self._head_topics[-1])
 
     async def is_heard(self) -> None:
         """Returns when the broker has answered: from now on everything reaches this reader or is counted as lost."""
@@ -164,8 +174,9 @@ class TapReader:
         self._arrived.set()
 
     def _received(self, frames: list[bytes]) -> None:
+        is_head = frames[0] in self._head_topics
         try:
-            self._batches.extend(self._assembler.feed(frames[-1]))
+            self._batches.extend((self._assembler.head if is_head else self._assembler.feed)(frames[-1]))
         except ValueError:
             self.garbage += 1
             return
@@ -173,6 +184,7 @@ class TapReader:
             self._socket_of_zmq.setsockopt(zmq.UNSUBSCRIBE, self._ring_topic)
             self._ring_topic = b""
         self._heard.set()
+        self.is_at_head = self.is_at_head or is_head
         if self._batches:
             self._arrived.set()
 

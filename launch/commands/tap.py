@@ -39,6 +39,7 @@ from launch.version import software_version
 @click.option("--match-replies", is_flag=True, help="Also the answers of requests that are shown, with their latency.")
 @click.option("--bodies/--headers-only", default=False, help="With decoded bodies; that look is recorded.")
 @click.option("-w", "--write", "into", type=click.Path(path_type=Path, dir_okay=False), help="Capture into a file.")
+@click.option("--force", is_flag=True, help="With -w: in place of what the file holds.")
 @click.option("-r", "--read", "source", type=click.Path(path_type=Path, dir_okay=False), help="Read such a file.")
 @click.option("--utc", is_flag=True, help="Times in UTC instead of this machine's zone.")
 @click.option("--all", "everything", is_flag=True, help="With beats and the launcher's routine, left out otherwise.")
@@ -54,6 +55,7 @@ def tap(  # noqa: PLR0913 - one per option
     match_replies: bool,
     bodies: bool,
     into: Path | None,
+    force: bool,
     source: Path | None,
     utc: bool,
     everything: bool,
@@ -82,7 +84,7 @@ def tap(  # noqa: PLR0913 - one per option
     if into is None or form is not None:
         table = Table(width=_width(), utc=utc, with_latency=match_replies) if form != "jsonl" else None
         printer = Printer(table, with_bodies=bodies, asked_since_s=since_s, now_s=clock.now())
-    writer = _writer(into, filters, clock) if into is not None else None
+    writer = _writer(into, filters, clock, replace=force) if into is not None else None
     watched = Watched(chooser, printer, writer)
     try:
         if place is None:
@@ -102,7 +104,8 @@ def tap(  # noqa: PLR0913 - one per option
     finally:
         if writer is not None:
             writer.close(chooser.account.document())
-    _summarise(watched, into)
+    if chooser.account.epochs or source is None or failure is None:
+        _summarise(watched, into)
     if failure is not None:
         raise failure
     return exit_codes.OK
@@ -113,10 +116,16 @@ def _width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def _writer(into: Path, filters: tuple[str, ...], clock: SystemClock) -> CaptureWriter:
+def _writer(into: Path, filters: tuple[str, ...], clock: SystemClock, *, replace: bool) -> CaptureWriter:
     facts = {"hobus": software_version(), "began_at": clock.now(), "filter": list(filters)}
     try:
-        return CaptureWriter(into, facts)
+        return CaptureWriter(into, facts, replace=replace)
+    except FileExistsError:
+        raise CommandError(
+            f"{into} is there already, and a capture would replace it",
+            hint="name another file, or add --force",
+            exit_code=exit_codes.REFUSED,
+        ) from None
     except OSError as error:
         raise of_os_error(error, doing="the capture cannot be written") from error
 

@@ -58,6 +58,12 @@ class Account:
         else:
             current.filtered += 1
 
+    def unshown(self, count: int) -> None:
+        """So many of the last batch's frames were wanted, and could not be written: lost on the last step."""
+        if count:
+            self.epochs[-1].shown -= count
+            self.epochs[-1].lost += count
+
     @property
     def shown(self) -> int:
         """In all lives."""

@@ -12,6 +12,7 @@ writer was killed, the disk was full) is tolerated and said; damage before that 
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zlib
@@ -37,7 +38,10 @@ class CaptureDamaged(ValueError):
 class CaptureWriter:
     """Writes one capture, mode 0600: it may hold bodies."""
 
-    def __init__(self, path: Path, facts: dict[str, Any]) -> None:
+    def __init__(self, path: Path, facts: dict[str, Any], *, replace: bool) -> None:
+        """Raises FileExistsError for a file that holds something, unless it is to be replaced."""
+        if not replace and path.is_file() and path.stat().st_size:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self._file: BinaryIO = os.fdopen(descriptor, "wb")
         self._file.write(MAGIC)

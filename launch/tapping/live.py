@@ -32,12 +32,25 @@ class Watched:
     writer: CaptureWriter | None
 
     def take(self, choice: Choice) -> bool:
-        """Printed and captured; whether that was the last frame that was asked for. Raises OSError."""
-        if self.writer is not None:
-            self.writer.batch(choice.batch, [one.record for one in choice.chosen])
-        if self.printer is not None:
-            self.printer.print(choice)
+        """Printed and captured; whether that was the last frame that was asked for. Raises OSError.
+
+        The account has as shown what went out, not what was meant to.
+        """
+        out, wanted = 0, len(choice.chosen)
+        try:
+            if self.writer is not None:
+                self.writer.batch(choice.batch, [one.record for one in choice.chosen])
+            out = wanted if self.printer is None else self.printer.print(choice)
+        finally:
+            self.chooser.account.unshown(wanted - out)
+        if self.printer is not None and self.printer.sink.failure is not None:
+            raise self.printer.sink.failure
         return choice.is_last
+
+    def told(self) -> None:
+        """The user ended it; also in the middle of a write that waits for its reader."""
+        if self.printer is not None:
+            self.printer.sink.told()
 
 
 @dataclass(slots=True)
@@ -60,11 +73,16 @@ class Live:
         if not self.ends_with_ring:
             note("waiting for frames; end with Ctrl-C")
         try:
-            with _ended_by_signals(asyncio.get_running_loop(), reader):
+            loop, told = asyncio.get_running_loop(), asyncio.Event()
+            with _ended_by_signals(lambda: loop.call_soon_threadsafe(told.set), self.watched.told):
                 async with asyncio.TaskGroup() as group:
-                    watch = group.create_task(self._watch_the_cluster(reader))
+                    beside = [
+                        group.create_task(self._watch_the_cluster(reader)),
+                        group.create_task(self._end_in_order(reader, told)),
+                    ]
                     await self._read(reader)
-                    watch.cancel()
+                    for task in beside:
+                        task.cancel()
                 if self.look is not None and (unsaid := await self.look.close()):
                     note(unsaid)
         finally:
@@ -86,8 +104,25 @@ class Live:
         except OSError as error:
             self._failure = of_os_error(error, doing="the frames cannot be written")
 
+    async def _end_in_order(self, reader: TapReader, told: asyncio.Event) -> None:
+        """Once the user ends it, reads to where the broker stands then, so that the account reaches that far."""
+        await told.wait()
+        if reader.has_begun:
+            try:
+                async with asyncio.timeout(self._patience_s):
+                    while not reader.is_at_head:
+                        reader.ask_head()  # again and again: a broker drops what a reader that is behind cannot take
+                        await asyncio.sleep(_LOOK_INTERVAL_S)
+            except TimeoutError:
+                note("the broker did not say how far it was: what it tapped after the last frame is not accounted for")
+        reader.close()
+
+    @property
+    def _patience_s(self) -> float:
+        return self.place.snapshot.config.launcher.client_timeout_ms / 1000
+
     async def _watch_the_cluster(self, reader: TapReader) -> None:
-        waited_s, patience_s = 0.0, self.place.snapshot.config.launcher.client_timeout_ms / 1000
+        waited_s, patience_s = 0.0, self._patience_s
         while self.gone() is None:
             await asyncio.sleep(_LOOK_INTERVAL_S)
             waited_s += _LOOK_INTERVAL_S
@@ -105,8 +140,11 @@ class Live:
 
 
 @contextmanager
-def _ended_by_signals(loop: asyncio.AbstractEventLoop, reader: TapReader) -> Generator[None]:
-    """The first Ctrl-C or SIGTERM ends the reading in order, the second one at once, also in a write that blocks."""
+def _ended_by_signals(*ends: Callable[[], object]) -> Generator[None]:
+    """The first Ctrl-C or SIGTERM ends the reading in order, the second one at once, wherever it is.
+
+    The last of `ends` may raise: what the signal interrupts then waits no longer.
+    """
     is_told = False
 
     def told(_number: int, _frame: FrameType | None) -> None:
@@ -114,7 +152,8 @@ def _ended_by_signals(loop: asyncio.AbstractEventLoop, reader: TapReader) -> Gen
         if is_told:
             raise KeyboardInterrupt
         is_told = True
-        loop.call_soon_threadsafe(reader.close)
+        for end in ends:
+            end()
 
     before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

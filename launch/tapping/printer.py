@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bus.broker.tap_record import TapRecord
@@ -11,9 +12,10 @@ from bus.broker.tap_wire import TapBatch
 from bus.catalog import CLASSES
 from bus.codec import decode
 from bus.errors import RuntimeFault
-from launch.output import as_json, duration, say, styled
+from launch.output import as_json, duration, styled
 from launch.tapping.choice import Choice, Chosen
 from launch.tapping.document import frame_document, iso_utc, note_document
+from launch.tapping.sink import Sink
 from launch.tapping.table import Table
 
 
@@ -25,18 +27,21 @@ class Printer:
     with_bodies: bool
     asked_since_s: float | None = None
     now_s: float = 0.0
+    sink: Sink = field(default_factory=Sink)
     _is_headed: bool = False
 
-    def print(self, choice: Choice) -> None:
-        """Everything of one batch, in one write."""
+    def print(self, choice: Choice) -> int:
+        """Everything of one batch; how many of its chosen frames went out whole."""
         lines = self._notes(choice.batch)
+        ends: list[int] = []  # of each frame: lines up to its last one
         for one in choice.chosen:
             if self.table is not None and not self._is_headed:
                 self._is_headed = True
                 lines.append(self.table.heading())
             lines += self._lines(one)
-        if lines:
-            say("\n".join(lines))
+            ends.append(len(lines))
+        written = self.sink.write(lines) if lines else 0
+        return bisect_right(ends, written)
 
     def _lines(self, one: Chosen) -> list[str]:
         record = one.record

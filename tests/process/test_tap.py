@@ -216,6 +216,34 @@ def test_a_reader_that_stops_for_a_while_knows_exactly_what_it_lost(
     assert first <= shown[0] and shown[-1] <= last
 
 
+def test_a_tap_whose_reader_reads_nothing_ends_at_the_first_ctrl_c_and_accounts_up_to_the_brokers_head(
+    cluster: Cluster, tappers: list[Tapper], tmp_path: Path
+):
+    """Nobody reads the pipe, before or after: what was never written, and what was never even read, is lost by number."""
+    cluster.up("--config", str(write_config(tmp_path / "c.json", ("bus.tap_hwm", 4))))
+    command = [sys.executable, "-P", "-m", "launch", "tap", "--home", str(cluster.home.root), "-f", "jsonl", "--all"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+    tapper = Tapper(process)
+    tappers.append(tapper)
+    assert process.stdout is not None and process.stderr is not None
+    assert process.stderr.readline().startswith(b"waiting for frames")
+    assert process.stdout.read(1) == b"{"  # it is heard
+    flood(cluster, 6000)
+    head = frames_of(cluster("tap", "-f", "jsonl", "--all", "--count", "1"))[-1]["sequence"]
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 0
+    words = process.stderr.read().decode().splitlines()[-1].split()
+    out = b"{" + process.stdout.read()
+    shown, filtered, lost = int(words[0]), int(words[3]), int(words[6])
+    first, last = (int(word.lstrip("(#")) for word in (words[8], words[10]))
+    assert last >= head
+    assert shown + filtered + lost == last - first + 1 and lost > 6000
+    whole = [json.loads(line) for line in out.splitlines(keepends=True) if line.endswith(b"\n")]
+    assert len([one for one in whole if "note" not in one]) == shown
+    process.stdout.close()
+    process.stderr.close()
+
+
 def test_a_broker_that_is_killed_under_a_tap_is_told_and_the_numbers_begin_anew(
     cluster: Cluster, tappers: list[Tapper]
 ):
@@ -270,7 +298,7 @@ def test_a_closed_pipe_a_terminated_tap_and_a_count_end_with_the_account(cluster
     done = subprocess.run(["bash", "-c", script], capture_output=True, env=environment(), timeout=60, check=False)
     lines = done.stdout.decode().splitlines()
     assert lines[0].split()[:3] == ["SEQ", "TIME", "KIND"] and lines[-1] == "0"
-    assert "frames shown" in done.stderr.decode() and "Traceback" not in done.stderr.decode()
+    assert " shown, 0 filtered out, " in done.stderr.decode() and "Traceback" not in done.stderr.decode()
     tapper = Tapper.start(cluster, "--all")
     tappers.append(tapper)
     eventually(lambda: heard(tapper))
@@ -290,7 +318,7 @@ def test_what_cannot_be_meant_is_refused_at_its_place(cluster: Cluster, tmp_path
     assert cluster("tap", "--since", "soon").code == exit_codes.USAGE
     assert cluster("tap", "-r", str(tmp_path / "x"), "--follow").code == exit_codes.USAGE
     missing = cluster("tap", "-r", str(tmp_path / "x"))
-    assert missing.code == exit_codes.FAILED and "x" in missing.err
+    assert missing.code == exit_codes.FAILED and "x" in missing.err and "frames shown" not in missing.err
     (tmp_path / "notes").write_text("no capture")
     assert cluster("tap", "-r", str(tmp_path / "notes")).code == exit_codes.INTEGRITY
 
@@ -302,11 +330,21 @@ def test_a_capture_is_read_without_a_cluster_through_the_same_filters(cluster: C
     path = tmp_path / "turn.tap"
     shown = cluster("tap", "-w", str(path), "-f", "jsonl", "--since", "10m", "--match-replies")
     assert shown.code == 0 and f"captured in {path}" in shown.err
+    held = path.read_bytes()
+    refused = cluster("tap", "-w", str(path), "--since", "10m")
+    assert refused.code == exit_codes.REFUSED and "--force" in refused.err and path.read_bytes() == held
     silent = cluster("tap", "-w", str(tmp_path / "second.tap"), "--since", "10m", "kind=wo.*")
     assert silent.code == 0 and silent.out == ""
     if Path("/dev/full").exists():
         full = cluster("tap", "-w", "/dev/full", "--since", "10m")
         assert full.code == exit_codes.FAILED and "No space" in full.err
+        with Path("/dev/full").open("wb") as stdout:
+            command = [sys.executable, "-P", "-m", "launch", "tap", "--home", str(cluster.home.root), "--since", "10m"]
+            full_pipe = subprocess.run(
+                command, stdout=stdout, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False
+            )
+        said = full_pipe.stderr.decode()
+        assert full_pipe.returncode == exit_codes.FAILED and "No space" in said and "0 frames shown" in said
     cluster("down")
     read = cluster("tap", "-r", str(path), "-f", "jsonl", "--match-replies")
     assert read.code == 0 and read.out == shown.out

@@ -193,3 +193,18 @@ def test_a_ring_that_is_asked_again_after_a_restart_forgets_the_old_brokers_half
     batches = [b for piece in new.answer("e2", since=0.0, next_sequence=4) for b in assembler.feed(piece)]
     assert [(b.epoch, [r.sequence for r in b.records], b.lost) for b in batches] == [("e2", [1, 2, 3], 0)]
     assert not any(b.restarted for b in batches)
+
+
+def test_asked_how_far_the_broker_is_everything_before_that_is_read_or_lost():
+    """The last numbers of all may be the missing ones: no later frame would ever tell."""
+    assembler = TapAssembler(wants_ring=False)
+    assembler.feed(live_batch("e", [], 1))
+    assembler.feed(live_batch("e", [tap(1), tap(2)], 3))
+    ring = Ring(frames_max=9, bytes_max=999)
+    ring.add([tap(6, at=5.0)])
+    (piece,) = ring.answer("e", since=5.0, next_sequence=7)
+    [batch] = assembler.head(piece)
+    assert (batch.records, batch.first, batch.next, batch.lost) == ([], 3, 7, 4)
+    assert assembler.head(piece) == []
+    with pytest.raises(ValueError, match="not an answer of the ring"):
+        assembler.head(live_batch("e", [], 1))

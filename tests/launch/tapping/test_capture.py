@@ -19,7 +19,7 @@ BATCHES = [
 
 def written(path, *, ended: bool = True) -> bytes:
     """A capture of BATCHES; its bytes."""
-    writer = CaptureWriter(path, {"filter": ["type=wo.*"]})
+    writer = CaptureWriter(path, {"filter": ["type=wo.*"]}, replace=False)
     for one in BATCHES:
         writer.batch(one, one.records)
     if ended:
@@ -42,7 +42,7 @@ def test_what_was_captured_is_read_as_it_was(tmp_path):
 
 def test_a_batch_of_which_nothing_is_kept_and_that_says_nothing_takes_no_room(tmp_path):
     """A narrow filter makes a small file."""
-    writer = CaptureWriter(tmp_path / "a.tap", {})
+    writer = CaptureWriter(tmp_path / "a.tap", {}, replace=False)
     writer.batch(batch([1, 2]), [])
     writer.batch(batch([5], first=3, lost=2), [])
     writer.close([])
@@ -90,3 +90,16 @@ def test_another_file_is_no_capture(tmp_path, data):
     path.write_bytes(data)
     with pytest.raises(CaptureDamaged, match=r"notes\.txt"):
         list(CaptureReader(path).batches())
+
+
+def test_a_file_that_holds_something_is_replaced_only_when_that_is_asked_for(tmp_path):
+    """An empty one holds nothing."""
+    path = tmp_path / "a.tap"
+    path.touch()
+    CaptureWriter(path, {}, replace=False).close([])
+    before = path.read_bytes()
+    with pytest.raises(FileExistsError):
+        CaptureWriter(path, {"other": True}, replace=False)
+    assert path.read_bytes() == before
+    CaptureWriter(path, {"other": True}, replace=True).close([])
+    assert path.read_bytes() != before
