@@ -86,6 +86,7 @@ def _memory_faults(ho3: Ho3Config | None) -> list[str]:
         return []
     pairs = (
         ("ho3.gate_low", ho3.gate_low, "ho3.gate_high", ho3.gate_high),
+        ("ho3.gate_count_threshold", ho3.gate_count_threshold, "ho3.source_events_max", ho3.source_events_max),
         ("ho3.reply_reserve_ms", ho3.reply_reserve_ms, "ho3.log_timeout_ms", ho3.log_timeout_ms),
         ("ho3.reply_reserve_ms", ho3.reply_reserve_ms, "ho3.read_timeout_ms", ho3.read_timeout_ms),
     )

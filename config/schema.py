@@ -258,6 +258,9 @@ class Ho3Config(Section):
     artifact_scope: Literal["agent", "session", "global"] = Field(description="of what consolidation writes")
     artifact_expiry_hours: PositiveFloat = Field(description="of what consolidation writes, from its crossing")
     context_line_max_chars: Positive = Field(description="a longer learned line is refused")
+    source_events_max: Positive = Field(
+        description="newest events that a consolidated artifact names as its source; at least gate_count_threshold"
+    )
     recent_events_max: Positive = Field(description="excerpts that a consolidation is shown, newest first")
     excerpt_max_chars: Positive = Field(description="of one excerpt")
     consolidation_timeout_ms: Positive = Field(description="one consolidation, its model call included")

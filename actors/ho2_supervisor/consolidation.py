@@ -198,7 +198,7 @@ def artifact_from(crossing: Crossing, lesson: Lesson, *, model: str, pack_versio
         created_at_event_ts=crossing.as_of_ts,
         expires_at_event_ts=iso(as_of_s + memory.artifact_expiry_hours * _HOUR_S),
         source_signal_ids=[crossing.signal_id],
-        source_event_ids=crossing.evidence.event_ids,
+        source_event_ids=crossing.evidence.event_ids[-memory.source_events_max :],
         gate_snapshot=crossing.gate,
         model=model,
         prompt_pack_version=pack_version,

@@ -62,13 +62,14 @@ class Learning:
         return await self.memory.log(agent.agent_id, signals, trace=trace)
 
     def _note(self, session: OwnedSession, ended: EndedRun | None, learned: Learned, trace: str) -> None:
-        """What the reply names beyond RunCompleted's bytes, or that nobody knows what it should name."""
+        """What the reply names beyond RunCompleted's bytes; or the signals of which nobody knows whether they count."""
         if ended is None:
             return
+        signal_ids = list(learned.unknown if learned.code else learned.candidates)
         session.note(
             self._own_entries.ho2m(
                 "MEMORY_WARNING" if learned.code else "CONSOLIDATION_DUE",
-                {"run_id": str(ended.run_id), "signal_ids": list(learned.candidates)},
+                {"run_id": str(ended.run_id), "signal_ids": signal_ids},
                 provenance=session.provenance(ended.run_id), parents=[ended.ended_by], at_us=session.at_us(),
                 reason=learned.code, trace=trace,
             )

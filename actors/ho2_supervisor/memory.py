@@ -31,10 +31,12 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """The signals whose gates the turn's events have crossed; `code` says why nobody knows."""
+    """The signals whose gates the turn's events have crossed; `code` says why nobody knows, and of which signals."""
 
     candidates: tuple[str, ...] = ()
     code: str = ""
+    unknown: tuple[str, ...] = ()
+    """With a code: the signals that HO3 did not acknowledge."""
 
 
 class Memory:
@@ -65,7 +67,7 @@ class Memory:
             async with asyncio.timeout(timeout_s):
                 logged = await self._bus.request(HO3, message, expect=SignalsLogged, timeout_s=timeout_s, trace=trace)
         except (TimeoutError, RuntimeFault) as fault:
-            return Learned(code=code_of(fault))
+            return Learned(code=code_of(fault), unknown=tuple(signal.signal_id for signal in signals))
         return Learned(tuple(gate.signal_id for gate in logged.gates if gate.crossed))
 
 

@@ -15,7 +15,7 @@ from bus.messages.ids import signal_event_id
 from bus.messages.memory import Signal
 from config.schema import ClassifyLabels
 
-_IS_SIGNAL = re.compile(r"[a-z_]+:\S{1,120}")
+_IS_SIGNAL = re.compile(r"[a-z_]+:[!-~]{1,120}")
 
 
 def signals_of(ended: EndedRun, *, tools: Collection[str], vocabulary: ClassifyLabels) -> list[Signal]:

@@ -133,7 +133,10 @@ class Memory(Actor):
         return await self._log_signals(message.agent_id, message.signals, call)
 
     async def on_log_overlay(self, message: m.LogOverlay, call: Call) -> m.OverlayLogged:
-        """The artifact is durable and active, or it was. Refused, nothing appended: invalid_overlay, unknown_events."""
+        """The artifact is durable. Refused, nothing appended: invalid_overlay, unknown_events.
+
+        Appended unless it is active, or this very logging stands in the record: that is the same message once more.
+        """
         await self._until_open(call)
         artifact = acceptance.artifact_of(message.overlay, self._config)
         memory = self._store.memory(message.agent_id)
@@ -150,9 +153,12 @@ class Memory(Actor):
         return self._overlay_logged(message.agent_id, artifact, is_new=any(logged.is_new))
 
     async def on_deactivate_overlay(self, message: m.DeactivateOverlay, call: Call) -> m.OverlayChanged:
-        """The artifact is off from this event time on. Failures: unknown_artifact."""
+        """The artifact is off from this event time on; off already, nothing is appended. Failures: unknown_artifact."""
         await self._until_open(call)
-        self._known_overlay(message)
+        overlay = self._known_overlay(message)
+        log = self._store.memory(message.agent_id).overlay_log(message.artifact_id)
+        if log is not None and log.is_off(Moment(micros(message.at), self._store.applied_seq)):
+            return m.OverlayChanged(overlay=overlay)
         entry = records.deactivated_entry(message, trace=call.trace, at_us=self._now_us())
         return await self._change(message, entry, call)
 
@@ -224,7 +230,13 @@ class Memory(Actor):
 
     def _overlay_logged(self, agent_id: str, artifact: m.Artifact, *, is_new: bool) -> m.OverlayLogged:
         name = overlay_id(agent_id, artifact.artifact_id)
-        return m.OverlayLogged(overlay_id=name, artifact_id=artifact.artifact_id, is_new=is_new)
+        log = self._store.memory(agent_id).overlay_log(artifact.artifact_id)
+        return m.OverlayLogged(
+            overlay_id=name,
+            artifact_id=artifact.artifact_id,
+            is_new=is_new,
+            is_active=log is not None and _is_active_by_now(log, artifact),
+        )
 
     def _demand_acceptable(self, memory: AgentMemory, artifact: m.Artifact) -> None:
         fault = acceptance.fault_of_artifact(artifact, self._config, self._vocabulary)
@@ -280,14 +292,15 @@ class Memory(Actor):
 
 
 def _is_news(log: OverlayLog | None, artifact: m.Artifact) -> bool:
-    """Whether an artifact is appended: not while it is active, and not when the same was said last."""
-    if log is None:
-        return True
-    created_us = micros(artifact.created_at_event_ts)
-    now = log.artifact(Moment(created_us, log.newest_seq))
-    if now is not None and is_active(now, artifact.created_at_event_ts):
-        return False
-    return not log.is_repeat(artifact)
+    """Whether an artifact is appended: not while it is active, and not when exactly this was logged before."""
+    return log is None or not (_is_active_by_now(log, artifact) or log.is_repeat(artifact))
+
+
+def _is_active_by_now(log: OverlayLog, artifact: m.Artifact) -> bool:
+    """The log's order decides, whatever event time the logging names: all that was said about it counts."""
+    at_us = max(micros(artifact.created_at_event_ts), log.newest.at_us)
+    now = log.artifact(Moment(at_us, log.newest.seq))
+    return now is not None and is_active(now, timestamp_of(at_us))
 
 
 def _some(ids: Sequence[str]) -> str:

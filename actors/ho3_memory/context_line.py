@@ -1,6 +1,8 @@
 """What a learned line must look like, since it is copied verbatim into prompts: one short plain sentence.
 
-Source: spec page "HO3: signal-based memory", Data: length-bounded, no control characters, no role markers.
+Source: spec page "HO3: signal-based memory", Data: length-bounded, no control characters, no role markers. A prompt
+pack keeps its parts apart by tags, so a line that could open or close one is no line either. Markers are looked for in
+the line's skeleton, in which letters that look alike are one letter.
 """
 
 from __future__ import annotations
@@ -11,10 +13,34 @@ import unicodedata
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories of what a reader does not see or what breaks a line: controls, formats, separators, unassigned."""
 
+_LOOKALIKES = str.maketrans(
+    {
+        **dict(zip("авгезіїјкмнопрстухѕԁһԛԝӏьѵ", "abre3iijkmhonpctyxsdhqwlbv", strict=True)),
+        **dict(zip("αβγεηικνορστυχω", "abyenikvopotuxw", strict=True)),
+        **dict(zip("օոսհցԍքյաւ", "onuhggpjwu", strict=True)),
+        **dict(zip("ıɑɡɩɪʏʀɴʟꜱᴀᴄᴅᴇᴊᴋᴍᴏᴘᴛᴜᴠᴡᴢⅼ", "iagiiyrnlsacdejkmoptuvwzl", strict=True)),
+        **dict.fromkeys("\u2236\ua789\u02d0\u02f8\u05c3\u0589\u0703\u0704\ua4fd\u16ec\u1804\u205a\u2982", ":"),
+        **dict.fromkeys("\u2039\u27e8\u3008\u276e\u29fc\u02c2\u1438\u300a\u27ea\u00ab\u226a", "<"),
+        **dict.fromkeys("\u203a\u27e9\u3009\u276f\u29fd\u02c3\u1433\u300b\u27eb\u00bb\u226b", ">"),
+        **dict.fromkeys("\u2044\u2215\u29f8\u2571\u27cb\u0338", "/"),
+    }
+)
+"""Small letters of other scripts that look like a Latin one, and signs that look like a colon, a bracket or a slash."""
+
+_LOOKALIKE_SIGNS = {code: sign for code, sign in _LOOKALIKES.items() if sign in ":<>/"}
+_FOREIGN_SCRIPTS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "LISU", "COPTIC")
+_WORD_WITH_COLON = re.compile(r"([^\W\d_]{4,})\s*[:>]")
+"""Shorter ones may be units: a small mu and a Latin s."""
+_TAG = re.compile(r"<\s*(?:[/!?]|[^\W\d])")
+"""The beginning of a tag, whatever its name. A number after `<` is a comparison."""
+
 _MARKERS = re.compile(
     r"""
     \b(?:system|assistant|user|human|developer|tool|function|ai)\s*[:>]   # the beginning of somebody's turn
-    | <\s*/?\s*(?:system|assistant|user|human|developer|tool|function|instructions?|prompt)\b
+    | <\s*/                         # the end of a block, under whatever brackets
+    | <\s*(?:system|assistant|user|human|developer|tool|function|instructions?|prompt|preferences|context
+        |earlier_messages|classification|reviewer_note|message)\b
+    | \{\{ | \}\} | \{% | %\}       # a template's own
     | <\| | \|>                     # <|im_start|>
     | \[\[ | \]\]                   # [[system]]
     | \[/?inst\b | <</?\s*sys\b     # [INST], <<SYS>>
@@ -41,8 +67,26 @@ def fault_of_line(line: str, *, chars_max: int) -> str:
     if line != line.strip():
         return "context_line begins or ends with white space"
     plain = unicodedata.normalize("NFKC", line)  # wide and styled letters are read as what they stand for
-    if _MARKERS.search(plain) is not None:
+    skeleton = _skeleton(plain)
+    if any(_MARKERS.search(read) is not None for read in (plain, skeleton)) or _has_mixed_marker(plain):
         return "context_line holds a role marker"
+    if _TAG.search(plain) is not None:
+        return "context_line holds a tag"
     if _SENTENCE_END.search(plain) is not None or _WIDE_SENTENCE_END.search(line) is not None:
         return "context_line is more than one sentence"
     return ""
+
+
+def _skeleton(plain: str) -> str:
+    """The line as it looks: without case and accents, and in Latin letters where another script looks the same."""
+    bare = "".join(char for char in unicodedata.normalize("NFKD", plain) if unicodedata.category(char) != "Mn")
+    return bare.casefold().translate(_LOOKALIKES)
+
+
+def _has_mixed_marker(plain: str) -> bool:
+    """A word of Latin and look-alike letters before a colon: nobody writes one but to pass for another word."""
+    for word in _WORD_WITH_COLON.findall(plain.translate(_LOOKALIKE_SIGNS)):
+        names = [unicodedata.name(char, "") for char in word]
+        if any(name.startswith("LATIN") for name in names) and any(name.startswith(_FOREIGN_SCRIPTS) for name in names):
+            return True
+    return False

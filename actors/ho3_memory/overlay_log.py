@@ -45,9 +45,9 @@ class OverlayLog:
         return self._changes[0].seq
 
     @property
-    def newest_seq(self) -> int:
-        """Sequence of the last entry about it."""
-        return self._newest.seq
+    def newest(self) -> Moment:
+        """The latest time and the sequence of what was said about it: from then on all of it counts."""
+        return self._newest
 
     def append(self, change: Change) -> None:
         """One entry that is not here yet."""
@@ -76,8 +76,15 @@ class OverlayLog:
         )
 
     def is_repeat(self, artifact: Artifact) -> bool:
-        """Whether exactly this was logged last and nothing has changed it since."""
-        return bool(self._changes) and self._changes[-1].artifact == artifact
+        """Whether exactly this, its times included, was logged before: then it is that message once more."""
+        return any(change.artifact == artifact for change in self._changes)
+
+    def is_off(self, as_of: Moment) -> bool:
+        """Whether it was switched off as of then, and not logged since."""
+        for change in reversed(self._counted(as_of)):
+            if change.is_off or change.artifact is not None:
+                return change.is_off
+        return False
 
     def _counted(self, as_of: Moment) -> list[Change]:
         return [change for change in self._changes if change.at_us <= as_of.at_us and change.seq <= as_of.seq]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from actors.ho3_memory.event_time import micros
 from actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
 from bus.messages.base import canonical_bytes, pack, unpack
@@ -18,6 +20,7 @@ from bus.messages.memory import (
     DeactivateOverlay,
     LogConsolidationFailure,
     Signal,
+    SignalId,
     UpdateOverlayWeight,
 )
 
@@ -26,6 +29,7 @@ OVERLAYS = "overlays"
 STREAMS = (SIGNALS, OVERLAYS)
 ERASED_LINE = "(erased)"
 """What an artifact says whose line was erased; it is never active."""
+_SIGNAL_ID = TypeAdapter[str](SignalId)
 
 
 def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> WriteEntry:
@@ -80,8 +84,8 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
     name, agent_id, said = entry.submission_id, entry.provenance.agent_id, unpack(body)
     match entry.event_type:
         case "HO3_SIGNAL":
-            at_us = micros(said["at"])
-            return SignalFact(sequence, agent_id, name, said["event_id"], said["signal_id"], said["session_id"], at_us)
+            at_us, signal_id = micros(said["at"]), _SIGNAL_ID.validate_python(said["signal_id"])
+            return SignalFact(sequence, agent_id, name, said["event_id"], signal_id, said["session_id"], at_us)
         case "HO3_OVERLAY":
             return OverlayFact(sequence, agent_id, name, _artifact_of(said, entry.bodies))
         case "HO3_OVERLAY_DEACTIVATED":

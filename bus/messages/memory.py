@@ -16,9 +16,11 @@ from bus.messages.ids import SessionId
 ArtifactType = Literal["topic_affinity", "interaction_style", "task_pattern", "constraint"]
 ArtifactScope = Literal["agent", "session", "global"]
 Weight = Annotated[float, Field(ge=0, le=1, description="0 to 1")]
-SignalId = Annotated[str, Field(min_length=1, max_length=160, pattern=r"^[a-z_]+:\S+$", description="`<kind>:<label>`")]
+SignalId = Annotated[
+    str, Field(min_length=1, max_length=160, pattern=r"^[a-z_]+:[!-~]+$", description="`<kind>:<label>`")
+]
 AgentId = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[^/\s]+$", description="whose memory")]
-ArtifactId = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^ART-\S+$", description="`ART-<hash>`")]
+ArtifactId = Annotated[str, Field(min_length=1, max_length=80, pattern=r"^ART-[!-~]+$", description="`ART-<hash>`")]
 
 
 class Signal(Record):
@@ -274,13 +276,14 @@ class LogOverlay(Message):
 
 
 class OverlayLogged(Message):
-    """Durable. Logged again while active: the same overlay, nothing new."""
+    """Durable. Logged again while active, or exactly as it was logged before: the same overlay, nothing appended."""
 
     TYPE: ClassVar[str] = "memory.overlay_logged"
 
     overlay_id: str = Field(description="`OVL-…`")
     artifact_id: str = Field(description="`ART-…`")
-    is_new: bool = Field(description="false: it was there")
+    is_new: bool = Field(description="true: this logging was appended")
+    is_active: bool = Field(description="as all that was said about it has it; false: it stayed switched off")
 
 
 class DeactivateOverlay(Message):

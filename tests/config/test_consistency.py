@@ -48,6 +48,7 @@ def test_shipped_parts_fit_together() -> None:
         ("ledger", "batch_bytes_max", "segment_bytes"),
         ("host", "degrade_reserve_ms", "turn_timeout_ms"),
         ("ho3", "gate_low", "gate_high"),
+        ("ho3", "gate_count_threshold", "source_events_max"),
         ("ho3", "reply_reserve_ms", "read_timeout_ms"),
     ],
 )

@@ -107,7 +107,7 @@ class Remembering(Actor):
             raise self.overlay_fault
         assert isinstance(message.overlay, Artifact)
         self.overlays.append(message.overlay)
-        return OverlayLogged(overlay_id="OVL-1", artifact_id=message.overlay.artifact_id, is_new=True)
+        return OverlayLogged(overlay_id="OVL-1", artifact_id=message.overlay.artifact_id, is_new=True, is_active=True)
 
     async def on_failure(self, message: LogConsolidationFailure, call: Call) -> ConsolidationFailureLogged:
         self.failures.append(message)

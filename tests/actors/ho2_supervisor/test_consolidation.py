@@ -131,6 +131,15 @@ def test_every_other_field_comes_from_gate_and_configuration() -> None:
     assert of_session.session_id == SESSION
 
 
+def test_an_artifact_names_the_newest_of_its_source_events() -> None:
+    """At most `ho3.source_events_max` of them, so that an answer that holds artifacts does not grow without end."""
+    lesson = Lesson("topic_affinity", Labels(domain=["system"]), "One line.", 0.6)
+    made = consolidation.artifact_from(
+        crossing(300), lesson, model="m", pack_version="P@1", memory=memory(source_events_max=5)
+    )
+    assert made.source_event_ids == crossing(300).evidence.event_ids[-5:]
+
+
 def turn(asked: str, answered: str | None, tools: tuple[str, ...] = ()) -> DeliveredTurn:
     """A turn of the past."""
     return DeliveredTurn("i", "R/1", "C/2", asked, answered, tools)

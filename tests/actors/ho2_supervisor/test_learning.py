@@ -78,7 +78,9 @@ def test_late_memory_costs_its_time_out_and_names_no_candidate() -> None:
         late = rig.run(rig.turn("i2", "again"))
         assert (late.outcome, late.consolidation_candidates) == ("success", [])
         assert rig.host.now() - before < (limits.read_timeout_ms + limits.log_timeout_ms) / 1000 + 0.05
-        assert [e.reason for e in rig.run(rig.journal("ho2m")) if e.event_type == "MEMORY_WARNING"] == ["expired"]
+        [warning] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "MEMORY_WARNING"]
+        assert warning.reason == "expired"
+        assert unpack(warning.bodies[0] or b"")["signal_ids"] == logged(memory)[-1] != []
 
 
 def test_killed_between_the_answer_and_its_signals_the_successor_logs_them_again() -> None:

@@ -182,12 +182,51 @@ def test_an_artifact_that_was_switched_off_comes_back_when_it_is_logged_again():
         off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=first.artifact_id, reason="not so", at=at(5))
         changed = made.ask(off, m.OverlayChanged).overlay
         assert not changed.is_active and not changed.artifact.enabled and len(changed.changed_by) == 1
-        assert not made.log_overlay(artifact(hours=1)).is_new
+        same = made.log_overlay(artifact(hours=1))
+        assert (same.is_new, same.is_active) == (False, False)
         assert made.overlays(active_only=True).overlays == []
         again = made.log_overlay(artifact(hours=6, weight=0.4))
         assert (again.overlay_id, again.is_new) == (first.overlay_id, True)
         (overlay,) = made.overlays(active_only=True).overlays
         assert (overlay.artifact.weight, len(overlay.changed_by)) == (0.4, 2)
+
+
+def test_what_was_switched_off_is_logged_again_whatever_time_the_logging_names():
+    """The log's order decides: with the old event time and another weight it is another logging, and active again."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        first = made.log_overlay(artifact(hours=1))
+        assert (first.is_new, first.is_active) == (True, True)
+        off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=first.artifact_id, reason="not so", at=at(5))
+        made.ask(off, m.OverlayChanged)
+        again = made.log_overlay(artifact(hours=1, weight=0.4))
+        assert (again.is_new, again.is_active) == (True, True)
+        (overlay,) = made.overlays(active_only=True).overlays
+        assert (overlay.artifact.weight, len(overlay.changed_by)) == (0.4, 2)
+        assert not made.log_overlay(artifact(hours=1, weight=0.3)).is_new  # active: nothing is appended
+        assert len(made.entries()) == 4
+
+
+def test_an_artifact_that_is_off_is_not_switched_off_again():
+    """The answer says how it stands, and nothing is appended; logged anew it can be."""
+    with cluster() as made:
+        made.log(signal(0, 0))
+        first = made.log_overlay(artifact(hours=1))
+        for hours in (5, 6):
+            off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=first.artifact_id, reason=f"at {hours}", at=at(hours))
+            overlay = made.ask(off, m.OverlayChanged).overlay
+            assert (overlay.is_active, len(overlay.changed_by)) == (False, 1)
+        made.log_overlay(artifact(hours=7))
+        off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=first.artifact_id, reason="again", at=at(8))
+        assert len(made.ask(off, m.OverlayChanged).overlay.changed_by) == 3
+
+
+@pytest.mark.parametrize("label", ["evil\x1b[31m", "a\u200bb", "a\u00a0b", "\u0430", "a\n", "a b", ""])
+def test_a_signal_has_a_name_that_prints_as_itself(label):
+    """Printable ASCII alone: no two of them look the same, and none of them moves a terminal's cursor."""
+    with pytest.raises(ValueError, match="signal_id"):
+        signal(0, 0, signal_id=f"tool:{label}")
+    assert signal(0, 0, signal_id="tool:a-b.c/d").signal_id == "tool:a-b.c/d"
 
 
 def test_an_artifact_that_waits_for_consent_is_switched_on_by_logging_it_enabled():

@@ -43,7 +43,7 @@ def test_an_artifact_lives_through_its_entries():
     assert [stand(log, hours) for hours in (-1, 0, 9, 10, 20, 29, 30)] == [
         None, (True, 0.8), (True, 0.8), (True, 0.5), (False, 0.5), (False, 0.5), (True, 0.9),
     ]  # fmt: skip
-    assert log.change_count == 4 and log.first_seq == 1 and log.newest_seq == 4
+    assert log.change_count == 4 and log.first_seq == 1 and log.newest.seq == 4
 
 
 def test_a_question_as_of_a_sequence_sees_what_was_appended_by_then():
@@ -84,11 +84,13 @@ def test_active_is_enabled_and_of_some_weight_and_not_past_its_expiry(changed, h
     assert is_active(artifact(**changed), at(hours)) is expected
 
 
-def test_a_repeat_is_exactly_what_was_logged_last():
-    """Nothing was said since, and every field is the same."""
+def test_a_repeat_is_exactly_what_was_logged_before():
+    """Every field is the same, its times included; whatever was said since."""
     assert log_of(made(1)).is_repeat(artifact())
     assert not log_of(made(1)).is_repeat(artifact(weight=0.7))
-    assert not log_of(made(1), off(2, 5)).is_repeat(artifact())
+    assert log_of(made(1), off(2, 5)).is_repeat(artifact())
+    assert log_of(made(1), off(2, 5), made(3, 9)).is_repeat(artifact())
+    assert not log_of(made(1), off(2, 5)).is_repeat(artifact(hours=6))
     assert not OverlayLog("OVL-1").is_repeat(artifact())
 
 
