@@ -89,7 +89,8 @@ class Conversation:
         self._body_max_bytes = settings.body_max_bytes
         self._timeout_s = settings.peer_timeout_ms / 1000
         self._beat_s = settings.beat_interval_ms / 1000
-        self._ticked_at = 0.0
+        self._ticked_at: float | None = None
+        """None until it is open: a clock that counts from the start of the machine tells no standstill."""
         self._timer: asyncio.TimerHandle | None = None
         self.counters = ConversationCounters()
 
@@ -116,6 +117,8 @@ class Conversation:
 
     def notice_standstill(self, now: float) -> None:
         """Asked before anything is received or sent: after a standstill somebody else may have this actor's work."""
+        if self._ticked_at is None:
+            return
         stood_still_s = now - self._ticked_at
         if stood_still_s <= self._timeout_s:
             return
@@ -147,7 +150,7 @@ class Conversation:
 
     def _receive(self, connection: Connection, head_bytes: bytes, body: bytes) -> None:
         now = self._clock.monotonic()
-        if now - self._ticked_at > self._timeout_s:
+        if self._ticked_at is not None and now - self._ticked_at > self._timeout_s:
             self.notice_standstill(now)
         try:
             head = unpack_header(head_bytes)

@@ -19,19 +19,20 @@ class LauncherActor(Actor):
     async def on_scale(self, message: launcher.Scale, call: Call) -> launcher.Members:
         """So many processes of a role."""
         del call
-        return _told(self._crew.scale(message.role, message.count))
+        return told(self._crew.scale(message.role, message.count))
 
     async def on_restart(self, message: launcher.Restart, call: Call) -> launcher.Members:
         """One process anew."""
         del call
-        return _told([self._crew.restart(message.actor, kill=message.kill)])
+        return told([self._crew.restart(message.actor, kill=message.kill)])
 
     async def on_drain(self, message: launcher.DrainMember, call: Call) -> launcher.Members:
         """One process at rest."""
         del call
-        return _told([self._crew.rest(message.actor)])
+        return told([self._crew.rest(message.actor)])
 
 
-def _told(members: list[Member]) -> launcher.Members:
+def told(members: list[Member]) -> launcher.Members:
+    """These members as the answer to a command."""
     rows = [launcher.MemberRow(actor=member.actor, state=member.state, instance=member.instance) for member in members]
     return launcher.Members(members=rows)

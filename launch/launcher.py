@@ -20,7 +20,7 @@ from bus.errors import RuntimeFault
 from bus.messages.base import Message
 from bus.messages.control import Done, Drain, PeerRow, Peers, ReadPeers
 from bus.port import Bus, Clock
-from launch import stale
+from launch import stale, written_words
 from launch.actor import LauncherActor
 from launch.board import Board
 from launch.children import Child
@@ -94,7 +94,6 @@ class Launcher:
         self._sockets = self._board.sockets = sockets_directory(self._home)
         self._home.snapshot.write_bytes(self._plan.snapshot.to_bytes())
         members = members_of(self._plan.counts)
-        self._board.write(members, "starting")
         first, self._first_zygote = self._first_zygote, None
         nursery = Nursery(self._config, self._clock, log=self._home.log("zygote"), first=first)
         self._board.zygote = nursery.zygote
@@ -103,6 +102,8 @@ class Launcher:
             tell=self._words.put_nowait,
         )  # fmt: skip
         self._take_signals(crew)
+        # The run file names this pid to whoever signals it: not before every signal has its handler.
+        self._board.write(members, "starting")
         try:
             for member in members:
                 crew.spawn(member.actor)
@@ -118,6 +119,7 @@ class Launcher:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._asked_to_stop)
         loop.add_signal_handler(signal.SIGCHLD, crew.reap_strangers)
+        loop.add_signal_handler(written_words.SIGNAL, written_words.take_all, self._home, crew)
 
     def _asked_to_stop(self) -> None:
         """The first word drains, the second one kills."""

@@ -1,4 +1,4 @@
-"""A command to the launcher of a running cluster: sent over the bus, and followed until what it asked for is so."""
+"""A command to the launcher of a running cluster: over the bus or as a file, and followed until it has come true."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from bus.clock import SystemClock
 from bus.errors import BusError
 from bus.messages.base import Message
 from bus.messages.launcher import DrainMember, Members, Restart
-from launch import exit_codes, identity, run_file
+from launch import exit_codes, identity, run_file, written_words
 from launch.client import connected, place_of
 from launch.commands.options import running
+from launch.endpoints import Place
 from launch.errors import CommandError, next_command
 from launch.home import Home
 from launch.log_tail import tail
@@ -25,21 +26,34 @@ Settled = Callable[[dict[str, ChildRow]], bool]
 
 
 def command(home: Home, message: Message) -> None:
-    """The launcher has taken it. Raises CommandError when no cluster runs, RuntimeFault as it refuses."""
-    place = place_of(home, running(home))
+    """The launcher has taken it, over the bus or, when the broker cannot pass it on, as a file.
+
+    Raises CommandError when no cluster runs, RuntimeFault as it refuses, OSError.
+    """
+    run = running(home)
+    place = place_of(home, run)
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    if _is_of_broker(message) or not asyncio.run(_passed_on(place, message, timeout_s)):
+        written_words.ask(home, run, message, clock=SystemClock(), timeout_s=timeout_s)
 
-    async def ask() -> None:
-        async with connected(place, "operator") as bus:
-            await bus.request("launcher", message, expect=Members, timeout_s=timeout_s)
 
+def _is_of_broker(message: Message) -> bool:
+    """A broker that is told to end may be gone before it has passed on the answer."""
+    return isinstance(message, (Restart, DrainMember)) and message.actor.startswith("broker/")
+
+
+async def _passed_on(place: Place, message: Message, timeout_s: float) -> bool:
+    """False if the launcher has certainly not got it; whatever else goes wrong is raised, as it may have."""
+    is_connected = False
     try:
-        asyncio.run(ask())
+        async with connected(place, "operator") as bus:
+            is_connected = True
+            await bus.request("launcher", message, expect=Members, timeout_s=timeout_s)
     except BusError as fault:
-        # A broker that is told to end may be gone before it has passed on the answer; what follows is seen.
-        is_of_broker = isinstance(message, (Restart, DrainMember)) and message.actor.startswith("broker/")
-        if fault.code != "peer_lost" or not is_of_broker:
+        if is_connected and fault.code != "no_route":
             raise
+        return False
+    return True
 
 
 def known(home: Home, actor: str) -> ChildRow:

@@ -20,6 +20,7 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "launch.commands.down": ("time.sleep",),  # waits for other processes to end, without a loop or a bus
     "launch.commands.logs": ("time.sleep",),  # waits for files to grow
     "launch.operate": ("time.sleep",),  # the same, for what a command asked of them
+    "launch.written_words": ("time.sleep",),  # the same, for the answer to a command without a broker
 }
 """Module -> what it may name all the same."""
 

@@ -139,3 +139,21 @@ def test_what_cannot_be_is_refused_in_a_sentence(cluster: Cluster):
     assert refused.code == exit_codes.REFUSED and "cannot be scaled" in refused.err
     cluster("down")
     assert cluster("restart", "ho1/1").code == exit_codes.UNREACHABLE
+
+
+def test_a_broker_that_rests_or_failed_is_started_again(cluster: Cluster, tmp_path: Path):
+    """Commands reach the launcher without a broker too: nobody has to take the cluster down for it."""
+    cluster.up("--config", str(write_config(tmp_path / "config.json", ("launcher.crash_budget", 1))))
+    assert cluster("drain", "broker/1").code == 0 and states(cluster)["broker/1"] == "stopped"
+    refused = cluster("restart", "broker/1", "--kill", "--no-wait")
+    assert refused.code == 0, refused.err
+    eventually(lambda: states(cluster)["broker/1"] == "ready")
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+    cluster.kill("broker/1")
+    eventually(lambda: states(cluster)["broker/1"] == "failed")
+    scaled = cluster("scale", "ho1=2", "--no-wait")
+    assert scaled.code == 0 and "ho1/2" in states(cluster), scaled.err
+    done = cluster("restart", "broker/1")
+    assert done.code == 0, done.err
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
+    assert not [path.name for path in cluster.home.run.iterdir() if path.name.startswith(("command-", "answer-"))]
