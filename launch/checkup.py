@@ -168,7 +168,7 @@ def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
     found = [Finding(check="launcher", verdict="ok", said=f"pid {run.launcher_pid}, {run.phase}")]
     if not run.zygote_pid and is_possible():
         said = "no zygote: processes are started as fresh interpreters, which takes about a second each"
-        mend = "launcher.start_method, or its log: hobus logs zygote launcher"
+        mend = f"launcher.start_method, or its log: {next_command('logs zygote launcher', home.root)}"
         found.append(Finding(check="zygote", verdict="warn", said=said, mend=mend))
     elif run.zygote_pid and not identity.is_alive(run.zygote_pid, run.zygote_mark):
         found.append(Finding(check="zygote", verdict="warn", said="it has just died; it is being replaced"))
@@ -179,16 +179,16 @@ def health(rows: Iterable[tuple[str, str, str]], *, broker_answers: bool, home: 
     """Of (actor, state, note) of every process."""
     found: list[Finding] = []
     if not broker_answers:
-        mend = f"hobus logs --home {home.root} broker"
+        mend = next_command("logs broker", home.root)
         found.append(Finding(check="broker", verdict="fail", said="it does not answer", mend=mend))
     verdicts: dict[str, Verdict] = {"failed": "fail", "lost": "fail"}
     for actor, state, note in rows:
         if state == "ready":
             continue
         said = f"{state}: {note}" if note else state
-        mend = f"hobus logs --home {home.root} {actor}"
+        mend = next_command(f"logs {actor}", home.root)
         if state in ("failed", "stopped"):
-            mend = f"hobus restart --home {home.root} {actor}; {mend}"
+            mend = f"{next_command(f'restart {actor}', home.root)}; {mend}"
         found.append(Finding(check=actor, verdict=verdicts.get(state, "warn"), said=said, mend=mend))
     if not found:
         found.append(Finding(check="processes", verdict="ok", said="all are ready"))

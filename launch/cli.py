@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 import traceback
+from contextvars import copy_context
 from typing import Any
 
 import click
@@ -87,13 +88,21 @@ def hobus(ctx: click.Context, home: str | None, debug: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Runs one command and ends the process with its exit code."""
+    if sys.stdout is None:
+        # Before anything is asked or opened: the next file to be opened would get its number, and what is printed.
+        closed = "standard output is closed: nobody could read the answer, and nothing was done"
+        sys.exit(_say(closed, "run it with its output redirected, to /dev/null for none", exit_codes.FAILED))
     code = run(sys.argv[1:] if arguments is None else arguments)
     end_at_interrupt()  # what follows is the interpreter's own end
     sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
-    """The exit code of one command; whatever a user can cause is said in a sentence."""
+    """The exit code of one command; whatever a user can cause is said in a sentence. It leaves no home behind."""
+    return copy_context().run(_run, arguments)
+
+
+def _run(arguments: list[str]) -> int:
     try:
         result: Any = hobus.main(args=arguments, prog_name="hobus", standalone_mode=False)
     except SystemExit:
@@ -162,8 +171,7 @@ def _unexpected(error: BaseException) -> str:
 
 
 def _say(message: str, hint: str, code: int) -> int:
-    colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    label = click.style("error:", fg="red", bold=True) if colour else "error:"
+    label = importlib.import_module("launch.output").styled("error:", "red", bold=True, to_stderr=True)
     click.echo(f"{label} {message}", err=True)
     if hint:
         click.echo(f"  next: {hint}", err=True)

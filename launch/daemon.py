@@ -17,7 +17,7 @@ import structlog
 from bus.clock import SystemClock
 from bus.errors import RuntimeFault
 from launch import exit_codes, logs
-from launch.errors import CommandError, of_os_error
+from launch.errors import CommandError, is_about, of_os_error
 from launch.faults import as_command_error
 from launch.home import home_of
 from launch.kernel import set_title
@@ -55,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     lines = logs.configure("launcher", f"launcher@{os.getpid()}")
     try:
         home = home_of(options.home)
+        is_about(home.root)
         # First of all: what is open or loaded from here on is this process's own business.
         first = fork_zygote(home.log("zygote"))
         set_title("hobus launcher")

@@ -18,7 +18,12 @@ ROLE = "door"
 
 
 async def answer_of(
-    place: Place, turn: ProcessTurn, *, timeout_s: float, on_stream: Callable[[Message], None] | None = None
+    place: Place,
+    turn: ProcessTurn,
+    *,
+    timeout_s: float,
+    on_stream: Callable[[Message], None] | None = None,
+    waits_for_its_turn: bool = False,
 ) -> TurnResult:
     """The turn's one answer, asked for until the time is over. Raises RuntimeFault, CommandError."""
     config = place.snapshot.config
@@ -31,6 +36,7 @@ async def answer_of(
             is_hopeless=lambda: not _may_answer(place.home),
             watch=Watch(lambda: cluster_gone(place.home), config.launcher.ready_poll_ms / 1000),
             on_stream=on_stream,
+            waits_for_its_turn=waits_for_its_turn,
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextvars import ContextVar
 from pathlib import Path
 
 from launch import exit_codes
@@ -21,6 +22,20 @@ class CommandError(Exception):
 def next_command(command: str, home: Path) -> str:
     """A line that can be pasted into a shell, whatever the home is called."""
     return f"hobus {command} --home {shlex.quote(str(home))}"
+
+
+_HOME: ContextVar[Path | None] = ContextVar("home of this command", default=None)
+
+
+def is_about(home: Path) -> None:
+    """From now on `next_here` names this home; called once by each command, and by a launcher, which has one home."""
+    _HOME.set(home)
+
+
+def next_here(command: str) -> str:
+    """The same where no home is at hand: of the home that this command is about."""
+    home = _HOME.get()
+    return f"hobus {command}" if home is None else next_command(command, home)
 
 
 def of_os_error(error: OSError, *, doing: str) -> CommandError:

@@ -57,11 +57,17 @@ async def _passed_on(place: Place, message: Message, timeout_s: float) -> bool:
 
 
 def known(home: Home, actor: str) -> ChildRow:
-    """The row of this actor. Raises CommandError (usage) that names those there are."""
+    """The row of this actor, or of a role's only process. Raises CommandError (usage) that names those there are."""
     rows = running(home).children
     for row in rows:
         if row.actor == actor:
             return row
+    of_role = [row for row in rows if row.role == actor]
+    if len(of_role) == 1:
+        return of_role[0]
+    if of_role:
+        which = ", ".join(row.actor for row in of_role)
+        raise CommandError(f"{actor} is {len(of_role)} processes; name one of {which}", exit_code=exit_codes.USAGE)
     names = ", ".join(row.actor for row in rows)
     raise CommandError(
         f"there is no {actor[:80]} in {home.root}; there are {names}",
@@ -98,7 +104,7 @@ def _check(home: Home, run: RunFile, rows: dict[str, ChildRow], lines: int) -> N
     for row in rows.values():
         if row.state == "failed":
             show_tail(home, row.actor, lines)
-            raise CommandError(f"{row.actor} failed: {row.note}", hint=f"hobus logs --home {home.root} {row.actor}")
+            raise CommandError(f"{row.actor} failed: {row.note}", hint=next_command(f"logs {row.actor}", home.root))
 
 
 def show_tail(home: Home, actor: str, lines: int) -> None:

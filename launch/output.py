@@ -24,12 +24,27 @@ STATE_COLOURS = {
 }
 
 
+_TAKES_NO_COMMANDS = ("", "dumb", "unknown")
+
+
+def can_be_commanded() -> bool:
+    """Whether a terminal, if there is one, understands commands: colours, and rows that are written anew."""
+    return os.environ.get("TERM", "") not in _TAKES_NO_COMMANDS
+
+
+def is_terminal(stream: object) -> bool:
+    """Whether a standard stream is there and a terminal; a closed one is neither."""
+    try:
+        return bool(stream is not None and stream.isatty())  # type: ignore[attr-defined]
+    except ValueError:
+        return False
+
+
 def colours(*, to_stderr: bool = False) -> bool:
     """Whether the stream that is printed to shows colours."""
-    if os.environ.get("NO_COLOR"):
+    if os.environ.get("NO_COLOR") or not can_be_commanded():
         return False
-    stream = sys.stderr if to_stderr else sys.stdout
-    return stream.isatty()
+    return is_terminal(sys.stderr if to_stderr else sys.stdout)
 
 
 def styled(text: str, colour: str | None, *, bold: bool = False, to_stderr: bool = False) -> str:

@@ -17,7 +17,7 @@ from bus.messages.streams import StreamReset
 from bus.port import Bus
 from config.schema import HostConfig
 from launch import exit_codes
-from launch.errors import CommandError
+from launch.errors import CommandError, next_here
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _PREFIX = re.compile(r"[0-9a-f]{4}[0-9a-f-]*")
@@ -29,7 +29,7 @@ def check_text(text: str, limits: HostConfig) -> None:
     """A message that can be sent. Raises CommandError (usage) for an empty one or one over the limit."""
     if not text.strip():
         raise CommandError(
-            "the message is empty", hint='hobus ask "what packages are installed?"', exit_code=exit_codes.USAGE
+            "the message is empty", hint=next_here('ask "what packages are installed?"'), exit_code=exit_codes.USAGE
         )
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > limits.prompt_max_bytes:
@@ -75,7 +75,7 @@ async def session_of(bus: Bus, given: str, *, timeout_s: float) -> str:
         return found[0]
     if not found:
         raise CommandError(
-            f"--session {given}: no such session in the record", hint="hobus ledger show --type SESSION_START"
+            f"--session {given}: no such session in the record", hint=next_here("ledger show --type SESSION_START")
         )
     raise CommandError(f"--session {given}: {len(found)} sessions begin like that: {', '.join(found[:5])}")
 
@@ -98,10 +98,12 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
     is_hopeless: Callable[[], bool] = lambda: False,
     watch: Watch | None = None,
     on_stream: Callable[[Message], None] | None = None,
+    waits_for_its_turn: bool = False,
 ) -> TurnResult:
     """The turn's one answer. The same input is sent again when the host is lost, until the deadline.
 
-    Pieces of a streamed turn go to `on_stream`; before each further try it is told that they were none.
+    Pieces of a streamed turn go to `on_stream`; before each further try it is told that they were none. With
+    `waits_for_its_turn` it is also sent again while another input of its session is answered: nothing began for it.
 
     Raises the last fault when the deadline is over or when trying again cannot help; `is_hopeless` is asked before each
     further try, `watch` all the time.
@@ -113,8 +115,12 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
             raise BusError("expired", f"input {turn.input_id} was not answered within {timeout_s:g} s")
         try:
             if watch is None:
-                return await _asked(bus, turn, timeout_s=remaining_s, on_stream=on_stream)
-            return await _watched(bus, turn, watch, timeout_s=remaining_s, on_stream=on_stream)
+                result = await _asked(bus, turn, timeout_s=remaining_s, on_stream=on_stream)
+            else:
+                result = await _watched(bus, turn, watch, timeout_s=remaining_s, on_stream=on_stream)
+            is_to_wait = waits_for_its_turn and result.code == "run_active"
+            if not is_to_wait or bus.clock.monotonic() + retry_interval_s >= deadline:
+                return result
         except RuntimeFault as fault:
             if not fault.retryable or is_hopeless() or bus.clock.monotonic() + retry_interval_s >= deadline:
                 raise

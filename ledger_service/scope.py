@@ -71,6 +71,9 @@ WRITES: dict[str, dict[str, frozenset[str]]] = {
 }
 """role -> stream -> event types. A role without a line (door) writes nothing."""
 
+WRITTEN_TYPES = frozenset(kind for streams in WRITES.values() for kinds in streams.values() for kind in kinds)
+"""Every event type that somebody writes."""
+
 _EVERYTHING = frozenset({*STREAMS, SESSION})
 
 READS: dict[str, frozenset[str]] = {

@@ -29,6 +29,9 @@ from config.assets import Agent
 from config.schema import AdminConfig
 from config.snapshot import Snapshot
 
+_MAY_BE_SENT = frozenset({"peer_lost", "expired", "internal"})
+"""Faults of a request that its receiver may have worked on."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelStep:
@@ -89,7 +92,7 @@ class ModelStep:
 
     async def _ask(self, job: Job, prompt: Prompt) -> PromptResponse:
         """The gateway's response; asked again under the same key while that may help and time is left."""
-        attempt, pause_s = 1, self.config.ho1.retry_interval_ms / 1000
+        attempt, pause_s, may_be_sent = 1, self.config.ho1.retry_interval_ms / 1000, False
         while True:
             try:
                 return await self.bus.request(
@@ -104,6 +107,9 @@ class ModelStep:
                 )
             except RuntimeFault as fault:
                 job.draft.take_back("retry")
+                may_be_sent = may_be_sent or fault.code in _MAY_BE_SENT
+                if may_be_sent and (not fault.retryable or job.remaining_s <= pause_s):
+                    job.tally.add_unanswered()
                 if not fault.retryable:
                     raise WorkOrderFault("execution_error", f"the gateway did not answer: {fault.code}") from None
                 if job.remaining_s <= pause_s:

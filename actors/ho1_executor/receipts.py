@@ -51,8 +51,13 @@ class Tally:
         self.llm_calls += 1
         self.input_tokens += response.input_tokens
         self.output_tokens += response.output_tokens
-        known = self.cost_usd is not None and response.cost_usd is not None
+        # An attempt before this one has its own end in the record: of what it cost, this answer says nothing.
+        known = self.cost_usd is not None and response.cost_usd is not None and response.attempts <= 1
         self.cost_usd = round((self.cost_usd or 0.0) + (response.cost_usd or 0.0), 9) if known else None
+
+    def add_unanswered(self) -> None:
+        """A call that nobody answered may have been sent: what it cost is unknown."""
+        self.cost_usd = None
 
     def cost(self, now_monotonic: float) -> Cost:
         """The receipt's cost."""

@@ -8,6 +8,7 @@ from bus.errors import VERDICT_CODES
 from bus.messages.ids import shown_session
 from bus.messages.session import TurnResult
 from launch import exit_codes
+from launch.chat.cells import printable
 from launch.output import duration
 
 Line = tuple[str, str]
@@ -48,7 +49,8 @@ def warnings_about(result: TurnResult) -> list[Line]:
     if result.outcome == "degraded":
         lines.append((f"degraded{why}: answered without the supervisor: no memory, no history, no tools", "yellow"))
     elif result.outcome == "error":
-        lines.append((f"error{why}: this turn has no answer", "red"))
+        said = printable(result.response).strip() or "this turn has no answer"
+        lines.append((f"error{why}: {said}", "red"))
     if result.quality_gate_passed is False:
         lines.append(("quality gate not passed: this is the best of the tries", "yellow"))
     return lines
@@ -82,4 +84,6 @@ def _summary(result: TurnResult) -> str:
     parts = [shown_session(result.session_id), took]
     if cost.llm_calls:
         parts += [counted(cost.llm_calls, "model call"), counted(cost.total_tokens, "token"), money(cost.cost_usd)]
+    elif cost.cost_usd is None:
+        parts.append(money(None))
     return " · ".join(parts)

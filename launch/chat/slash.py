@@ -28,6 +28,11 @@ def is_command(line: str) -> bool:
     return line.startswith("/")
 
 
+def is_whole_command(line: str) -> bool:
+    """Whether a line of a pipe is one: nothing but a command that there is; all else is a message."""
+    return line.rstrip() in NAMES
+
+
 def told(name: str, talk: Talk) -> list[Line]:
     """What a command tells. Raises RuntimeFault, CommandError."""
     commands: dict[str, Callable[[Talk], list[Line]]] = {

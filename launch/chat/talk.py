@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from bus.clock import SystemClock
+from bus.errors import VERDICT_CODES, RuntimeFault
 from bus.messages.gateway import Budget, ReadBudget
 from bus.messages.ids import session_id_of
 from bus.messages.session import EndSession, ProcessTurn, ReadSession, SessionClosed, SessionView, TurnResult
-from launch.chat.showing import View
+from launch.chat.showing import View, show_end
 from launch.client import connected, place_of
 from launch.commands.options import running
 from launch.door import ROLE, answer_of
@@ -51,7 +52,9 @@ class Talk:
         )
 
     def answer(self, turn: ProcessTurn, view: View) -> TurnResult:
-        """The turn's one answer, shown. Interrupted or without one, the turn stays the unfetched one.
+        """The turn's one answer, shown; an error's sentence is none. It waits for a turn of somebody else to be over.
+
+        Interrupted or without an answer, the turn stays the unfetched one; one that was refused begins no session.
 
         Raises KeyboardInterrupt, RuntimeFault, CommandError.
         """
@@ -59,13 +62,16 @@ class Talk:
         limit_s = self._timeout_s or place.snapshot.config.host.turn_timeout_ms / 1000
         view.begin()
         try:
-            result = asyncio.run(answer_of(place, turn, timeout_s=limit_s, on_stream=view.on_frame))
-        except BaseException:
+            result = asyncio.run(
+                answer_of(place, turn, timeout_s=limit_s, on_stream=view.on_frame, waits_for_its_turn=True)
+            )
+        except BaseException as error:
             view.abandon()
-            self.unfetched = turn
-            self.session_id = turn.session_id or session_id_of(ROLE, turn.input_id)
+            if not (isinstance(error, RuntimeFault) and error.code in VERDICT_CODES):
+                self.unfetched = turn
+                self.session_id = turn.session_id or session_id_of(ROLE, turn.input_id)
             raise
-        view.finish(result.response)
+        show_end(view, result)
         if self.unfetched is not None and self.unfetched.input_id == turn.input_id:
             self.unfetched = None
         if turn.session_id is not None or result.outcome != "error" or result.run_id is not None:
@@ -80,13 +86,13 @@ class Talk:
         """The session is closed; how many turns it had."""
         session_id = self.session_id or ""
 
-        async def end(place: Place) -> SessionClosed:
+        async def close(place: Place) -> SessionClosed:
             async with connected(place, ROLE) as bus:
                 return await bus.request(
                     "host", EndSession(session_id=session_id), expect=SessionClosed, timeout_s=_client_s(place)
                 )
 
-        closed = asyncio.run(end(self.place()))
+        closed = asyncio.run(close(self.place()))
         self.leave_session()
         return closed.turn_count
 

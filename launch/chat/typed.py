@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 import termios
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
+
+from launch.output import can_be_commanded
 
 _PRIVATE = 0o600
 
@@ -42,6 +45,41 @@ def _readline() -> ModuleType | None:
         return importlib.import_module("readline")
     except ImportError:
         return None
+
+
+_ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_NO_PASTE_MARKS = b"\x1b[?2004l"
+
+
+@contextmanager
+def restored() -> Generator[None]:
+    """However this ends, by a signal too, the terminal is as it was before; the signal then ends the process."""
+    try:
+        descriptor = sys.stdin.fileno()
+        before = termios.tcgetattr(descriptor)
+    except (termios.error, OSError, ValueError):
+        yield
+        return
+
+    def restore() -> None:
+        with suppress(termios.error):
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        restore()
+        with suppress(OSError):
+            if can_be_commanded():  # line editing asks a terminal to mark what is pasted
+                os.write(1, _NO_PASTE_MARKS)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    was = {one: signal.signal(one, end) for one in _ENDS if signal.getsignal(one) is not signal.SIG_IGN}
+    try:
+        yield
+    finally:
+        restore()
+        for one, handler in was.items():
+            signal.signal(one, handler)
 
 
 @contextmanager

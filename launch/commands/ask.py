@@ -13,14 +13,14 @@ from bus.messages.ids import shown_session
 from bus.messages.session import ProcessTurn, TurnResult
 from launch import exit_codes
 from launch.chat.outcome import exit_code_of, warnings_about
-from launch.chat.showing import streams_to_stdout, view_on_stdout
+from launch.chat.showing import show_end, streams_to_stdout, view_on_stdout
 from launch.client import place_of
 from launch.commands.options import running, seconds_to_wait, with_home
 from launch.door import answer_of, named_session
 from launch.endpoints import Place
 from launch.errors import CommandError
 from launch.home import Home
-from launch.output import note, say, styled
+from launch.output import is_terminal, note, say, styled
 from launch.turns import check_text
 
 
@@ -72,7 +72,7 @@ async def _ask(  # noqa: PLR0913 - one per option
     except BaseException:
         view.abandon()
         raise
-    view.finish(result.response)
+    show_end(view, result)
     return result
 
 
@@ -83,7 +83,7 @@ def _outcome(result: TurnResult, *, quiet: bool) -> int:
         where += f", input {result.input_id}"
     for text, colour in warnings_about(result):
         note(styled(f"{text}; {where}", colour, to_stderr=True))
-    if result.outcome == "success" and not quiet and sys.stderr.isatty():
+    if result.outcome == "success" and not quiet and is_terminal(sys.stderr):
         told = f"{where} · {result.elapsed_ms} ms · {result.cost.total_tokens} tokens"
         note(styled(told, "bright_black", to_stderr=True))
     return exit_code_of(result)

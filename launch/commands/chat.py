@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from typing import Any
 
 import click
 
@@ -15,19 +16,21 @@ from launch import exit_codes
 from launch.chat.answer_view import PlainView
 from launch.chat.outcome import Line, exit_code_of, lines_about, warnings_about, worst
 from launch.chat.piped import lines_of
-from launch.chat.showing import is_terminal, streams_to_stdout, view_on_stdout
-from launch.chat.slash import is_command, told
+from launch.chat.showing import streams_to_stdout, view_on_stdout
+from launch.chat.slash import is_command, is_whole_command, told
 from launch.chat.talk import Talk
-from launch.chat.typed import Typed, unechoed
+from launch.chat.typed import Typed, restored, unechoed
 from launch.commands.options import seconds_to_wait, with_home
 from launch.door import ROLE, named_session
 from launch.errors import CommandError
 from launch.faults import as_command_error
 from launch.home import Home
-from launch.output import colours, note, say, styled
+from launch.output import as_json as json_text
+from launch.output import colours, is_terminal, note, say, styled
 from launch.turns import check_text
 
 _DIM = "bright_black"
+_NOTHING_WAITED_FOR: list[Line] = [("nothing is waited for", _DIM)]
 
 
 @click.command()
@@ -40,7 +43,8 @@ def chat(*, home: Home, session: str | None, no_stream: bool, timeout_s: float |
     """Talk with the agent; the session stays when you leave.
 
     In a terminal answers are shown as they are written; Ctrl-C stops waiting, Ctrl-D leaves, /help lists commands. Over
-    a pipe each line is one turn and standard output holds the answers alone; the exit code is that of the worst turn.
+    a pipe each line is one turn and standard output holds the answers alone; the exit code is that of the worst turn. A
+    line that is a command, such as /cost, is none there: what it tells goes to standard error.
     """
     is_live = streams_to_stdout() and not no_stream and not as_json
     talk = Talk(home, session_id=None, timeout_s=timeout_s, is_streamed=is_live)
@@ -50,7 +54,8 @@ def chat(*, home: Home, session: str | None, no_stream: bool, timeout_s: float |
     if session is not None:
         talk.session_id = asyncio.run(named_session(place, session))
     if is_terminal(sys.stdin) and is_terminal(sys.stdout) and not as_json:
-        return _in_terminal(talk, home, is_live=is_live)
+        with restored():
+            return _in_terminal(talk, home, is_live=is_live)
     return _over_pipe(talk, is_live=is_live, as_json=as_json)
 
 
@@ -89,7 +94,7 @@ def _handle(talk: Talk, line: str, *, is_live: bool) -> None:
         if is_command(line) and name != "/wait":
             _tell(told(name, talk))
         elif is_command(line) and talk.unfetched is None:
-            _tell([("nothing is waited for", _DIM)])
+            _tell(_NOTHING_WAITED_FOR)
         else:
             _show_turn(talk, line, is_live=is_live)
     except KeyboardInterrupt:
@@ -145,13 +150,34 @@ def _over_pipe(talk: Talk, *, is_live: bool, as_json: bool) -> int:
         return exit_codes.OK
     if is_terminal(sys.stdin) and is_terminal(sys.stderr):
         note("one line, one message; Ctrl-D ends")
-    codes = [
-        _json_turn(talk, line) if as_json else _plain_turn(talk, line, is_live=is_live)
-        for line in lines_of(sys.stdin.buffer, talk.place().snapshot.config.host.prompt_max_bytes)
-    ]
+    codes: list[int] = []
+    for line in lines_of(sys.stdin.buffer, talk.place().snapshot.config.host.prompt_max_bytes):
+        name = line.strip() if line is not None and is_whole_command(line) else ""
+        if name == "/quit":
+            return worst(codes)
+        if name and (name != "/wait" or talk.unfetched is None):
+            codes.append(_piped_command(talk, name))
+        else:
+            codes.append(_json_turn(talk, line) if as_json else _plain_turn(talk, line, is_live=is_live))
     if not codes:
         note("no message came: nothing was asked")
     return worst(codes)
+
+
+def _piped_command(talk: Talk, name: str) -> int:
+    """The exit code of a command; what it tells is no answer. Raises as a turn does."""
+    try:
+        lines = _NOTHING_WAITED_FOR if name == "/wait" else told(name, talk)
+    except (RuntimeFault, CommandError) as error:
+        return _said(_of_this_turn(error))
+    for text, colour in lines:
+        note(styled(text, colour, to_stderr=True))
+    return exit_codes.OK
+
+
+def _said(error: CommandError) -> int:
+    note(styled(f"error: {error.message}", "red", to_stderr=True))
+    return error.exit_code
 
 
 def _plain_turn(talk: Talk, line: str | None, *, is_live: bool) -> int:
@@ -159,28 +185,28 @@ def _plain_turn(talk: Talk, line: str | None, *, is_live: bool) -> int:
     try:
         result = talk.answer(_turn_of(talk, line), view_on_stdout(is_live=is_live))
     except (RuntimeFault, CommandError) as error:
-        known = _of_this_turn(error)
-        note(styled(f"error: {known.message}", "red", to_stderr=True))
-        return known.exit_code
+        return _said(_of_this_turn(error))
     for text, colour in warnings_about(result):
         note(styled(f"{text}; {shown_session(result.session_id)}", colour, to_stderr=True))
     return exit_code_of(result)
 
 
 def _json_turn(talk: Talk, line: str | None) -> int:
-    """The same; a line that could not be sent has a result too, so that results and lines correspond."""
+    """The same; a line that could not be sent has a result too, so that results and messages correspond."""
     try:
         result = talk.answer(_turn_of(talk, line), PlainView(lambda _text: None, is_terminal=False))
-        code = exit_code_of(result)
     except (RuntimeFault, CommandError) as error:
         known = _of_this_turn(error)
-        code, result = known.exit_code, _unsent(talk, known)
+        say(json_text(_unsent(talk, known)))
+        return known.exit_code
     say(result.model_dump_json())
-    return code
+    return exit_code_of(result)
 
 
 def _turn_of(talk: Talk, line: str | None) -> ProcessTurn:
     limits = talk.place().snapshot.config.host
+    if line is not None and is_whole_command(line) and talk.unfetched is not None:
+        return talk.unfetched  # /wait: nothing else comes here
     if line is None:
         raise CommandError(
             f"the message has more than {limits.prompt_max_bytes} bytes (host.prompt_max_bytes)",
@@ -199,9 +225,10 @@ def _of_this_turn(error: RuntimeFault | CommandError) -> CommandError:
     return known
 
 
-def _unsent(talk: Talk, error: CommandError) -> TurnResult:
+def _unsent(talk: Talk, error: CommandError) -> dict[str, Any]:
+    """A result's fields; `session_id` is null where the first message was refused, which begins no session."""
     input_id = SystemClock().new_id()
-    return TurnResult(
+    result = TurnResult(
         response=error.message,
         outcome="error",
         session_id=talk.session_id or session_id_of(ROLE, input_id),
@@ -209,3 +236,4 @@ def _unsent(talk: Talk, error: CommandError) -> TurnResult:
         input_id=input_id,
         code="invalid_input",
     )
+    return {**result.model_dump(mode="json"), "session_id": talk.session_id}

@@ -15,12 +15,16 @@ from launch.run_file import ChildRow
 
 
 @click.command()
-@click.argument("actor")
+@click.argument("actor", metavar="ACTOR")
 @click.option("--no-wait", is_flag=True, help="Return as soon as the command is accepted.")
 @with_home
 def drain(*, home: Home, actor: str, no_wait: bool) -> int:
-    """Let a process finish its work and end; it stays stopped until `hobus restart`."""
-    role = known(home, actor).role
+    """Let a process finish its work and end; it stays stopped until `hobus restart`.
+
+    ACTOR: as hobus ps lists it, e.g. ho1/2; a role, e.g. ho3, where that is one process.
+    """
+    row = known(home, actor)
+    actor, role = row.actor, row.role
     command(home, DrainMember(actor=actor))
     if no_wait:
         say(f"{actor} is draining")

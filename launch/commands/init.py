@@ -9,7 +9,7 @@ import click
 from config.files import GovernedFile, find
 from launch import exit_codes
 from launch.commands.options import with_home
-from launch.errors import CommandError, next_command, of_os_error
+from launch.errors import CommandError, next_command, next_here, of_os_error
 from launch.home import Home, make_private
 from launch.output import say, styled, table
 
@@ -61,6 +61,8 @@ def _chosen(files: dict[str, GovernedFile], names: tuple[str, ...]) -> list[Gove
     unknown = [name for name in names if name not in files]
     if unknown:
         raise CommandError(
-            f"there is no governed file {', '.join(unknown)}", hint="hobus config check", exit_code=exit_codes.USAGE
+            f"there is no governed file {', '.join(unknown)}",
+            hint=next_here("config check"),
+            exit_code=exit_codes.USAGE,
         )
     return [file for name, file in files.items() if not names or name in names]

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import islice
 from typing import Any
 
 import click
 
 from bus.clock import SystemClock
-from bus.messages.ledger import Entries, Entry, Tail
+from bus.messages.ledger import STREAMS, Entries, Entry, Tail
 from launch import exit_codes, run_file
 from launch.client import connected, place_of
 from launch.commands.filter_argument import filter_given
@@ -25,8 +26,10 @@ from launch.filters.ledger_fields import EXAMPLE, FIELDS, Row, ledger_filter, se
 from launch.filters.meaning import Filter as Wanted
 from launch.filters.turns import ambiguous
 from launch.home import Home, holder
-from launch.output import as_json, note, say, styled, table
+from launch.output import as_json, can_be_commanded, is_terminal, note, say, styled, table
+from ledger_service.admission import is_session_stream
 from ledger_service.reader import Filter, head_of, read_entries
+from ledger_service.scope import WRITTEN_TYPES
 from ledger_service.verify import is_ledger, verify_directory
 
 _PAGE = 500
@@ -74,11 +77,12 @@ def show(  # noqa: PLR0913 - one per option
     _must_exist(home)
     found = wanted.last(home, limit, with_bodies=bodies)
     wanted.say_ambiguous(found)
+    code = exit_codes.OK if found else wanted.why_nothing(home)
     if as_json_:
         say(as_json({"head": head_of(home.ledger), "entries": [entry_document(entry) for entry in found]}, indent=1))
-        return exit_codes.OK
-    _show_entries(found)
-    return exit_codes.OK
+    elif code == exit_codes.OK:
+        _show_entries(found)
+    return code
 
 
 @ledger.command()
@@ -113,6 +117,8 @@ def tail(  # noqa: PLR0913 - one per option
     earlier: list[Entry] = []
     if limit:
         earlier = wanted.last(home, limit, with_bodies=bodies)
+    if not earlier and wanted.why_nothing(home) == exit_codes.USAGE:
+        return exit_codes.USAGE
     if printer.print(entry for entry in earlier if entry.sequence <= after):
         return exit_codes.OK
     run = run_file.read(home.run_file)
@@ -130,8 +136,8 @@ def tail(  # noqa: PLR0913 - one per option
 def verify(*, home: Home, as_json_: bool) -> int:
     """Check every byte of the record; exit code 3 and the place of the first fault if something is wrong."""
     _must_exist(home)
-    report = verify_directory(home.ledger, _progress if sys.stderr.isatty() else None)
-    if sys.stderr.isatty():
+    report = verify_directory(home.ledger, _progress if is_terminal(sys.stderr) else None)
+    if is_terminal(sys.stderr) and can_be_commanded():
         click.echo("\r\x1b[K", nl=False, err=True)
     if as_json_:
         fault = report.fault._asdict() if report.fault is not None else None
@@ -202,6 +208,22 @@ class _Wanted:
         """The last so many of the record, oldest of them first."""
         newest = read_entries(home.ledger, self.options, newest_first=True, with_bodies=with_bodies)
         return list(islice(filter(self.accepts, newest), limit))[::-1]
+
+    def why_nothing(self, home: Home) -> int:
+        """0 where what was asked for may exist; else it is said what does not, and the exit code is that of it."""
+        stream, event_type, session = self.options.stream, self.options.event_type, self.options.session
+        if stream is not None and not (stream in STREAMS or is_session_stream(stream)):
+            note(f"--stream {stream[:80]}: no such stream; there are {', '.join(STREAMS)} and session/<id>")
+            return exit_codes.USAGE
+        if event_type is not None and event_type not in WRITTEN_TYPES:
+            near = get_close_matches(event_type.upper(), sorted(WRITTEN_TYPES))
+            meant = f"; meant {' or '.join(near)}?" if near else ""
+            note(f"--type {event_type[:80]}: nobody writes entries of this type{meant}")
+            return exit_codes.USAGE
+        if session is not None and not any(read_entries(home.ledger, Filter(session=session), limit=1)):
+            note(f"--session {session[:80]}: no such session in the record of {home.root}")
+            return exit_codes.FAILED
+        return exit_codes.OK
 
     def say_ambiguous(self, entries: Iterable[Entry]) -> None:
         """A note for each beginning of an id that several of the sessions shown have."""

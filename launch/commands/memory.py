@@ -18,13 +18,13 @@ from launch import exit_codes
 from launch.client import connected, place_of
 from launch.commands.options import running, with_home
 from launch.endpoints import Place
-from launch.errors import CommandError, next_command
+from launch.errors import CommandError, next_command, next_here
 from launch.home import Home
 from launch.output import as_json, say, table
 
 R = TypeVar("R", bound=Message)
 
-_SECONDS = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?Z?")
+_SECONDS = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d{1,6})?)?)?Z?", re.ASCII)
 
 
 @click.group()
@@ -128,7 +128,11 @@ def stats(*, home: Home, as_json_: bool, agent_id: str | None) -> int:
         return _print_json(found)
     active = f"{found.active_overlays} of {found.overlays} overlays active"
     say(f"{agent}: {found.signals} signals, {found.events} events; {active}")
-    say(f"gate {found.gate_mode}; record applied up to #{found.applied_seq}, checkpoint at #{found.checkpoint_seq}")
+    applied = (
+        f"record applied up to #{found.applied_seq}" if found.applied_seq >= 0 else "nothing of the record applied"
+    )
+    saved = f"checkpoint at #{found.checkpoint_seq}" if found.checkpoint_seq >= 0 else "no checkpoint yet"
+    say(f"gate {found.gate_mode}; {applied}, {saved}")
     return exit_codes.OK
 
 
@@ -161,7 +165,7 @@ def weight(  # noqa: PLR0913 - one per option
     change = m.UpdateOverlayWeight(
         agent_id=_agent(place, agent_id),
         artifact_id=_artifact(artifact_id),
-        new_weight=new_weight,
+        new_weight=_weight(new_weight),
         reason=_given(reason),
         at=_now(),
     )
@@ -185,11 +189,15 @@ def _place(home: Home) -> Place:
     config = place.snapshot.config
     if config.memory is not None:
         return place
+    own = home.config / "admin_config.json"
     why = "its configuration has no section ho3" if config.ho3 is None else "ho3.enabled is false"
+    mend = f"restore the whole section ho3 in {own} as it is shipped (docs/configuration.md)"
+    if config.ho3 is not None:
+        mend = f"set ho3.enabled to true in {own}"
+    copied = "" if own.exists() else f"{next_command('init admin_config.json', home.root)} copies that file there; "
     raise CommandError(
         f"memory is off in the cluster of {home.root}: {why}",
-        hint=f"set ho3.enabled to true in {home.config / 'admin_config.json'}, then: {next_command('down', home.root)} "
-        f"&& {next_command('up', home.root)}",
+        hint=f"{copied}{mend}, then: {next_command('down', home.root)} && {next_command('up', home.root)}",
         exit_code=exit_codes.REFUSED,
     )
 
@@ -213,26 +221,40 @@ def _agent(place: Place, agent_id: str | None) -> str:
 
 
 def _signal(signal_id: str | None) -> str | None:
-    if signal_id is None or (re.fullmatch(r"[a-z_]+:\S+", signal_id) and len(signal_id) <= 160):  # noqa: PLR2004
+    is_one = signal_id is None or (re.fullmatch(r"[a-z_]+:\S+", signal_id) and len(signal_id) <= 160)  # noqa: PLR2004
+    if signal_id is None or (is_one and _is_text(signal_id)):
         return signal_id
     raise CommandError(
         f"{signal_id[:80]!r} is no signal: expected <kind>:<label>, e.g. tool:list_packages",
-        hint="hobus memory signals",
+        hint=next_here("memory signals"),
         exit_code=exit_codes.USAGE,
     )
 
 
 def _artifact(artifact_id: str) -> str:
-    if re.fullmatch(r"ART-\S{1,76}", artifact_id):
+    if re.fullmatch(r"ART-\S{1,76}", artifact_id) and _is_text(artifact_id):
         return artifact_id
     raise CommandError(
         f"{artifact_id[:80]!r} is no artifact: expected ART-<hash>",
-        hint="hobus memory overlays",
+        hint=next_here("memory overlays"),
         exit_code=exit_codes.USAGE,
     )
 
 
+def _weight(new_weight: float) -> float:
+    if 0 <= new_weight <= 1:  # false for nan, which no comparison of a range's ends refuses
+        return new_weight
+    raise CommandError(f"WEIGHT {new_weight:g}: expected a number from 0 to 1", exit_code=exit_codes.USAGE)
+
+
+def _is_text(text: str) -> bool:
+    """Whether the bytes that were given are UTF-8."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def _given(reason: str) -> str:
+    if not _is_text(reason):
+        raise CommandError("--reason: not valid UTF-8", exit_code=exit_codes.USAGE)
     if reason.strip() and len(reason) <= 200:  # noqa: PLR2004 - as the message has it
         return reason
     raise CommandError("--reason: expected 1 to 200 characters", exit_code=exit_codes.USAGE)

@@ -12,7 +12,7 @@ import click
 
 from config.schema import AdminConfig
 from launch import exit_codes, identity, run_file
-from launch.errors import CommandError, next_command
+from launch.errors import CommandError, is_about, next_command
 from launch.home import Home, holder, home_of
 
 DEFAULT_HOME = ".hobus"
@@ -27,7 +27,9 @@ def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(command)
     def with_home_argument(ctx: click.Context, /, home_path: str | None, _debug: bool, **arguments: Any) -> Any:
         given = home_path or (ctx.find_root().obj or {}).get("home") or os.environ.get("HOBUS_HOME") or DEFAULT_HOME
-        return command(home=home_of(Path(given)), **arguments)
+        home = home_of(Path(given))
+        is_about(home.root)
+        return command(home=home, **arguments)
 
     return with_home_argument
 

@@ -14,13 +14,17 @@ from launch.run_file import ChildRow
 
 
 @click.command()
-@click.argument("actor")
+@click.argument("actor", metavar="ACTOR")
 @click.option("--kill", is_flag=True, help="SIGKILL instead of letting it finish its work.")
 @click.option("--no-wait", is_flag=True, help="Return as soon as the command is accepted.")
 @with_home
 def restart(*, home: Home, actor: str, kill: bool, no_wait: bool) -> int:
-    """Start a process anew after it has finished its work; also one that failed or was drained."""
+    """Start a process anew after it has finished its work; also one that failed or was drained.
+
+    ACTOR: as hobus ps lists it, e.g. ho1/2; a role, e.g. ho3, where that is one process.
+    """
     before = known(home, actor)
+    actor = before.actor
     command(home, Restart(actor=actor, kill=kill))
     if no_wait:
         say(f"{actor} is being restarted")

@@ -10,7 +10,7 @@ import click
 from launch import exit_codes, log_tail
 from launch.background import start_launcher
 from launch.commands.options import with_home
-from launch.errors import CommandError, of_os_error
+from launch.errors import CommandError, next_command, of_os_error
 from launch.home import Home, holder, make_private
 from launch.output import say
 from launch.progress import NotReady, Ready, Refused, Started, already_up, read_progress
@@ -74,7 +74,7 @@ def start_detached(  # noqa: PLR0913 - one per option of `up`
                 launcher.wait()  # it holds nothing any more when this command has ended
                 raise word.as_error()
             if isinstance(word, Started) and not wait:
-                say(f"started (pid {word.pid}) in {home.root}.  hobus ps --home {home.root}")
+                say(f"started (pid {word.pid}) in {home.root}.  {next_command('ps', home.root)}")
                 return exit_codes.OK
             if isinstance(word, (Ready, NotReady)):
                 return exit_codes.OK if quiet and isinstance(word, Ready) else show(home, word)
@@ -89,6 +89,6 @@ def died_while_starting(home: Home, code: int, said: str) -> CommandError:
     why = f": {said}" if said and code > 0 else ""
     return CommandError(
         f"the launcher died while starting ({how}){why}",
-        hint=f"hobus down --home {home.root} ends what it had started; its log is {home.log('launcher')}",
+        hint=f"{next_command('down', home.root)} ends what it had started; its log is {home.log('launcher')}",
         exit_code=exit_codes.UNREACHABLE,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from bus.errors import BusError, ConfigError, LedgerError, SessionFault
+from bus.errors import BusError, ConfigError, LedgerError, MemoryFault, SessionFault
 from config.snapshot import load_snapshot
 from launch import cli, exit_codes
 from launch.children import environment
@@ -161,10 +161,42 @@ def test_a_reader_that_went_away_is_an_end_and_no_failure():
     assert (done.returncode, done.stderr) == (exit_codes.OK, b"")
 
 
+@pytest.mark.parametrize("words", [["config", "check"], ["ps"], ["memory", "stats"], ["tap"], ["ask", "hi"], ["chat"]])
+def test_a_closed_standard_output_is_said_before_anything_is_done(words):
+    """One sentence, code 1, and no defect; no cluster is looked for."""
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "launch", *words],
+        stderr=subprocess.PIPE, env=environment(), timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == exit_codes.FAILED
+    assert done.stderr.startswith(b"error: standard output is closed") and b"defect" not in done.stderr
+
+
 def test_a_next_command_can_be_pasted():
     """A home with a blank or a quote in its name is one word of the shell."""
     line = next_command("ledger verify", Path("/tmp/it's my home"))
     assert shlex.split(line) == ["hobus", "ledger", "verify", "--home", "/tmp/it's my home"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (LedgerError("damaged", "0.seg byte 17"), "hobus ledger verify --home"),
+        (ConfigError("budget: missing"), "hobus config check --home"),
+        (BusError("no_route", "nobody offers ho1"), "hobus ps --home"),
+        (MemoryFault("unknown_artifact", "ART-1"), "hobus memory overlays --all --home"),
+    ],
+)
+def test_the_next_command_names_the_home_of_this_one(raised, said, tmp_path, monkeypatch, capsys):
+    """Also where the fault came from a place that knows no home."""
+
+    def fails(_path):
+        raise raised
+
+    monkeypatch.setattr("launch.commands.cost.is_ledger", fails)
+    home = tmp_path / "my home"
+    cli.run(["cost", "--home", str(home)])
+    assert f"{said} {shlex.quote(str(home))}" in capsys.readouterr().err
 
 
 def test_debug_shows_the_traceback(monkeypatch, capsys):

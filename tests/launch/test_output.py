@@ -40,3 +40,12 @@ def test_no_color_wins_over_a_terminal(monkeypatch):
     assert output.colours()
     monkeypatch.setenv("NO_COLOR", "1")
     assert not output.colours()
+
+
+@pytest.mark.parametrize(("term", "shown"), [("xterm", True), ("dumb", False), ("", False)])
+def test_a_terminal_that_takes_no_commands_gets_no_colours(monkeypatch, term, shown):
+    """With or without NO_COLOR."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", term)
+    assert output.colours() is shown

@@ -31,7 +31,10 @@ class Host(Actor):
         """A fault as long as there is one, then the answer."""
         self.seen.append((message.input_id, call.message_id))
         if self.faults:
-            raise self.faults.pop(0)
+            told = self.faults.pop(0)
+            if isinstance(told, TurnResult):
+                return told
+            raise told
         return TurnResult(response="yes", outcome="success", session_id=SESSION, run_id=None, input_id=message.input_id)
 
 
@@ -121,6 +124,24 @@ def test_a_verdict_is_not_tried_again():
     with pytest.raises(SessionFault):
         ask(host)
     assert len(host.seen) == 1
+
+
+def refused() -> TurnResult:
+    """Another input of the session is being answered."""
+    return TurnResult(
+        response="wait", outcome="error", session_id=SESSION, run_id=None, input_id="in-1", code="run_active"
+    )
+
+
+def test_who_waits_for_its_turn_asks_until_it_has_come():
+    """Under the same input id; the refusal is the answer only when the time is over, and to who does not wait."""
+    host = Host([refused(), refused()])
+    result, _ = ask(host, waits_for_its_turn=True)
+    assert (result.response, len(host.seen)) == ("yes", 3)
+    assert {input_id for input_id, _ in host.seen} == {"in-1"}
+    assert ask(Host([refused()]))[0].code == "run_active"
+    result, elapsed = ask(Host([refused()] * 100), waits_for_its_turn=True, timeout_s=1.4)
+    assert result.code == "run_active" and elapsed <= 1.4
 
 
 def test_it_gives_up_when_the_next_try_would_come_too_late():

@@ -29,7 +29,7 @@ class Typing:
 
     def __init__(self, process: subprocess.Popen[bytes], master: int, columns: int, rows: int) -> None:
         self.process = process
-        self._master = master
+        self.master = master
         self.terminal = Terminal(columns, rows, breaks_rows=True)
         self._rest = ""  # of a command that came in two parts
         self.moments: list[str] = []  # the last row after each piece of output
@@ -41,11 +41,11 @@ class Typing:
 
     def type(self, line: str) -> None:
         """A line and Return."""
-        os.write(self._master, line.encode() + b"\r")
+        os.write(self.master, line.encode() + b"\r")
 
     def press(self, letter: str) -> None:
         """Ctrl and a letter."""
-        os.write(self._master, bytes([ord(letter.upper()) - 64]))
+        os.write(self.master, bytes([ord(letter.upper()) - 64]))
 
     def until(self, words: str, count: int = 1) -> None:
         """Returns when the words are seen so often."""
@@ -79,14 +79,14 @@ class Typing:
         return self.process.wait(1)
 
     def _read(self, wait_s: float) -> bool:
-        if not select.select([self._master], [], [], wait_s)[0]:
+        if not select.select([self.master], [], [], wait_s)[0]:
             return False
         try:
-            data = os.read(self._master, 1 << 16)
+            data = os.read(self.master, 1 << 16)
         except OSError:  # nobody holds the other end any more
             return False
         while data and data[-1] >= 0x80 and not _is_whole(data):  # a character that was cut in two
-            data += os.read(self._master, 1)
+            data += os.read(self.master, 1)
         text = self._rest + data.decode()
         cut = _UNFINISHED.search(text)
         text, self._rest = (text, "") if cut is None else (text[: cut.start()], cut.group())

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -165,6 +166,79 @@ def test_json_is_one_result_per_line_and_the_exit_code_that_of_the_worst(slow):
     assert "hello" in results[2]["response"]
 
 
+def test_a_refused_first_message_names_no_session(slow):
+    """None began: its result has none, and the next message begins the chat's one."""
+    answer = slow("chat", "--json", stdin=b"\xff\xfe\nhello\n")
+    refused, greeted = [json.loads(line) for line in answer.out.splitlines()]
+    assert (refused["code"], refused["session_id"]) == ("invalid_input", None)
+    assert greeted["outcome"] == "success" and greeted["session_id"]
+    assert len(slow.entries("SESSION_START")) == 1
+
+
+def test_an_error_is_no_answer_and_stands_on_stderr(slow):
+    """Standard output stays empty, for `ask` and for `chat`; with --json the result is there."""
+    slow.ask("hello", "--input-id", "in-1")
+    refused = slow("ask", "--input-id", "in-1", "another text")
+    assert (refused.code, refused.out) == (exit_codes.REFUSED, "") and "needs a new input id" in refused.err
+    result = slow("ask", "--json", "--input-id", "in-1", "another text")
+    assert result.json["code"] == "input_conflict"
+    session = result.json["session_id"]
+    with typing(*chat_of(slow, "--session", session)) as chat:
+        chat.until("you>")
+        chat.type("/end")
+        chat.until("ended after 1 turn")
+    ended = slow("chat", "--session", session, stdin=b"hello\n")
+    assert (ended.code, ended.out) == (exit_codes.REFUSED, "") and "session_closed" in ended.err
+
+
+def test_two_chats_in_one_session_wait_for_each_other(slow, tmp_path):
+    """A line that comes while the other is answered is asked again until its turn has come."""
+    session = slow.ask("hello")["session_id"]
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"what did I ask before?\nhello\n")
+    words = [sys.executable, "-P", "-m", "launch", *chat_of(slow, "--session", session)]
+    talks: list[subprocess.Popen[bytes]] = []
+    for _ in range(2):
+        with lines.open("rb") as stdin:
+            talks.append(
+                subprocess.Popen(words, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+            )
+    ends = [(*talk.communicate(timeout=60), talk.returncode) for talk in talks]
+    for out, err, code in ends:
+        assert (code, err) == (exit_codes.OK, b"") and b"You asked" in out and b"Hello again" in out
+    assert len(slow.entries("RunCompleted")) == 5
+
+
+def test_over_a_pipe_a_command_is_no_turn(slow):
+    """It is told on standard error, costs nothing, and /quit ends; what only looks like one is a message."""
+    lines = b"/session\nhello\n/cost\n/help\n/wait\n /cost\n/quit\nhello\n"
+    answer = slow("chat", stdin=lines)
+    assert answer.code == exit_codes.OK
+    assert answer.out.count("Hello") == 1 and "model calls" not in answer.out.splitlines()[0]
+    for told in ("no session yet", "2 model calls", "/quit", "nothing is waited for"):
+        assert told in answer.err
+    assert len(slow.entries("RunCompleted")) == 2
+    results = slow("chat", "--json", stdin=b"/help\nhello\n/session\n/quit\n")
+    assert [json.loads(line)["outcome"] for line in results.out.splitlines()] == ["success"]
+    assert "continue" in results.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_signal_leaves_the_terminal_as_it_was(slow, number, is_asked):
+    """At the prompt and during an answer: echo and lines again; the process still ends by the signal."""
+    with typing(*chat_of(slow)) as chat:
+        before = termios.tcgetattr(chat.master)
+        chat.at_prompt()
+        if is_asked:
+            chat.type(QUESTION)
+            chat.until(FIRST_WORDS)
+        assert not termios.tcgetattr(chat.master)[3] & termios.ECHO
+        chat.process.send_signal(number)
+        assert chat.end() == -number
+        assert termios.tcgetattr(chat.master)[3] == before[3]
+
+
 def test_a_session_is_continued_by_its_short_id(slow):
     """The agent remembers what was said in another chat."""
     first = json.loads(slow("chat", "--json", stdin=b"hello\n").out)
@@ -185,6 +259,10 @@ def test_standard_streams_that_are_no_terminal(slow):
             capture_output=True, env=environment(), timeout=60, check=False,
         )  # fmt: skip
         assert b"Traceback" not in done.stderr and done.returncode in (exit_codes.OK, exit_codes.FAILED), (closed, done)
+        if ">&-" in closed:
+            assert done.returncode == exit_codes.FAILED
+            assert closed.endswith("2>&-") or b"standard output is closed" in done.stderr
+    assert len(slow.entries("RunRequested")) == 1, "a turn whose answer nobody could read"
     with typing(*chat_of(slow), stdout=subprocess.PIPE) as chat:  # typed, and piped on
         chat.until("Ctrl-D ends")
         chat.type("hello")
@@ -203,7 +281,7 @@ def test_standard_streams_that_are_no_terminal(slow):
 
 def test_terminals_of_all_kinds(slow):
     """A dumb one gets no command; colours are shown unless switched off; `ask` streams to a terminal and to no pipe."""
-    with typing(*chat_of(slow), env={"TERM": "dumb"}) as chat:
+    with typing(*chat_of(slow), env={"TERM": "dumb", "NO_COLOR": ""}) as chat:
         chat.until("you>")
         chat.type("hello")
         answered(chat, 1)
@@ -255,7 +333,8 @@ def test_costs_are_read_with_and_without_a_cluster_and_budgets_from_it(tmp_path)
         eventually(lambda: len(cluster.entries("PROMPT_SENT")) > len(cluster.entries("PROMPT_RECEIVED")))
         cluster.kill("gateway/1")
         out, _ = asked.communicate(timeout=60)
-        assert json.loads(out)["outcome"] == "success"
+        result = json.loads(out)
+        assert (result["outcome"], result["cost"]["cost_usd"]) == ("success", None)
         running = cluster("cost", "--json", "--by", "session,model").json
         budget = cluster("budget", "--json").json
         table = cluster("budget", "--session", f"SES-{first['session_id'][:8]}")

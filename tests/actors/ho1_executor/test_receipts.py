@@ -140,6 +140,15 @@ def test_a_late_end_has_no_key_and_names_the_winner() -> None:
     )
 
 
+def test_what_an_attempt_without_an_answer_cost_is_unknown() -> None:
+    """Neither a call that was answered at its second attempt nor one that nobody answered cost nothing."""
+    again, unanswered = Tally(started=10.0), Tally(started=10.0)
+    again.add_response(answer(sent_record_id="s", received_record_id="r1", attempts=2))
+    unanswered.add_unanswered()
+    assert (again.cost(10.0).llm_calls, again.cost(10.0).cost_usd) == (1, None)
+    assert (unanswered.cost(10.0).llm_calls, unanswered.cost(10.0).cost_usd) == (0, None)
+
+
 def test_cost_is_what_reached_a_provider() -> None:
     """A rejected call is no call; an unknown price makes the sum unknown, not smaller."""
     tally = Tally(started=10.0)

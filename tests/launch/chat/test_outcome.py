@@ -25,6 +25,12 @@ def test_a_plain_success_says_what_it_took():
     assert [text for text, _ in lines_about(result())] == ["SES-0e8f7a52 · 412 ms · 1 model call · 30 tokens · $0.0012"]
 
 
+def test_a_turn_whose_calls_were_not_answered_says_that_their_price_is_unknown():
+    """Nothing answered is not nothing paid."""
+    lines = [text for text, _ in lines_about(result(cost=Cost(cost_usd=None)))]
+    assert lines == ["SES-0e8f7a52 · 412 ms · price unknown"]
+
+
 def test_tools_are_named_and_a_failed_one_says_how():
     """One line each."""
     calls = [
@@ -41,7 +47,8 @@ def test_tools_are_named_and_a_failed_one_says_how():
         ({}, "", exit_codes.OK),
         ({"quality_gate_passed": False}, "quality gate not passed", exit_codes.OK),
         ({"outcome": "degraded", "code": "degraded"}, "degraded (degraded)", exit_codes.OK),
-        ({"outcome": "error", "code": "run_active"}, "error (run_active)", exit_codes.REFUSED),
+        ({"outcome": "error", "code": "run_active"}, "error (run_active): yes", exit_codes.REFUSED),
+        ({"outcome": "error", "code": "x", "response": ""}, "error (x): this turn has no answer", exit_codes.FAILED),
         ({"outcome": "error", "code": "unavailable"}, "error (unavailable)", exit_codes.FAILED),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from bus.messages.gateway import Budget, ScopeBudget
 from bus.messages.session import ProcessTurn, SessionView
-from launch.chat.slash import NAMES, is_command, told
+from launch.chat.slash import NAMES, is_command, is_whole_command, told
 from launch.chat.talk import Talk
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
@@ -84,3 +84,9 @@ def test_new_and_end_leave_the_session():
 def test_a_message_that_begins_with_a_slash_is_typed_with_a_space():
     """A path is no command then."""
     assert is_command("/etc/passwd what is this?") and not is_command(" /etc/passwd what is this?")
+
+
+def test_a_line_of_a_pipe_is_a_command_only_if_it_is_nothing_else():
+    """A path, a text about a command and an unknown one are messages."""
+    assert is_whole_command("/cost") and is_whole_command("/quit \r")
+    assert not any(map(is_whole_command, ("/cost of this", "/etc/passwd", " /cost", "/nonsense", "")))
