@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from bus.messages import memory as m
-from launch import exit_codes
+from launch import cli, exit_codes
 from launch.commands import memory
 from launch.errors import CommandError
 from launch.home import home_of
@@ -93,7 +93,7 @@ def test_what_is_not_utf_8_is_the_callers_mistake(check):
 
 
 @pytest.mark.parametrize(("checkpoint", "said"), [(-1, "up to #7, no checkpoint yet"), (5, "checkpoint at #5")])
-def test_no_checkpoint_is_no_number(monkeypatch, capsys, checkpoint, said):
+def test_no_checkpoint_is_no_number(monkeypatch, capsys, tmp_path, checkpoint, said):
     """-1 is how the message says that there is none."""
     found = m.MemoryStats(
         signals=0,
@@ -103,12 +103,12 @@ def test_no_checkpoint_is_no_number(monkeypatch, capsys, checkpoint, said):
         gate_mode="counting",
         applied_seq=7,
         checkpoint_seq=checkpoint,
-        as_of="2026-01-31T00:00:00.000000Z",
+        as_of=m.AsOf(as_of_ts="2026-01-31T00:00:00.000000Z", as_of_seq=7, from_clock=True),
     )
     monkeypatch.setattr(memory, "_place", lambda _home: None)
     monkeypatch.setattr(memory, "_agent", lambda _place, _agent_id: "ADMIN")
     monkeypatch.setattr(memory, "_ask", lambda *_words: found)
-    memory.stats.callback.__wrapped__(home=None, as_json_=False, agent_id=None)
+    assert cli.run(["memory", "stats", "--home", str(tmp_path)]) == exit_codes.OK
     assert said in capsys.readouterr().out
 
 
