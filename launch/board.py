@@ -9,6 +9,7 @@ from contextlib import suppress
 from launch import identity, run_file
 from launch.home import Home
 from launch.log_tail import tail
+from launch.needs import shown
 from launch.plan import Plan
 from launch.progress import NotReady, Progress, Ready
 from launch.supervision import Member, drain_bound_s
@@ -53,7 +54,7 @@ class Board:
             config_digest=self._plan.snapshot.digest,
             config_origin=self._plan.origin,
             drain_bound_s=drain_bound_s(self._config),
-            children=[member.row() for member in members],
+            children=shown(members),
         )
         if run != self._written or self._fingerprint() != self._print:
             with suppress(OSError):

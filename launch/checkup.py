@@ -10,7 +10,7 @@ import resource
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -175,24 +175,49 @@ def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
     return found, run
 
 
-def health(rows: Iterable[tuple[str, str, str]], *, broker_answers: bool, home: Home) -> list[Finding]:
-    """Of (actor, state, note) of every process."""
+def health(
+    rows: Iterable[tuple[str, str, str]],
+    *,
+    broker_answers: bool,
+    home: Home,
+    damaged: Collection[str] = (),
+    elsewhere: Collection[str] = (),
+) -> list[Finding]:
+    """Of (actor, state, note) of every process.
+
+    `damaged` failed because what they need is damaged; of the roles `elsewhere` another host has a ready process.
+    """
+    everybody = list(rows)
+    served = {_role(actor) for actor, state, _ in everybody if state == "ready"} | set(elsewhere)
     found: list[Finding] = []
     if not broker_answers:
         mend = next_command("logs broker", home.root)
         found.append(Finding(check="broker", verdict="fail", said="it does not answer", mend=mend))
-    verdicts: dict[str, Verdict] = {"failed": "fail", "lost": "fail"}
-    for actor, state, note in rows:
+    for actor, state, note in everybody:
         if state == "ready":
             continue
+        verdict: Verdict = "fail" if state in ("failed", "lost") or _role(actor) not in served else "warn"
         said = f"{state}: {note}" if note else state
-        mend = next_command(f"logs {actor}", home.root)
-        if state in ("failed", "stopped"):
-            mend = f"{next_command(f'restart {actor}', home.root)}; {mend}"
-        found.append(Finding(check=actor, verdict=verdicts.get(state, "warn"), said=said, mend=mend))
+        if _role(actor) not in served:
+            said = f"{said} (no {_role(actor)} is ready)"
+        mend = _mend(actor, state, home, is_damaged=actor in damaged)
+        found.append(Finding(check=actor, verdict=verdict, said=said, mend=mend))
     if not found:
         found.append(Finding(check="processes", verdict="ok", said="all are ready"))
     return found
+
+
+def _role(actor: str) -> str:
+    return actor.partition("/")[0]
+
+
+def _mend(actor: str, state: str, home: Home, *, is_damaged: bool) -> str:
+    logs = next_command(f"logs {actor}", home.root)
+    if is_damaged:
+        return f"{next_command('ledger verify', home.root)} names the place; then down, and restore a copy; {logs}"
+    if state in ("failed", "stopped"):
+        return f"{next_command(f'restart {actor}', home.root)}; {logs}"
+    return logs
 
 
 def code_of(findings: Iterable[Finding]) -> int:

@@ -16,7 +16,7 @@ from launch.commands.options import running
 from launch.endpoints import Place
 from launch.errors import CommandError, next_command
 from launch.home import Home
-from launch.log_tail import tail
+from launch.last_lines import of_incarnation
 from launch.output import note
 from launch.run_file import ChildRow, RunFile
 
@@ -103,12 +103,12 @@ def _check(home: Home, run: RunFile, rows: dict[str, ChildRow], lines: int) -> N
         raise CommandError(f"the cluster in {home.root} is being stopped", exit_code=exit_codes.UNREACHABLE)
     for row in rows.values():
         if row.state == "failed":
-            show_tail(home, row.actor, lines)
+            show_tail(home, row, lines)
             raise CommandError(f"{row.actor} failed: {row.note}", hint=next_command(f"logs {row.actor}", home.root))
 
 
-def show_tail(home: Home, actor: str, lines: int) -> None:
-    """The last lines of its log, on stderr."""
-    note(f"--- last lines of {home.log(actor)}")
-    for line in tail(home.log(actor), lines):
+def show_tail(home: Home, row: ChildRow, lines: int) -> None:
+    """The last lines that this incarnation logged, on stderr."""
+    note(f"--- last lines of {home.log(row.actor)}")
+    for line in of_incarnation(home, row.actor, row.instance, lines):
         note(f"  {line}")

@@ -35,6 +35,7 @@ class ChildRow(Record):
     next_try_at: float = Field(default=0.0, description="state backoff: when it is started again")
     ready_after_ms: int = Field(default=0, description="how long this incarnation took to become ready; 0 if not yet")
     note: str = ""
+    is_damaged: bool = Field(default=False, description="it failed as what it needs is damaged")
 
 
 class RunFile(Record):

@@ -8,6 +8,7 @@ from pathlib import Path
 from launch import exit_codes
 from launch.errors import next_command
 from launch.home import Home
+from launch.last_lines import for_people, read_lines, since_another
 from launch.listen import bound_address
 from launch.output import duration, note, say, styled, table
 from launch.progress import NotReady, Ready
@@ -43,10 +44,11 @@ def show(home: Home, word: Ready | NotReady) -> int:
         note(f"{styled('error:', 'red', bold=True, to_stderr=True)} {word.damaged}")
         note(f"  next: {next_command('ledger verify', home.root)}   or   {next_command('down', home.root)}")
         return exit_codes.INTEGRITY
+    instances = {row.actor: row.instance for row in run.children}
     for actor, lines in word.tails.items():
         note(f"--- last lines of {home.log(actor)}")
-        for line in lines:
-            note(f"  {line[:_LINE_MAX]}")
+        for line in since_another(read_lines(lines, actor), instances.get(actor, "")):
+            note(f"  {for_people(line)[:_LINE_MAX]}")
     notes = {row.actor: f" ({row.note})" if row.note else "" for row in run.children}
     late = ", ".join(f"{actor}{notes.get(actor, '')}" for actor in word.tails)
     note(f"not ready after {duration(word.elapsed_ms / 1000)}: {late}")

@@ -72,6 +72,7 @@ class Member:
             next_try_at=self.next_try_at,
             ready_after_ms=self.ready_after_ms,
             note=self.note,
+            is_damaged=self.is_damaged,
         )
 
 

@@ -45,7 +45,9 @@ def _health(home: Home, run: RunFile, now: float) -> list[Finding]:
     peers = None if answer is None else {row.instance: row for row in answer.peers}
     rows = [actor_row(child, peers, now) for child in run.children]
     states = [(row.actor, row.state, row.note) for row in rows]
-    return checkup.health(states, broker_answers=peers is not None, home=home)
+    damaged = [child.actor for child in run.children if child.is_damaged]
+    elsewhere = [peer.role for peer in (peers or {}).values() if peer.address and peer.state == "ready"]
+    return checkup.health(states, broker_answers=peers is not None, home=home, damaged=damaged, elsewhere=elsewhere)
 
 
 def _print(one: Finding, width: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime
 
 import click
 
@@ -14,6 +13,7 @@ from launch.commands.filter_argument import duration_given
 from launch.commands.options import with_home
 from launch.errors import CommandError, next_command
 from launch.home import Home
+from launch.last_lines import clock_time
 from launch.log_files import LogFiles
 from launch.log_lines import LogLine, as_json, of_actor, of_turn, shown
 from launch.output import say, styled
@@ -70,11 +70,7 @@ def _choice(actors: tuple[str, ...], turn: str | None, since_s: float | None) ->
 
 def _print(lines: Iterable[LogLine], *, as_json_: bool) -> None:
     for line in lines:
-        say(as_json(line) if as_json_ else shown(line, _clock, _paint))
-
-
-def _clock(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3] if at else "--:--:--.---"
+        say(as_json(line) if as_json_ else shown(line, clock_time, _paint))
 
 
 def _paint(text: str, colour: str) -> str:

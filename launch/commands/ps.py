@@ -32,7 +32,7 @@ class ActorRow(Record):
     actor: str
     instance: str
     state: str
-    pid: int
+    pid: int | None
     up_s: float
     restarts: int
     next_try_s: float | None
@@ -82,9 +82,9 @@ def ps(*, home: Home, as_json_: bool) -> int:
         note("the broker does not answer, or no token can be written: figures of the bus are missing")
     for line in listening(answer) if answer is not None else ():
         note(line)
-    failed = [row.actor for row in run.children if row.state == "failed"]
-    for actor in failed:
-        show_tail(home, actor, place_of(home, run).snapshot.config.launcher.log_tail_lines)
+    failed = [row for row in run.children if row.state == "failed"]
+    for row in failed:
+        show_tail(home, row, place_of(home, run).snapshot.config.launcher.log_tail_lines)
     return exit_codes.OK
 
 
@@ -129,7 +129,7 @@ def remote_row(peer: PeerRow) -> ActorRow:
         actor=peer.instance.partition("@")[0],
         instance=peer.instance,
         state=peer.state,
-        pid=0,
+        pid=None,
         up_s=round(peer.connected_ms / 1000, 3),
         restarts=0,
         next_try_s=None,
@@ -167,7 +167,7 @@ def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> 
         actor=child.actor,
         instance=child.instance,
         state=state,
-        pid=child.pid,
+        pid=child.pid or None,
         up_s=round(now - child.started_at, 3) if child.pid else 0.0,
         restarts=child.restarts,
         next_try_s=max(0.0, round(child.next_try_at - now, 3)) if child.state == "backoff" else None,

@@ -27,11 +27,10 @@ def scale(*, home: Home, numbers: tuple[str, ...], no_wait: bool) -> int:
     goal = {f"{role}/{number}" for role, count in wanted.items() for number in range(1, count + 1)}
     leaving = {name for name in before if name.partition("/")[0] in wanted} - goal
     if not no_wait:
-        new = goal - before
 
         def is_settled(rows: dict[str, ChildRow]) -> bool:
             return not leaving & set(rows) and all(
-                name in rows and rows[name].state in ("ready", "degraded") for name in new
+                name in rows and rows[name].state in ("ready", "degraded") for name in goal
             )
 
         follow(home, goal | leaving, is_settled)

@@ -82,12 +82,24 @@ def test_what_an_earlier_run_left_and_a_hidden_launcher(tmp_path):
 )
 def test_every_state_but_ready_is_a_line_with_its_mend(tmp_path, state, verdict, mend):
     """And a cluster whose processes are all ready is one line."""
-    rows = [("broker/1", "ready", ""), ("ho1/1", state, "signal 9")]
+    rows = [("broker/1", "ready", ""), ("ho1/2", "ready", ""), ("ho1/1", state, "signal 9")]
     (finding,) = checkup.health(rows, broker_answers=True, home=home_of(tmp_path))
     assert (finding.check, finding.verdict) == ("ho1/1", verdict)
     assert "signal 9" in finding.said and mend in finding.mend
     assert verdicts(checkup.health(rows[:1], broker_answers=True, home=home_of(tmp_path))) == {"processes": "ok"}
     assert verdicts(checkup.health(rows[:1], broker_answers=False, home=home_of(tmp_path))) == {"broker": "fail"}
+
+
+def test_a_role_without_a_ready_process_fails_and_damage_is_not_restarted(tmp_path):
+    """One ready executor, here or on another host, makes it a warning; a damaged record is verified and restored."""
+    home = home_of(tmp_path)
+    rows = [("ho1/1", "stopped", "drained")]
+    (alone,) = checkup.health(rows, broker_answers=True, home=home)
+    assert alone.verdict == "fail" and "no ho1 is ready" in alone.said
+    (helped,) = checkup.health(rows, broker_answers=True, home=home, elsewhere=["ho1"])
+    assert helped.verdict == "warn"
+    (bad,) = checkup.health([("ledger/1", "failed", "x")], broker_answers=True, home=home, damaged=["ledger/1"])
+    assert "ledger verify" in bad.mend and "copy" in bad.mend and "restart" not in bad.mend
 
 
 def test_this_machine_can_run_hobus():

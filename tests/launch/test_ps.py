@@ -70,7 +70,7 @@ def test_a_worker_elsewhere_is_shown_with_where_it_is_and_what_it_brings():
         address="10.0.0.9",
     )  # fmt: skip
     found = remote_row(peer)
-    assert (found.actor, found.pid, found.host, found.slots) == ("ho1/remote-1", 0, "box 10.0.0.9", 8)
+    assert (found.actor, found.pid, found.host, found.slots) == ("ho1/remote-1", None, "box 10.0.0.9", 8)
     cells = shown(found)
     assert cells[:4] == ("ho1/remote-1", "degraded", "-", "1.5 s")
     assert cells[-1] == "remote: box 10.0.0.9, 8 slots, 1 tools, hobus 1.2  gateway: no_route"

@@ -32,6 +32,14 @@ def test_whoever_is_leaving_comes_back_when_it_is_wanted():
     assert change_to(executors(1, 2, 3, leaving=(2, 3)), "ho1", 2) == Change(new=[], back=["ho1/2"], leaving=["ho1/3"])
 
 
+def test_whoever_was_drained_is_started_again():
+    """A number of processes means running ones; one that is being started anew is not asked twice."""
+    drained = Member(actor="ho1/1", role="ho1", state="stopped")
+    resting = Member(actor="ho1/2", role="ho1", state="draining", resting_since=1.0)
+    anew = Member(actor="ho1/3", role="ho1", state="draining", resting_since=1.0, then="start")
+    assert change_to([drained, resting, anew], "ho1", 3) == Change(new=[], back=["ho1/1", "ho1/2"], leaving=[])
+
+
 @given(numbers=st.sets(st.integers(1, 30)), count=st.integers(1, 30))
 def test_afterwards_there_are_exactly_the_numbers_up_to_the_count(numbers, count):
     """Whatever was there."""

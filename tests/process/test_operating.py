@@ -89,6 +89,7 @@ def test_a_drained_process_rests_until_it_is_restarted(cluster: Cluster):
     assert done.code == 0 and "stopped" in done.out, done.err
     row = next(one for one in cluster("ps", "--json").json["actors"] if one["actor"] == "ho1/2")
     assert row["state"] == "stopped" and "hobus restart ho1/2" in row["note"]
+    assert row["pid"] is None
     assert cluster.ask(PACKAGES)["outcome"] == "success"
     assert cluster("drain", "ho1/1").code == 0
     assert cluster.ask(PACKAGES)["outcome"] in ("degraded", "error")
@@ -157,3 +158,18 @@ def test_a_broker_that_rests_or_failed_is_started_again(cluster: Cluster, tmp_pa
     assert done.code == 0, done.err
     assert cluster.ask(PACKAGES)["outcome"] == "success"
     assert not [path.name for path in cluster.home.run.iterdir() if path.name.startswith(("command-", "answer-"))]
+
+
+def test_what_is_not_so_is_not_called_ready_or_running(cluster: Cluster):
+    """Without its ledger nobody who needs it is ready and the doctor fails; scale starts who was drained."""
+    cluster.up()
+    assert cluster("drain", "ledger/1").code == 0
+    eventually(lambda: states(cluster)["host/1"] == "degraded")
+    assert cluster.row("ho2/1").note == "the ledger is not ready"
+    assert cluster("doctor").code == exit_codes.FAILED
+    assert cluster("restart", "ledger/1").code == 0
+    eventually(lambda: set(states(cluster).values()) == {"ready"})
+    assert cluster("drain", "ho1/1").code == 0
+    done = cluster("scale", "ho1=1")
+    assert done.code == 0 and states(cluster)["ho1/1"] == "ready", done.err
+    assert cluster.ask(PACKAGES)["outcome"] == "success"
