@@ -56,12 +56,14 @@ class Actor:
     """Base of every actor; subclasses supply handlers, and may override the three life-cycle methods."""
 
     service: str = ""
+    is_watched: bool = False
+    """Whether `ready` is asked also after it was ready, at each heartbeat: it may become degraded later."""
 
     async def start(self, bus: Bus) -> None:
         """Called once, connected; work that readiness waits for belongs into `ready`."""
 
     async def ready(self) -> str:
-        """'' when ready, else a short reason why it is degraded; asked again until ready."""
+        """'' when ready, else a short reason why it is degraded; asked again until ready, and on if `is_watched`."""
         return ""
 
     async def drain(self) -> None:

@@ -1,4 +1,4 @@
-"""Whether an actor is ready, as it says itself: asked until it is. Source: spec page "The bus", "Start and stop"."""
+"""Whether an actor is ready, as it says itself; asked till it is, or on. Source: spec page "The bus", Start, stop."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Readiness:
         self.reason = ""
 
     def ask(self) -> None:
-        """From now on the actor is asked, at each interval, until it is ready."""
-        self._task = asyncio.get_running_loop().create_task(self._until_ready())
+        """From now on the actor is asked, at each interval, until it is ready; one that is watched, also after that."""
+        self._task = asyncio.get_running_loop().create_task(self._keep_asking())
         self._task.add_done_callback(self._ended)
 
     def drain(self) -> None:
@@ -46,11 +46,11 @@ class Readiness:
         if self._task is not None:
             self._task.cancel()
 
-    async def _until_ready(self) -> None:
+    async def _keep_asking(self) -> None:
         while True:
             reason = await self._why_not()
             self._become("degraded" if reason else "ready", reason)
-            if not reason:
+            if not reason and not (self._actor is not None and self._actor.is_watched):
                 return
             await asyncio.sleep(self._interval_s)
 

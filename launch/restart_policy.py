@@ -1,7 +1,7 @@
 """When a dead process is started again, and when it is given up; values in, values out.
 
 Back-off is exponential with jitter and a cap; it starts anew after a healthy life. A crash budget within a window ends
-in `failed`. Source: spec page "Launching, scaling, tapping, watching", Launcher.
+in `failed`, unless what it lacks is space. Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
 
 from __future__ import annotations
@@ -27,8 +27,16 @@ class Decision:
     delay_s: float | None
 
 
-def after_crash(history: History, *, started_at: float, now: float, draw: float, config: LauncherConfig) -> Decision:
+MENDED_OUTSIDE = frozenset({"disk_full"})
+"""Codes of last words that no other code mends, but somebody at the machine will: such a process is never given up."""
+
+
+def after_crash(  # noqa: PLR0913 - what a crash is judged by
+    history: History, *, started_at: float, now: float, draw: float, config: LauncherConfig, reason: str = ""
+) -> Decision:
     """What follows from a crash at `now` of a process that was started at `started_at`; `draw` is from [0, 1).
+
+    `reason`: its last words, which begin with a code.
 
     The first one in a row waits `restart_first_ms` alone: something that worked is wanted back at once.
     """
@@ -37,7 +45,7 @@ def after_crash(history: History, *, started_at: float, now: float, draw: float,
     was_healthy = (now - started_at) * 1000 >= config.healthy_after_ms
     streak = 1 if was_healthy else history.streak + 1
     following = History(crashes=crashes, streak=streak)
-    if len(crashes) >= config.crash_budget:
+    if len(crashes) >= config.crash_budget and reason.partition(":")[0] not in MENDED_OUTSIDE:
         return Decision(following, None)
     return Decision(following, backoff_s(streak, draw=draw, config=config))
 

@@ -218,12 +218,16 @@ def _exited(member: Member, event: Exited, config: LauncherConfig) -> tuple[Memb
         failed = replace(_gone(member), state=next_state(member.state, "gave_up"), note=note, is_damaged=True)
         return failed, [lost, Effect("gave_up")]
     why = f"{event.exit}: {event.reason}" if event.reason else event.exit
-    following, effects = _crashed(member, why, event.at, event.draw, config)
+    following, effects = _crashed(member, why, event.at, event.draw, config, reason=event.reason)
     return following, [lost, *effects]
 
 
-def _crashed(member: Member, why: str, at: float, draw: float, config: LauncherConfig) -> tuple[Member, list[Effect]]:
-    decision = after_crash(member.history, started_at=member.started_at, now=at, draw=draw, config=config)
+def _crashed(  # noqa: PLR0913 - what a crash is judged by
+    member: Member, why: str, at: float, draw: float, config: LauncherConfig, *, reason: str = ""
+) -> tuple[Member, list[Effect]]:
+    decision = after_crash(
+        member.history, started_at=member.started_at, now=at, draw=draw, config=config, reason=reason
+    )
     following = _gone(replace(member, history=decision.history, note=why))
     if decision.delay_s is None:
         note = f"{why}; given up after {len(decision.history.crashes)} crashes (launcher.crash_budget)"

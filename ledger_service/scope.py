@@ -94,6 +94,9 @@ LISTS: dict[str, frozenset[str]] = {"ho1": _EVERYTHING}
 SHARED = frozenset({("governance", "CONFIG_SNAPSHOT")})
 """Entries, by stream and type, that every role with a line in READS reads: the configuration that it runs under."""
 
+ENTRIES: dict[str, frozenset[tuple[str, str]]] = {"host": frozenset({("ho2m", "CONSOLIDATION_DUE")})}
+"""role -> entries, by stream and type, that it reads besides: what the host answers again names what this one says."""
+
 EVENT_TYPES = frozenset(name for streams in WRITES.values() for names in streams.values() for name in names)
 """Every type that this system writes; nothing else that a sender claims as a type is a name."""
 
@@ -112,7 +115,7 @@ def may_read(role: str, stream: str | None, *, with_bodies: bool) -> bool:
 def may_read_entry(role: str, stream: str, event_type: str, *, with_bodies: bool) -> bool:
     """Whether this role may have this one entry, found by its id or its once key."""
     is_shared = role in READS and (stream, event_type) in SHARED
-    return is_shared or may_read(role, stream, with_bodies=with_bodies)
+    return is_shared or (stream, event_type) in ENTRIES.get(role, ()) or may_read(role, stream, with_bodies=with_bodies)
 
 
 def _kind_of(stream: str) -> str:

@@ -25,12 +25,14 @@ from ledger_service.intake import World
 from ledger_service.opening import OpenLedger, discard_index, open_ledger
 from ledger_service.salt import salts
 from ledger_service.scope import READS, may_read, may_read_entry, may_write
+from ledger_service.writer import shortage
 
 
 class LedgerService(Actor):
     """The append-only record. `failed` is set when the process must exit with code 1, after the answers are out."""
 
     service = "ledger"
+    is_watched = True  # a disk fills while it runs
 
     def __init__(self, disk: Disk, config: LedgerConfig) -> None:
         self.failed: asyncio.Future[LedgerError]
@@ -73,10 +75,10 @@ class LedgerService(Actor):
         self._tasks = [self._own(work) for work in (self._commit_queued(), self._keep_index(), self._record_denials())]
 
     async def ready(self) -> str:
-        """Ready once recovered, and never again after a fault."""
+        """Ready once recovered, while there is space to write to, and never again after a fault."""
         if self._fault is not None:
             return self._fault.detail
-        return "recovering" if self._ledger is None else ""
+        return "recovering" if self._ledger is None else shortage(self._disk.free_bytes(), self._config)
 
     async def drain(self) -> None:
         """Commits what is queued, brings the index up to date, gives everything back."""

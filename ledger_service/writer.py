@@ -180,6 +180,14 @@ def needed_bytes(config: LedgerConfig) -> int:
     return config.segment_bytes + config.reserve_bytes
 
 
+def shortage(free_bytes: int, config: LedgerConfig) -> str:
+    """Why nothing can be written now; empty while there is space."""
+    needed = needed_bytes(config)
+    if free_bytes >= needed:
+        return ""
+    return f"the disk is full: {free_bytes >> 20} MB free, the record wants {needed >> 20} MB (ledger.reserve_bytes)"
+
+
 def disk_full(free_bytes: int, config: LedgerConfig) -> LedgerError:
     """The answer while less than a segment and the reserve is free."""
     needed = needed_bytes(config)

@@ -130,7 +130,9 @@ class Supervisor(Actor):
             case Refused(code, detail):
                 raise SessionFault(code, detail)
             case Known(known):
-                return TurnReply(result=await answers.recorded(session, known))
+                drive = self._drives.of(session)
+                if drive is None or drive.input.input_id != message.input_id:
+                    return TurnReply(result=await answers.recorded(session, known))
             case Attach():
                 drive = self._drives.of(session)
                 if drive is None:

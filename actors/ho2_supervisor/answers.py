@@ -33,4 +33,6 @@ async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
     result = result_of(await session.body(known.result_ref))
     if result is None:
         raise LedgerError("damaged", f"{known.result_ref} holds no TurnResult")
-    return result
+    if known.became != "answered":
+        return result
+    return result.model_copy(update={"consolidation_candidates": await session.candidates(known.input_id)})

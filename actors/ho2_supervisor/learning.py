@@ -1,9 +1,10 @@
 """What runs teach: their signals, logged with HO3 when they are over.
 
 The answer and its lesson are recorded at the same time: RunCompleted is on its way to the ledger while the signals are
-on theirs to HO3. So the candidates that come back stand in the first reply and in CONSOLIDATION_DUE, not in
-RunCompleted's bytes, and an input that is asked for again is answered without them: its gates stay crossed, and the
-next turn that logs such a signal names it again.
+on theirs to HO3. So the candidates that come back stand in CONSOLIDATION_DUE, not in RunCompleted's bytes. It stands
+before any reply names them, once for each input, and whoever answers the input again reads it: every answer names the
+same. Where it does not stand no answer names any; the gates stay crossed, and the next turn that logs such a
+signal names it again.
 Source: spec page "Session host and HO2 supervisor", A turn in HO2, step 7.
 """
 
@@ -16,6 +17,8 @@ from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import OwnedSession
 from actors.ho2_supervisor.session.record import EndedRun
 from actors.ho2_supervisor.signals import signals_of
+from bus.messages.ids import candidates_key
+from bus.messages.ledger import WriteEntry
 from config.snapshot import Snapshot
 
 
@@ -29,12 +32,19 @@ class Learning:
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def durably_and_learned(self, session: OwnedSession, *, trace: str) -> Learned:
-        """The run that was just ended is durable, and, at the same time, its signals were logged."""
+        """The run that was just ended is durable, and, at the same time, its signals were logged.
+
+        The candidates are those that the record has. Raises JournalLost when nobody can say which these are.
+        """
         ended = session.record.last_run
         _, learned = await beside(session.barrier(), self._log(session, ended, trace))
-        if learned.candidates or learned.code:
-            self._note(session, ended, learned, trace)
-        return learned
+        if learned.code:
+            self._warn(session, ended, learned, trace)
+        if ended is None or not learned.candidates:
+            return learned
+        if await session.stands(self._due(session, ended, learned, trace)):
+            return learned
+        return Learned(tuple(await session.candidates(ended.input_id)))
 
     def log_later(self, session: OwnedSession, *, trace: str = "") -> None:
         """The newest run's signals are on their way; those that were logged before count once all the same."""
@@ -52,7 +62,7 @@ class Learning:
     async def _log_and_warn(self, session: OwnedSession, ended: EndedRun, trace: str) -> None:
         learned = await self._log(session, ended, trace)
         if learned.code:
-            self._note(session, ended, learned, trace)
+            self._warn(session, ended, learned, trace)
 
     async def _log(self, session: OwnedSession, ended: EndedRun | None, trace: str) -> Learned:
         agent = self._snapshot.agents.get(session.record.state.agent_id or "")
@@ -61,15 +71,23 @@ class Learning:
         signals = signals_of(ended, tools=agent.tools, vocabulary=self._snapshot.config.classify_labels)
         return await self.memory.log(agent.agent_id, signals, trace=trace)
 
-    def _note(self, session: OwnedSession, ended: EndedRun | None, learned: Learned, trace: str) -> None:
-        """What the reply names beyond RunCompleted's bytes; or the signals of which nobody knows whether they count."""
+    def _due(self, session: OwnedSession, ended: EndedRun, learned: Learned, trace: str) -> WriteEntry:
+        """What the input's answer names beyond RunCompleted's bytes; the first one written is the one that counts."""
+        return self._own_entries.ho2m(
+            "CONSOLIDATION_DUE",
+            {"run_id": str(ended.run_id), "signal_ids": list(learned.candidates)},
+            provenance=session.provenance(ended.run_id), parents=[ended.ended_by], at_us=session.at_us(),
+            trace=trace, once=candidates_key(session.session_id, ended.input_id),
+        )  # fmt: skip
+
+    def _warn(self, session: OwnedSession, ended: EndedRun | None, learned: Learned, trace: str) -> None:
+        """MEMORY_WARNING: the signals of which nobody knows whether they count."""
         if ended is None:
             return
-        signal_ids = list(learned.unknown if learned.code else learned.candidates)
         session.note(
             self._own_entries.ho2m(
-                "MEMORY_WARNING" if learned.code else "CONSOLIDATION_DUE",
-                {"run_id": str(ended.run_id), "signal_ids": signal_ids},
+                "MEMORY_WARNING",
+                {"run_id": str(ended.run_id), "signal_ids": list(learned.unknown)},
                 provenance=session.provenance(ended.run_id), parents=[ended.ended_by], at_us=session.at_us(),
                 reason=learned.code, trace=trace,
             )

@@ -76,6 +76,7 @@ class OwnEntries:
         decision: str = "",
         reason: str = "",
         trace: str = "",
+        once: str | None = None,
     ) -> WriteEntry:
         """One entry about a run; its parents say which journal entry it stands on."""
         return WriteEntry(
@@ -89,6 +90,7 @@ class OwnEntries:
             trace=trace,
             at_us=at_us,
             bodies=[pack(payload)],
+            once=once,
         )
 
     def lost_order(self, receipt: Receipt, *, provenance: Provenance, at_us: int, trace: str) -> WriteEntry:

@@ -22,9 +22,9 @@ from actors.ho2_supervisor.session.record import SessionRecord
 from actors.ho2_supervisor.session.reducer import reduce
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
-from bus.messages.ids import RunId, iso
+from bus.messages.ids import RunId, candidates_key, iso
 from bus.messages.ledger import Ack, Provenance, WriteEntry, session_stream
-from bus.messages.session import SessionEventKind, TookOver
+from bus.messages.session import SessionEventKind, TookOver, candidates_in
 from bus.port import Bus
 
 
@@ -149,6 +149,11 @@ class OwnedSession:
                 raise
             raise BodyMissing(ref) from fault
 
+    async def candidates(self, input_id: str) -> list[str]:
+        """The signals that the input's answer names beside RunCompleted, as CONSOLIDATION_DUE has them."""
+        [due] = await self._client.lookup(once=[candidates_key(self.session_id, input_id)], with_bodies=True)
+        return candidates_in(due)
+
     async def texts(self, refs: Sequence[str]) -> dict[str, str]:
         """The texts behind these refs, one by one."""
         return {ref: await self.text(ref) for ref in refs}
@@ -205,6 +210,19 @@ class OwnedSession:
     def note(self, entry: WriteEntry) -> None:
         """An entry of another stream about what is durable already: on its way, and no barrier."""
         self._follow([entry])
+
+    async def stands(self, entry: WriteEntry) -> bool:
+        """Whether an entry of another stream is in the record, now that it was written; False: it never will be.
+
+        Raises JournalLost when nobody can say that.
+        """
+        try:
+            [ack] = await self._client.write([entry], trace=entry.trace)
+        except RuntimeFault as fault:
+            if fault.code == "unavailable":
+                raise self._journal_lost(fault) from fault
+            return False  # refused for good, or never sent
+        return ack.is_first
 
     def also(self, entry: WriteEntry) -> None:
         """Queue an entry of another stream: it leaves once everything appended so far stands, and is no barrier."""

@@ -25,7 +25,7 @@ async def record_answer(
 ) -> TurnResult:
     """The turn's result; RunCompleted is durable, and what explains it follows in one write of its own.
 
-    With memory on, the result names the signals that may be consolidated now; what is recorded does not.
+    With memory on, the result names the signals that may be consolidated now, as CONSOLIDATION_DUE has them.
     """
     receipts = list(run.receipts.values())
     result = TurnResult(

@@ -15,6 +15,7 @@ from actors.session_host.turns import Turn
 from bus.errors import RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.gateway import PromptResponse
+from bus.messages.ids import candidates_key
 from bus.messages.ledger import Ack, Entry
 from bus.messages.session import TurnResult
 from bus.messages.streams import StreamReset
@@ -49,9 +50,9 @@ class Degradation:
                 trace=turn.trace,
             )
         except RuntimeFault as error:
-            return turns.unanswered(turn, error.code, elapsed_ms=self.elapsed_ms(turn))
+            return turns.unanswered(turn, fault, error.code, elapsed_ms=self.elapsed_ms(turn))
         if response.outcome != "SUCCESS" or not response.content.strip():
-            return turns.unanswered(turn, response.error_code, elapsed_ms=self.elapsed_ms(turn))
+            return turns.unanswered(turn, fault, response.error_code, elapsed_ms=self.elapsed_ms(turn))
         return await self._deliver(turn, response)
 
     def _record(self, turn: Turn, fault: RuntimeFault) -> None:
@@ -91,8 +92,8 @@ class Degradation:
         """What answered this input before: the run's own result, a verdict, or an earlier degraded reply."""
         try:
             async with asyncio.timeout(self._left(turn, self._config.reply_reserve_ms)):
-                asked, entry = await self._recorded(turn)
-            return turns.result_in(turn, asked, entry, elapsed_ms=self.elapsed_ms(turn))
+                asked, entry, due = await self._recorded(turn)
+            return turns.result_in(turn, asked, entry, due, elapsed_ms=self.elapsed_ms(turn))
         except TimeoutError:
             sentence = (
                 "This turn is answered, and the answer cannot be read now. Please ask again under the same input id."
@@ -103,11 +104,13 @@ class Degradation:
         return turns.error(turn, "unavailable", sentence, elapsed_ms=self.elapsed_ms(turn))
 
     async def _recorded(self, turn: Turn) -> list[Entry | None]:
-        """The input as HO2 recorded it, and what answers it; asked until the ledger says."""
+        """The input as HO2 recorded it, what answers it, and what this names besides; asked until the ledger says."""
         while True:
             try:
                 return await self._ledger.lookup(
-                    [records.requested_id(turn)], [records.turn_key(turn)], with_bodies=True
+                    [records.requested_id(turn)],
+                    [records.turn_key(turn), candidates_key(turn.session_id, turn.input_id)],
+                    with_bodies=True,
                 )
             except RuntimeFault as fault:
                 _log.warning("winner_unknown", input_id=turn.input_id, code=fault.code)

@@ -20,6 +20,7 @@ from bus.messages.session import (
     SessionEvent,
     TurnDegraded,
     TurnResult,
+    answer_in,
 )
 from bus.messages.work_order import Cost
 from config.schema import HostConfig
@@ -117,12 +118,14 @@ def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int) -> TurnResul
     )
 
 
-def unanswered(turn: Turn, code: str, *, elapsed_ms: int) -> TurnResult:
-    """Neither the supervisor nor the gateway answered."""
+def unanswered(turn: Turn, fault: RuntimeFault, code: str, *, elapsed_ms: int) -> TurnResult:
+    """Neither the supervisor nor the gateway answered; a record without space, which ends both, is named as such."""
     return error(
         turn,
-        code or "unavailable",
-        "The service is not available right now: neither the supervisor nor the model gateway could answer "
+        "disk_full" if fault.code == "disk_full" else code or "unavailable",
+        f"The record has no space, so nothing is answered: {fault.detail}. Please ask again under the same input id."
+        if fault.code == "disk_full"
+        else "The service is not available right now: neither the supervisor nor the model gateway could answer "
         f"({code or 'no code'}). Please ask again under the same input id.",
         elapsed_ms=elapsed_ms,
     )
@@ -151,11 +154,13 @@ def degraded(turn: Turn, response: PromptResponse, *, elapsed_ms: int) -> TurnRe
     )
 
 
-def result_in(turn: Turn, asked: Entry | None, entry: Entry | None, *, elapsed_ms: int) -> TurnResult:
+def result_in(
+    turn: Turn, asked: Entry | None, entry: Entry | None, due: Entry | None, *, elapsed_ms: int
+) -> TurnResult:
     """The answer that the stream decided for: of RunCompleted, of a verdict, or of an earlier degradation.
 
-    `asked` is the input's RunRequested, if there is one; an answer to another text is none to this turn, and a text
-    that was erased matches any. Raises ValueError where what the answer needs was erased.
+    `asked` is the input's RunRequested, if there is one, and `due` its CONSOLIDATION_DUE. An answer to another text is
+    none to this turn, and a text that was erased matches any. Raises ValueError where what the answer needs was erased.
     """
     event = SessionEvent.model_validate(unpack(_body(entry, 0))).event
     source = entry if isinstance(event, TurnDegraded) else asked
@@ -168,7 +173,7 @@ def result_in(turn: Turn, asked: Entry | None, entry: Entry | None, *, elapsed_m
         )
     match event:
         case RunCompleted(result_ref=ref) | RunFailed(detail_ref=str(ref)):
-            return TurnResult.model_validate(unpack(_body(entry, split_body_ref(ref)[1])))
+            return answer_in(_body(entry, split_body_ref(ref)[1]), due)
         case RunFailed(code=code):
             return error(turn, code, f"The turn ended with {code}.", elapsed_ms=elapsed_ms)
         case RunCancelled():

@@ -190,6 +190,11 @@ def turn_trace(session_id: str, input_id: str) -> str:
     return f"{session_id}/{input_id}"
 
 
+def candidates_key(session_id: str, input_id: str) -> str:
+    """The once key of CONSOLIDATION_DUE: what the answer to this input names, the same for everybody who answers it."""
+    return f"candidates:{session_id}/{input_id}"
+
+
 def turn_in(ids: Iterable[str]) -> TurnRef:
     """The turn that these ids (trace, message, correlation and causation id, routing key) name together.
 

@@ -11,8 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from bus.messages.base import Count, Message, NonBlank, Record, Timestamp
+from bus.messages.base import Count, Message, NonBlank, Record, Timestamp, unpack
 from bus.messages.ids import InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
+from bus.messages.ledger import Entry
 from bus.messages.work_order import Cost
 
 Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]
@@ -414,6 +415,20 @@ class TurnResult(Message):
     cost: Cost = Cost()
     elapsed_ms: Count = Field(default=0, description="from arrival to the answer")
     code: str | None = Field(default=None, description="why the outcome is not success; None on success")
+
+
+def candidates_in(due: Entry | None) -> list[str]:
+    """The candidates that this CONSOLIDATION_DUE names; none without it, or once its payload is erased."""
+    payload = None if due is None or not due.bodies else due.bodies[0]
+    return [] if payload is None else list(unpack(payload)["signal_ids"])
+
+
+def answer_in(body: bytes, due: Entry | None) -> TurnResult:
+    """A recorded TurnResult with the candidates that stand beside it; a verdict names none. Raises ValueError."""
+    result = TurnResult.model_validate(unpack(body))
+    if result.outcome != "success":
+        return result
+    return result.model_copy(update={"consolidation_candidates": candidates_in(due)})
 
 
 class StartSession(Message):

@@ -14,6 +14,7 @@ from launch.output import duration
 Line = tuple[str, str]
 """Text and colour."""
 
+_NEXT = {"disk_full": "; free some space, then ask again; next: hobus doctor"}
 _DIM = "bright_black"
 _BY_WEIGHT = (
     exit_codes.OK,
@@ -50,7 +51,7 @@ def warnings_about(result: TurnResult) -> list[Line]:
         lines.append((f"degraded{why}: answered without the supervisor: no memory, no history, no tools", "yellow"))
     elif result.outcome == "error":
         said = printable(result.response).strip() or "this turn has no answer"
-        lines.append((f"error{why}: {said}", "red"))
+        lines.append((f"error{why}: {said}{_NEXT.get(result.code or '', '')}", "red"))
     if result.quality_gate_passed is False:
         lines.append(("quality gate not passed: this is the best of the tries", "yellow"))
     return lines

@@ -137,10 +137,20 @@ def test_damage_gives_the_process_up_at_once_with_its_own_words():
 
 def test_the_note_of_a_crash_is_how_it_ended_and_why():
     """What the process said last stays readable while it waits for its next start, and when it is given up."""
-    first, _ = after(STARTED, Exited("ho1/1@a", "exit 1", 110.0, 0.0, "disk_full: 5 bytes are free"))
-    assert first.note == "exit 1: disk_full: 5 bytes are free" and not first.is_damaged
-    last, _ = after(first, Spawned("ho1/1@b", 111.0), Exited("ho1/1@b", "exit 1", 112.0, 0.0, "disk_full: 5"))
-    assert last.state == "failed" and last.note.startswith("exit 1: disk_full: 5; given up after 2 crashes")
+    first, _ = after(STARTED, Exited("ho1/1@a", "exit 1", 110.0, 0.0, "rejected: another one"))
+    assert first.note == "exit 1: rejected: another one" and not first.is_damaged
+    last, _ = after(first, Spawned("ho1/1@b", 111.0), Exited("ho1/1@b", "exit 1", 112.0, 0.0, "rejected: it"))
+    assert last.state == "failed" and last.note.startswith("exit 1: rejected: it; given up after 2 crashes")
+
+
+def test_a_disk_without_room_is_waited_for():
+    """However often its process ends for that: the note says so, and the next start is never far away."""
+    member = STARTED
+    for number in range(20):
+        member, effects = after(member, Exited(member.instance, "exit 1", 110.0 + number, 0.0, "disk_full: 5 bytes"))
+        assert (member.state, member.note) == ("backoff", "exit 1: disk_full: 5 bytes")
+        assert [effect.kind for effect in effects] == ["lost", "retry"]
+        member, _ = after(member, Spawned(f"ho1/1@n{number}", 110.5 + number))
 
 
 def test_a_process_that_cannot_be_made_is_tried_again():

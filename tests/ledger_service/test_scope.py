@@ -267,3 +267,11 @@ async def test_long_polls_of_one_sender_are_bounded_and_keep_out_nobody():
         await ledger.write(write("next"), sender="ho1/1@1")
         pages = await asyncio.gather(*parked[1:])
         assert [[entry.submission_id for entry in page.entries] for page in pages] == [["next"]] * 3
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_host_reads_candidates_of_an_answer_and_nothing_else_of_that_stream(role: str):
+    """One kind of entry, found by its key: it completes an answer that the host reads from the session's stream."""
+    reads_stream = may_read(role, "ho2m", with_bodies=True)
+    assert may_read_entry(role, "ho2m", "CONSOLIDATION_DUE", with_bodies=True) == (reads_stream or role == "host")
+    assert may_read_entry(role, "ho2m", "WO_DISPATCHED", with_bodies=True) == reads_stream

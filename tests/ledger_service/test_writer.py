@@ -189,8 +189,10 @@ async def test_writes_are_refused_before_the_disk_is_full_and_taken_again_afterw
             assert refused.value.code == "disk_full" and not refused.value.retryable
             assert refused.value.facts == {"free_bytes": 69_631, "needed_bytes": 69_632}
         assert len(disk.calls) == calls
+        assert (await ledger.service.ready()).startswith("the disk is full: 0 MB free, the record wants 0 MB (ledger.")
         assert [entry.submission_id for entry in await ledger.all()] == ["a"]
         disk.free = 69_632
+        assert await ledger.service.ready() == ""
         assert (await ledger.write(write("b")))[0].sequence == 1
 
 

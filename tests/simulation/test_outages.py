@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from bus.messages.control import Peers, ReadPeers
 from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record
@@ -51,3 +52,28 @@ def test_a_ledger_that_stays_away_is_answered_degraded_long_before_the_deadline(
     assert {outcome for _, outcome, _ in found} <= {"success", "degraded"}
     assert max(elapsed_s for *_, elapsed_s in found) < DEADLINE_S / 2
     assert "degraded" in [outcome for _, outcome, _ in found]
+
+
+def test_a_disk_that_fills_is_named_by_the_answer_and_by_the_ledger_until_there_is_space():
+    """Every ask ends with `disk_full` and the figures; the ledger is degraded meanwhile; then both are as before."""
+
+    def ledger(cluster: SimulatedCluster) -> tuple[str, str]:
+        cluster.world.run(asyncio.sleep(3))
+        client = cluster.world.client("operator")
+        peers = cluster.world.run(client.request("broker", ReadPeers(), expect=Peers, timeout_s=1)).peers
+        [row] = [peer for peer in peers if peer.role == "ledger"]
+        return row.state, row.reason
+
+    with SimulatedCluster(load_snapshot()) as cluster:
+        medium = cluster.world.disk("ledger").medium
+        assert cluster.ask(QUESTION, input_id="in-1").outcome == "success"
+        assert ledger(cluster) == ("ready", "")
+        capacity, medium.capacity_bytes = medium.capacity_bytes, medium.used_bytes() + (5 << 20)
+        state, reason = ledger(cluster)
+        assert state == "degraded" and reason.startswith("the disk is full: 5 MB free, the record wants ")
+        result = cluster.ask(QUESTION, input_id="in-2")
+        assert (result.outcome, result.code) == ("error", "disk_full")
+        assert "bytes are free where the ledger lies" in result.response
+        medium.capacity_bytes = capacity
+        assert ledger(cluster) == ("ready", "")
+        assert cluster.ask(QUESTION, input_id="in-2").outcome == "success"

@@ -54,6 +54,7 @@ class EndedRun:
     """What the journal says of the newest run that is over, as far as memory learns from it."""
 
     run_id: RunId
+    input_id: str
     requested_at: str
     classified: dict[str, Any] | None  # the checked answer of its classification
     tool_ids: tuple[str, ...]  # as the model asked for them
@@ -206,7 +207,9 @@ def ended_run(memo: RunMemo, outcome: Literal["success", "failed", "escalated", 
             classified = ((memo.receipts.get(wo_id) or {}).get("output_result") or {}).get("parsed")
         elif order.get("tool_call"):
             tool_ids[order["tool_call"]["tool_id"]] = None
-    return EndedRun(memo.run_id, memo.requested.at, classified, tuple(tool_ids), outcome, ended_by)
+    return EndedRun(
+        memo.run_id, memo.requested.input_id, memo.requested.at, classified, tuple(tool_ids), outcome, ended_by
+    )
 
 
 def step_key(event: events.SessionEventKind) -> str:

@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
+from actors.ho2_supervisor.own_entries import OwnEntries
 from bus.errors import RuntimeFault
 from bus.messages.base import unpack
+from bus.messages.ledger import Provenance
 from bus.messages.session import TurnResult
 from bus.messages.work_order import OutputResult, Segment, WorkOrder, WorkOrderError
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, names, one_tool
 from tests.actors.ho2_supervisor.test_recall import ON, asked, remembering
+
+QUESTION = "what packages are installed?"
 
 
 def logged(memory: Any) -> list[list[str]]:
@@ -50,7 +54,7 @@ def test_the_answer_is_recorded_while_the_signals_are_on_their_way() -> None:
 
 
 def test_crossed_gates_stand_in_the_first_reply_and_in_a_record_of_their_own() -> None:
-    """RunCompleted's bytes name none; the reply does, CONSOLIDATION_DUE says so; asked again, the recorded bytes answer."""
+    """RunCompleted's bytes name none; CONSOLIDATION_DUE does, before the reply; asked again, the answer is the same."""
     with Rig(*ON) as rig:
         memory = remembering(rig)
         memory.crossing = lambda signal_id: signal_id in ("domain:system", "task:inspect")
@@ -61,7 +65,70 @@ def test_crossed_gates_stand_in_the_first_reply_and_in_a_record_of_their_own() -
         [due] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "CONSOLIDATION_DUE"]
         assert unpack(due.bodies[0] or b"")["signal_ids"] == ["domain:system", "task:inspect"]
         assert due.parents == [f"RunCompleted:{result.run_id}"]
-        assert rig.run(rig.turn("i1", "what packages are installed?")) == recorded
+        assert rig.run(rig.turn("i1", QUESTION)) == result
+        rig.world.kill(rig.instances[0])
+        rig.supervise()
+        assert rig.run(rig.turn("i1", QUESTION)) == result
+        assert len(memory.logs) >= 1
+
+
+def test_asked_again_while_the_signals_are_on_their_way_the_answer_is_the_same() -> None:
+    """RunCompleted stands, HO3 has not answered: the second request waits for what the first one gets."""
+    with Rig(*ON) as rig:
+        memory = remembering(rig)
+        memory.crossing = lambda _: True
+        memory.delay_s = 0.2
+
+        async def run() -> list[TurnResult]:
+            await rig.start_session()
+            first = rig.world.loop.create_task(rig.turn("i1", QUESTION))
+            while "RunCompleted" not in names(await rig.journal()):
+                await rig.host.sleep(0.001)
+            second = await rig.turn("i1", QUESTION)
+            return [await first, second]
+
+        first, second = rig.run(run())
+        assert first.consolidation_candidates != []
+        assert second == first
+
+
+def test_no_reply_names_what_the_record_does_not_have() -> None:
+    """The ledger is away once RunCompleted stands: no answer with candidates leaves before CONSOLIDATION_DUE does."""
+    with Rig(*ON) as rig:
+        memory = remembering(rig)
+        memory.crossing = lambda _: True
+        memory.delay_s = 0.2
+
+        async def run() -> tuple[bool, TurnResult]:
+            await rig.start_session()
+            asking = rig.world.loop.create_task(rig.turn("i1", QUESTION))
+            while "RunCompleted" not in names(await rig.journal()):
+                await rig.host.sleep(0.001)
+            rig.stop_ledger()
+            await rig.host.sleep(1)
+            was_told = asking.done() and asking.exception() is None
+            rig.start_ledger()
+            return was_told, await asking
+
+        was_told, result = rig.run(run())
+        assert not was_told
+        assert result.consolidation_candidates != []
+        [due] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "CONSOLIDATION_DUE"]
+        assert unpack(due.bodies[0] or b"")["signal_ids"] == result.consolidation_candidates
+
+
+def test_what_another_owner_named_first_is_what_the_answer_names() -> None:
+    """The once key of the input is taken: the reply has the candidates of the entry that stands."""
+    with Rig(*ON) as rig:
+        memory = remembering(rig)
+        memory.crossing = lambda _: True
+        mine = OwnEntries("ho2/9@9").ho2m(
+            "CONSOLIDATION_DUE", {"run_id": "r", "signal_ids": ["domain:system"]}, provenance=Provenance(),
+            parents=[], at_us=1, once=f"candidates:{SESSION}/i1",
+        )  # fmt: skip
+        rig.run(rig.write(mine))
+        assert asked(rig).consolidation_candidates == ["domain:system"]
+        assert rig.run(rig.turn("i1", QUESTION)).consolidation_candidates == ["domain:system"]
 
 
 def test_late_memory_costs_its_time_out_and_names_no_candidate() -> None:

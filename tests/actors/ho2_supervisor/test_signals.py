@@ -17,7 +17,7 @@ AT = "2026-01-01T00:00:00.000000Z"
 def ended(**changes: Any) -> EndedRun:
     """A run that was classified, used two tools and was answered."""
     values: dict[str, Any] = {
-        "run_id": RunId(session_id=SESSION, run_seq=3), "requested_at": AT,
+        "run_id": RunId(session_id=SESSION, run_seq=3), "input_id": "i1", "requested_at": AT,
         "classified": {"speech_act": "question", "labels": {"domain": ["system", "config"], "task": "inspect"}},
         "tool_ids": ("list_tools", "list_packages"), "outcome": "success", "ended_by": "RunCompleted:x",
     }  # fmt: skip

@@ -512,6 +512,23 @@ def test_the_winners_answer_is_given_to_its_own_text_alone(make, text):
         assert "the real answer" not in result.response
 
 
+def test_a_winner_that_the_host_reads_names_what_consolidation_due_names(make):
+    """The run's answer stands in two entries: RunCompleted, and its candidates under the input's once key."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    done, entries = completed_run("hello")
+    due = WriteEntry(
+        submission_id="CONSOLIDATION_DUE:ho2/1@1/1", stream="ho2m", event_type="CONSOLIDATION_DUE", at_us=1,
+        bodies=[pack({"run_id": f"{SESSION}-1", "signal_ids": ["domain:system"]})], once=f"candidates:{SESSION}/in-1",
+    )  # fmt: skip
+
+    async def scenario():
+        await cluster.write(*entries, due)
+        return await cluster.turn()
+
+    assert cluster.run(scenario()) == done.model_copy(update={"consolidation_candidates": ["domain:system"]})
+
+
 def test_another_text_under_a_degraded_input_is_a_conflict(make):
     """The earlier TurnDegraded brought its own text: it is compared with that."""
     cluster = make()

@@ -50,6 +50,7 @@ def test_tools_are_named_and_a_failed_one_says_how():
         ({"outcome": "error", "code": "run_active"}, "error (run_active): yes", exit_codes.REFUSED),
         ({"outcome": "error", "code": "x", "response": ""}, "error (x): this turn has no answer", exit_codes.FAILED),
         ({"outcome": "error", "code": "unavailable"}, "error (unavailable)", exit_codes.FAILED),
+        ({"outcome": "error", "code": "disk_full"}, "free some space, then ask again; next: hobus doctor", 1),
     ],
 )
 def test_whatever_is_no_plain_success_is_said_in_words(changes, said, code):
