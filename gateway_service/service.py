@@ -216,6 +216,13 @@ class GatewayService(Actor):
     def _refused(self, prompt: Prompt, fault: GatewayError, *, trace: str, is_degraded: bool) -> PromptResponse:
         """The response to a fault; a rejection is recorded, and the provider was not called."""
         outcome = _OUTCOMES.get(fault.code, "ERROR")
+        _log.info(
+            "prompt_rejected" if outcome == "REJECTED" else "prompt_failed",
+            turn=f"{prompt.session_id}-{prompt.run_seq}" if prompt.run_seq else prompt.session_id,
+            work_order=prompt.work_order_id[:160],
+            code=fault.code,
+            degraded=is_degraded,
+        )
         if outcome == "REJECTED":
             self._rejections += 1
             number = f"{self._bus.instance}.{self._rejections}"

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 
+import structlog
 from jsonschema import Draft202012Validator
 
 from actors.ho1_executor.ends import Ends
@@ -25,9 +26,12 @@ from bus.dispatch import Actor, Call
 from bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from bus.ledger_client import LedgerClient
 from bus.messages.gateway import Breakers, ReadBreakers
+from bus.messages.ids import turn_in
 from bus.messages.work_order import ExecuteWorkOrder, OutputResult, Receipt
 from bus.port import Bus, ToolRunner
 from config.snapshot import Snapshot
+
+_log = structlog.get_logger("ho1_executor")
 
 
 class Executor(Actor):
@@ -137,6 +141,7 @@ class Executor(Actor):
         receipt = await self._record(job, receipt)
         self._begun.discard(job.order.wo_id)
         self._counters[receipt.state] += 1
+        _log_end(job, receipt)
         return receipt
 
     async def _recorded(self, job: Job) -> Receipt | None:
@@ -176,13 +181,27 @@ class Executor(Actor):
     def _submit_failed(self, job: Job, code: str, message: str) -> None:
         self._counters["failed"] += 1
         with suppress(RuntimeFault):  # over ledger.client_outstanding_max: the supervisor ends an order without end
+            receipt = self._failed(job, code, message)
+            _log_end(job, receipt)
             self._ends.submit(
                 job.order,
-                self._failed(job, code, message),
+                receipt,
                 job.moment(),
                 parents=_parents(job),
                 on_durable=lambda: self._begun.discard(job.order.wo_id),
             )
+
+
+def _log_end(job: Job, receipt: Receipt) -> None:
+    """How an order ended here; none of its texts."""
+    _log.info(
+        "work_order_ended",
+        turn=turn_in([job.order.wo_id]).run,
+        work_order=job.order.wo_id,
+        type=job.order.wo_type,
+        state=receipt.state,
+        elapsed_ms=round((job.bus.clock.monotonic() - job.tally.started) * 1000),
+    )
 
 
 def _parents(job: Job) -> list[str]:

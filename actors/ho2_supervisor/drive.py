@@ -11,6 +11,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+import structlog
+
 from actors.ho2_supervisor import answers, turn, turn_record
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.own_entries import OwnEntries
@@ -26,6 +28,8 @@ from bus.messages.session import RunAttached, RunFailed, RunRequested, SessionCo
 from bus.port import Bus
 from bus.streaming import Draft
 from config.snapshot import Snapshot
+
+_log = structlog.get_logger("ho2_supervisor")
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +208,13 @@ class Drives:
                 session=session, memo=memo, bus=self._bus, config=self._config, agent=agent,
                 own_entries=self._own_entries, learning=self._learning, trace=drive.trace, draft=drive.draft,
             )  # fmt: skip
+            _log.info(
+                "run_started", turn=str(run.run_id), input_id=run.input_id, resumed=drive.draft.before is not None
+            )
             if run.remaining_s() > 0:
                 deadline_at = session.record.state.deadline_at or drive.input.deadline_at
                 async with asyncio.timeout_at(self._monotonic(deadline_at)) as drive.scope:
-                    return await turn.take_turn(run, progress)
+                    return _told(run, await turn.take_turn(run, progress))
         except TimeoutError:
             pass
         except (EntryRefused, JournalLost):
@@ -225,7 +232,7 @@ class Drives:
             await session.barrier()
             return await answers.recorded(session, session.record.inputs[drive.input.input_id])
         if run is not None and is_verdict(fault.code):
-            return await turn_record.record_verdict(run, fault.code, progress.tool_calls)
+            return _told(run, await turn_record.record_verdict(run, fault.code, progress.tool_calls))
         failed = WorkOrderFault(failure_code(fault.code), fault.detail) if fault.code == "not_found" else fault
         self._append_failed(drive, failed)
         session.flush()
@@ -240,7 +247,9 @@ class Drives:
         raise WorkOrderFault(refused.code, refused.detail)
 
     def _append_failed(self, drive: Drive, fault: RuntimeFault) -> None:
-        session = drive.session
+        session, active = drive.session, drive.session.record.run
+        turn_id = str(active.run_id) if active is not None else ""
+        _log.warning("run_failed", turn=turn_id, input_id=drive.input.input_id, code=fault.code)
         detail_ref = body_ref(session.new_id("RunFailed"), 1)
         session.append(
             RunFailed(input_id=drive.input.input_id, code=fault.code, detail_ref=detail_ref, at=session.now()),
@@ -274,6 +283,20 @@ class Drives:
         if self.sessions is None:
             raise AssertionError("the registry is set before anything is driven")
         return self.sessions
+
+
+def _told(run: Run, result: TurnResult) -> TurnResult:
+    """The same result; the log has how the turn ended, and none of its text."""
+    _log.info(
+        "turn_answered",
+        turn=str(run.run_id),
+        input_id=run.input_id,
+        outcome=result.outcome,
+        code=result.code,
+        elapsed_ms=result.elapsed_ms,
+        rounds=run.round_count,
+    )
+    return result
 
 
 def _seen(future: asyncio.Future[TurnResult]) -> None:

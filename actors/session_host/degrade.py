@@ -15,7 +15,7 @@ from actors.session_host.turns import Turn
 from bus.errors import RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.gateway import PromptResponse
-from bus.messages.ids import candidates_key
+from bus.messages.ids import candidates_key, turn_trace
 from bus.messages.ledger import Ack, Entry
 from bus.messages.session import TurnResult
 from bus.messages.streams import StreamReset
@@ -57,7 +57,9 @@ class Degradation:
 
     def _record(self, turn: Turn, fault: RuntimeFault) -> None:
         """Before the gateway is called; pipelined, on disk if the ledger stays silent, never in an answer's way."""
-        _log.warning("turn_degrades", session_id=turn.session_id, input_id=turn.input_id, code=fault.code)
+        _log.warning(
+            "turn_degrades", turn=turn_trace(turn.session_id, turn.input_id), input_id=turn.input_id, code=fault.code
+        )
         self._keeper.submit(records.degradation(turn, fault, now=self._bus.now()), keep=True)
 
     async def _deliver(self, turn: Turn, response: PromptResponse) -> TurnResult:

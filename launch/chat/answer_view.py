@@ -23,7 +23,7 @@ WHY_AGAIN = {
     "retry": "… once more",
     "tools": "… asking its tools",
     "take_over": "… another supervisor takes over",
-    "degraded": "… answering without the supervisor",
+    "degraded": "… answering with a bare model call",
     "rejected": "… trying again",
 }
 """What stands in place of what was taken back."""

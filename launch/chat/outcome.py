@@ -16,6 +16,7 @@ Line = tuple[str, str]
 
 _NEXT = {"disk_full": "; free some space, then ask again; next: hobus doctor"}
 _DIM = "bright_black"
+BARE = "answered by a bare model call, without history, tools or memory"
 _BY_WEIGHT = (
     exit_codes.OK,
     exit_codes.USAGE,
@@ -48,13 +49,19 @@ def warnings_about(result: TurnResult) -> list[Line]:
     why = f" ({result.code})" if result.code else ""
     lines: list[Line] = []
     if result.outcome == "degraded":
-        lines.append((f"degraded{why}: answered without the supervisor: no memory, no history, no tools", "yellow"))
+        lines.append((f"{why_degraded(result.code)}{BARE}", "yellow"))
     elif result.outcome == "error":
         said = printable(result.response).strip() or "this turn has no answer"
         lines.append((f"error{why}: {said}{_NEXT.get(result.code or '', '')}", "red"))
     if result.quality_gate_passed is False:
         lines.append(("quality gate not passed: this is the best of the tries", "yellow"))
     return lines
+
+
+def why_degraded(code: str | None) -> str:
+    """What is known of the reason: a degraded result has one code for all, the DEGRADATION record has each one's."""
+    known = f" ({code})" if code and code != "degraded" else ""
+    return f"degraded{known}: the supervisor, its executors or the ledger were not there in time: "
 
 
 def money(cost_usd: float | None) -> str:

@@ -16,7 +16,7 @@ from launch.home import Home
 from launch.last_lines import clock_time
 from launch.log_files import LogFiles
 from launch.log_lines import LogLine, as_json, of_actor, of_turn, shown
-from launch.output import say, styled
+from launch.output import note, say, styled
 
 _LOOK_INTERVAL_S = 0.1
 _LINES = 100
@@ -49,7 +49,9 @@ def logs(  # noqa: PLR0913 - one per option
     if lines is not None or since_s is None:
         found = found[len(found) - min(len(found), _LINES if lines is None else lines) :]
     _print(found, as_json_=as_json_)
-    if actors and not found and not follow:
+    if turn is not None and not found and not follow:
+        note(f"no line names turn {turn}")
+    elif actors and not found and not follow:
         known = sorted(path.name.partition(".log")[0] for path in home.logs.glob("*.log"))
         raise CommandError(f"no line of {', '.join(actors)}; there are logs of {', '.join(known)}")
     while follow:
