@@ -79,14 +79,18 @@ def no_token(home: Home, error: OSError) -> CommandError:
 
 
 @asynccontextmanager
-async def connected(place: Place, role: str) -> AsyncGenerator[Bus]:
-    """The bus as this role sees it. Raises BusError when the broker does not answer, CommandError on a full disk."""
+async def connected(place: Place, role: str, *, timeout_s: float | None = None) -> AsyncGenerator[Bus]:
+    """The bus as this role sees it, within `launcher.client_timeout_ms` or less.
+
+    Raises BusError when the broker does not answer, CommandError on a full disk.
+    """
     try:
         client = Client.open(place, role, clock=SystemClock())
     except OSError as error:
         raise no_token(place.home, error) from error
     try:
-        await client.peer.start(timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000)
+        usual_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+        await client.peer.start(timeout_s=usual_s if timeout_s is None else min(usual_s, timeout_s))
         yield client.peer
     finally:
         await client.close()

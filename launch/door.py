@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bus.clock import SystemClock
+from bus.errors import BusError
 from bus.messages.base import Message
 from bus.messages.session import ProcessTurn, TurnResult
 from launch import run_file
@@ -26,18 +28,31 @@ async def answer_of(
     waits_for_its_turn: bool = False,
 ) -> TurnResult:
     """The turn's one answer, asked for until the time is over. Raises RuntimeFault, CommandError."""
-    config = place.snapshot.config
-    async with connected(place, ROLE) as bus:
-        return await process_turn(
-            bus,
-            turn,
-            timeout_s=timeout_s,
-            retry_interval_s=config.host.retry_interval_ms / 1000,
-            is_hopeless=lambda: not _may_answer(place.home),
-            watch=Watch(lambda: cluster_gone(place.home), config.launcher.ready_poll_ms / 1000),
-            on_stream=on_stream,
-            waits_for_its_turn=waits_for_its_turn,
-        )
+    config, clock = place.snapshot.config, SystemClock()
+    deadline = clock.monotonic() + timeout_s
+    is_connected = False
+    while True:
+        try:
+            async with connected(place, ROLE, timeout_s=deadline - clock.monotonic()) as bus:
+                is_connected = True
+                return await process_turn(
+                    bus,
+                    turn,
+                    timeout_s=max(0.0, deadline - clock.monotonic()),
+                    retry_interval_s=config.host.retry_interval_ms / 1000,
+                    is_hopeless=lambda: not _may_answer(place.home),
+                    watch=Watch(lambda: cluster_gone(place.home), config.launcher.ready_poll_ms / 1000),
+                    on_stream=on_stream,
+                    waits_for_its_turn=waits_for_its_turn,
+                )
+        except BusError as fault:
+            # A broker that is away comes back, unless its launcher is gone or has given it or the host up.
+            if is_connected or fault.code != "no_route" or clock.monotonic() >= deadline:
+                raise
+            if (gone := cluster_gone(place.home)) is not None:
+                raise gone from fault
+            if not _may_answer(place.home):
+                raise
 
 
 async def named_session(place: Place, given: str) -> str:
@@ -50,6 +65,7 @@ async def named_session(place: Place, given: str) -> str:
 
 
 def _may_answer(home: Home) -> bool:
-    """Whether the launcher lives and has not given the host up."""
+    """Whether the launcher lives and has given neither the broker nor the host up."""
     run = run_file.read(home.run_file) if holder(home) is not None else None
-    return run is not None and any(row.role == "host" and row.state != "failed" for row in run.children)
+    hopeful = {row.role for row in run.children if row.state != "failed"} if run is not None else set[str]()
+    return {"broker", "host"} <= hopeful

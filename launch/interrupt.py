@@ -22,6 +22,32 @@ def raise_at_interrupt() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def interrupt_at(told: list[int]) -> None:
+    """From now on SIGTERM and SIGHUP interrupt this process as Ctrl-C does; each is added to `told`.
+
+    A caller that had one of them ignored keeps that. Ctrl-C itself stays as it is: asyncio's runner, which cancels in
+    an orderly way, takes it over only from Python's own handler; meanwhile the others go there too.
+    """
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        told.append(number)
+        now = signal.getsignal(signal.SIGINT)
+        if callable(now):
+            now(signal.SIGINT, frame)
+        else:
+            raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+
+
+def keep_on() -> None:
+    """From now on none of them interrupts: what is left is cleaning up, and that takes a bounded time."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _end(_number: int, _frame: FrameType | None) -> None:
     os.write(2, b"interrupted\n")
     os._exit(INTERRUPTED)

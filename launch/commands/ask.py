@@ -9,6 +9,7 @@ import click
 from pydantic import ValidationError
 
 from bus.clock import SystemClock
+from bus.errors import RuntimeFault
 from bus.messages.ids import shown_session
 from bus.messages.session import ProcessTurn, TurnResult
 from launch import exit_codes
@@ -18,7 +19,8 @@ from launch.client import place_of
 from launch.commands.options import running, seconds_to_wait, with_home
 from launch.door import answer_of, named_session
 from launch.endpoints import Place
-from launch.errors import CommandError
+from launch.errors import CommandError, next_command
+from launch.faults import as_command_error
 from launch.home import Home
 from launch.output import is_terminal, note, say, styled
 from launch.turns import check_text
@@ -46,10 +48,23 @@ def ask(  # noqa: PLR0913 - one per option
     config = place.snapshot.config
     wait_s = seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
     check_text(text, place.snapshot.config.host)
-    result = asyncio.run(_ask(place, text, session, wait_s, input_id or SystemClock().new_id(), as_json=as_json))
+    input_id = input_id or SystemClock().new_id()
+    try:
+        result = asyncio.run(_ask(place, text, session, wait_s, input_id, as_json=as_json))
+    except RuntimeFault as fault:
+        raise _unanswered(home, fault, input_id) from fault
     if as_json:
         say(result.model_dump_json())
     return _outcome(result, quiet=as_json)
+
+
+def _unanswered(home: Home, fault: RuntimeFault, input_id: str) -> Exception:
+    """The fault as it is said; where nobody was reached in time, with the id under which to ask again."""
+    known = as_command_error(fault)
+    if known is None or known.exit_code != exit_codes.UNREACHABLE:
+        return fault
+    again = f"the same again with --input-id {input_id} (it never runs twice); {next_command('ps', home.root)}"
+    return CommandError(known.message, hint=again, exit_code=known.exit_code)
 
 
 async def _ask(  # noqa: PLR0913 - one per option

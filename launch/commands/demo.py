@@ -31,7 +31,8 @@ from launch.endpoints import Place
 from launch.errors import CommandError, next_command, of_os_error
 from launch.faults import as_command_error
 from launch.home import Home, holder, home_of
-from launch.output import duration, say, styled
+from launch.interrupt import interrupt_at, keep_on
+from launch.output import duration, note, say, styled
 from launch.turns import process_turn
 from ledger_service.verify import verify_directory
 
@@ -55,21 +56,30 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
     home = home_of(Path(home_path or tempfile.mkdtemp(prefix="hobus-demo-")))
     if holder(home) is not None or home.config.exists() or home.ledger.exists():
         raise CommandError(f"{home.root} is in use: the demo wants a home of its own", exit_code=exit_codes.USAGE)
-    is_over = False
+    ended_by: list[int] = []
+    keeps = home_path is not None
+    is_interrupted = False
+    interrupt_at(ended_by)
     try:
         _run(home)
-        is_over = True
     except RuntimeFault as fault:
+        keeps = True
         known = as_command_error(fault)
-        raise CommandError(f"the demo failed: {fault}", hint=f"look into {home.root}") from known
+        raise CommandError(f"the demo failed: {fault}", hint=_look(home)) from known
     except CommandError as error:
-        hint = error.hint or f"look into {home.root}"
+        keeps = True
+        hint = error.hint or _look(home)
         raise CommandError(f"the demo failed: {error.message}", hint=hint) from error
+    except KeyboardInterrupt:
+        ended_by.append(signal.SIGINT)
+        is_interrupted = True
     finally:
-        if holder(home) is not None:
-            stop(home, quiet=True)
-        if is_over and home_path is None:
-            shutil.rmtree(home.root, ignore_errors=True)
+        keep_on()
+        keeps = keeps and not (ended_by and home_path is None)
+        _leave(home, keeps=keeps)
+    if is_interrupted:
+        note("interrupted: the cluster is stopped" + ("" if keeps else ", and its home removed"))
+        return 128 + ended_by[0]
     say()
     say(f"Done in {duration(SystemClock().monotonic() - started_at)}. Nothing runs any more, nothing is left.")
     if home_path is not None:
@@ -78,13 +88,30 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
     return exit_codes.OK
 
 
+def _look(home: Home) -> str:
+    return f"look into {home.root}, which was kept for that, then remove it"
+
+
+def _leave(home: Home, *, keeps: bool) -> None:
+    """Nothing of the demo runs any more; its home is gone unless it is to be kept."""
+    try:
+        if holder(home) is not None:
+            stop(home, quiet=True)
+    finally:
+        if not keeps:
+            shutil.rmtree(home.root, ignore_errors=True)
+
+
 def _run(home: Home) -> None:
     clock = SystemClock()
     say("hobus runs an agent as small processes that write down what they do before it counts. Watch one of them die.")
     _step(1, f"Starting a cluster in {home.root}")
     config_file = write_config(home)
     began_at = clock.monotonic()
-    if start_detached(home, config_file=config_file, scale=(), wait=True, quiet=True) != exit_codes.OK:
+    if (
+        start_detached(home, config_file=config_file, scale=(), wait=True, quiet=True, ends_with_us=True)
+        != exit_codes.OK
+    ):
         raise CommandError("the cluster did not become ready")
     run = running(home)
     names = ", ".join(row.actor for row in run.children)

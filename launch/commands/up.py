@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 from pathlib import Path
 
 import click
 
 from launch import exit_codes, log_tail
-from launch.background import start_launcher
+from launch.background import Background, start_launcher
 from launch.commands.options import with_home
 from launch.errors import CommandError, next_command, of_os_error
 from launch.home import Home, holder, make_private
+from launch.interrupt import keep_on
 from launch.output import say
 from launch.progress import NotReady, Ready, Refused, Started, already_up, read_progress
 from launch.scale import parse_scale
@@ -57,8 +60,12 @@ def start_detached(  # noqa: PLR0913 - one per option of `up`
     wait: bool,
     quiet: bool = False,
     listen: str | None = None,
+    ends_with_us: bool = False,
 ) -> int:
-    """The exit code of a start in the background; the launcher tells through a pipe how it went."""
+    """The exit code of a start in the background; the launcher tells through a pipe how it went.
+
+    With `ends_with_us` an interrupted start is taken back: the launcher is told to end, and has.
+    """
     parse_scale(scale)
     log = home.log("launcher")
     begins_at = log_tail.size(log)
@@ -68,17 +75,35 @@ def start_detached(  # noqa: PLR0913 - one per option of `up`
     except OSError as error:
         raise of_os_error(error, doing="the cluster cannot be started") from error
     with launcher.words:
-        for line in launcher.words:
-            word = read_progress(line)
-            if isinstance(word, Refused):
-                launcher.wait()  # it holds nothing any more when this command has ended
-                raise word.as_error()
-            if isinstance(word, Started) and not wait:
-                say(f"started (pid {word.pid}) in {home.root}.  {next_command('ps', home.root)}")
-                return exit_codes.OK
-            if isinstance(word, (Ready, NotReady)):
-                return exit_codes.OK if quiet and isinstance(word, Ready) else show(home, word)
-    raise died_while_starting(home, launcher.wait(), log_tail.reason(log, start=begins_at))
+        try:
+            return _followed(home, launcher, wait=wait, quiet=quiet, log_begins_at=begins_at)
+        except KeyboardInterrupt:
+            if ends_with_us:
+                keep_on()
+                _taken_back(launcher)
+            raise
+
+
+def _taken_back(launcher: Background) -> None:
+    """It has ended in order. Before its first word it does not know yet how to: that word is waited for."""
+    is_there = launcher.words.readline() != b""
+    if is_there:
+        os.kill(launcher.pid, signal.SIGTERM)
+    launcher.wait()
+
+
+def _followed(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_begins_at: int) -> int:
+    for line in launcher.words:
+        word = read_progress(line)
+        if isinstance(word, Refused):
+            launcher.wait()  # it holds nothing any more when this command has ended
+            raise word.as_error()
+        if isinstance(word, Started) and not wait:
+            say(f"started (pid {word.pid}) in {home.root}.  {next_command('ps', home.root)}")
+            return exit_codes.OK
+        if isinstance(word, (Ready, NotReady)):
+            return exit_codes.OK if quiet and isinstance(word, Ready) else show(home, word)
+    raise died_while_starting(home, launcher.wait(), log_tail.reason(home.log("launcher"), start=log_begins_at))
 
 
 def died_while_starting(home: Home, code: int, said: str) -> CommandError:

@@ -1,0 +1,49 @@
+"""`hobus demo` interrupted: whatever ends it but SIGKILL, nothing runs and nothing lies about afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from launch.children import environment
+from tests.process.cluster import eventually
+
+pytestmark = pytest.mark.process
+
+
+@pytest.mark.parametrize("where", [b"[1/6]", b"[2/6]"], ids=["starting", "turn"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signals, where: bytes):
+    """In the start or in a turn: the processes are gone when it has ended, and so is its home."""
+    env = environment() | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "launch", "demo"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+    ) as demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            if where in line:
+                break
+        eventually(lambda: any(tmp_path.glob("hobus-demo-*/run")))
+        (home,) = tmp_path.glob("hobus-demo-*")
+        demo.send_signal(number)
+        _, err = demo.communicate(timeout=30)
+    assert demo.returncode == 128 + number, err.decode()
+    assert b"interrupted" in err and b"Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+    assert [one.pid for one in psutil.process_iter() if str(home) in _words(one) and one.pid != os.getpid()] == []
+
+
+def _words(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
