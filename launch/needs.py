@@ -24,7 +24,8 @@ def shown(members: Iterable[Member]) -> list[ChildRow]:
     """The rows of the run file, in the same order; a need of a need counts too."""
     everybody = list(members)
     missing: dict[str, str] = {}
-    ready = set(START_ORDER) - {member.role for member in everybody}  # a role that this cluster has not is no need
+    present = {member.role for member in everybody}
+    ready: set[str] = {role for role in START_ORDER if role not in present}  # a role that this cluster has not is no need
     for role in START_ORDER:  # each role stands behind those that it needs
         missing[role] = _missing(role, ready)
         if not missing[role] and any(member.role == role and member.state == "ready" for member in everybody):

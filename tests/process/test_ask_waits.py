@@ -1,0 +1,42 @@
+"""`hobus ask` while the broker is away: it goes on trying until --timeout, then says how to ask again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from launch import exit_codes
+from tests.process.cluster import Cluster, write_config
+
+pytestmark = pytest.mark.process
+
+QUESTION = "what packages are installed?"
+CLIENT_S = 0.5
+
+
+def test_a_question_outlives_a_broker_that_is_away(cluster: Cluster, tmp_path: Path):
+    """One connection's time-out is not the end of it; at --timeout the input id is named, under which it is answered."""
+    config = write_config(tmp_path / "config.json", ("launcher.client_timeout_ms", round(CLIENT_S * 1000)))
+    cluster.up("--config", str(config))
+    broker = cluster.row("broker/1").pid
+    os.kill(broker, signal.SIGSTOP)
+    try:
+        early = cluster("ask", "--timeout", "2", "--input-id", "in-1", QUESTION)
+        waiting = cluster.start_ask(QUESTION, "--timeout", "30")
+        time.sleep(6 * CLIENT_S)
+        still_waits = waiting.poll() is None
+    finally:
+        os.kill(broker, signal.SIGCONT)
+    out, err = waiting.communicate(timeout=40)
+    assert early.code == exit_codes.UNREACHABLE and "--input-id in-1" in early.err, early.err
+    assert still_waits, err.decode()
+    assert json.loads(out)["outcome"] == "success", err.decode()
+    nothing = cluster("logs", "--turn", "SES-00000000-9")
+    assert (nothing.code, nothing.out) == (exit_codes.OK, "") and "no line names turn SES-00000000-9" in nothing.err
+    found = cluster("logs", "--turn", f"SES-{json.loads(out)['session_id'][:8]}-1", "--json").out
+    assert {"run_started", "turn_answered", "work_order_ended"} <= {json.loads(x)["event"] for x in found.splitlines()}
