@@ -25,7 +25,8 @@ def shown(members: Iterable[Member]) -> list[ChildRow]:
     everybody = list(members)
     missing: dict[str, str] = {}
     present = {member.role for member in everybody}
-    ready: set[str] = {role for role in START_ORDER if role not in present}  # a role that this cluster has not is no need
+    # A role that this cluster has not is no need.
+    ready: set[str] = {role for role in START_ORDER if role not in present}
     for role in START_ORDER:  # each role stands behind those that it needs
         missing[role] = _missing(role, ready)
         if not missing[role] and any(member.role == role and member.state == "ready" for member in everybody):
