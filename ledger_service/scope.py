@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import get_args
 
-from bus.messages.ledger import STREAMS
+from bus.messages.ledger import STREAMS, WriteEntry
 from bus.messages.session import ENTRY_NAMES, SessionEventKind
 from ledger_service.admission import TURN_DEGRADED, is_session_stream
+from ledger_service.naming import is_well_named, may_claim
 
 SESSION = "session"
 """Stands in this table for every session's journal."""
@@ -81,12 +82,17 @@ READS: dict[str, frozenset[str]] = {
     "launcher": _EVERYTHING,
     "ledger": _EVERYTHING,
     "ho2": frozenset({SESSION, "ho2m", "ho1m", "prompts"}),  # prompts: the texts that its journal names by ref
-    "ho1": frozenset({"ho1m", "prompts"}),  # prompts: the answer that an order's receipt names by ref
+    "ho1": frozenset({"ho1m", "prompts"}),  # its bodies by ref alone (BY_REF): a receipt, and the answer that it names
     "gateway": frozenset({"prompts"}),
     "ho3": frozenset({"signals", "overlays"}),
     "host": frozenset({SESSION}),
 }
 """role -> streams whose entries and bodies it reads. A role without a line (door, broker) reads nothing."""
+
+BY_REF: dict[str, dict[str, frozenset[str]]] = {
+    "ho1": {"ho1m": frozenset({"WO_COMPLETED", "WO_FAILED", "WO_LATE"}), "prompts": frozenset({"PROMPT_RECEIVED"})}
+}
+"""role -> stream -> event types whose bodies it gets one by one alone, by exact id, once key or ref: never a page."""
 
 LISTS: dict[str, frozenset[str]] = {"ho1": _EVERYTHING}
 """role -> streams whose entries it lists besides, without their bodies: for an executor's `query_ledger` tool."""
@@ -106,16 +112,31 @@ def may_write(role: str, stream: str, event_type: str) -> bool:
     return event_type in WRITES.get(role, {}).get(_kind_of(stream), ())
 
 
+def may_write_entry(role: str, entry: WriteEntry, sender: str) -> bool:
+    """Whether this stamped sender may write this entry: its kind, under its id, under its once key."""
+    return (
+        may_write(role, entry.stream, entry.event_type)
+        and is_well_named(entry, sender)
+        and may_claim(role, entry, sender)
+    )
+
+
 def may_read(role: str, stream: str | None, *, with_bodies: bool) -> bool:
-    """Whether this role may ask for this stream's entries (None: for those of all streams)."""
-    readable = READS.get(role, frozenset()) | (frozenset() if with_bodies else LISTS.get(role, frozenset()))
+    """Whether this role may ask for pages of this stream's entries (None: for those of all streams)."""
+    readable = READS.get(role, frozenset())
+    readable = readable - BY_REF.get(role, {}).keys() if with_bodies else readable | LISTS.get(role, frozenset())
     return readable >= _EVERYTHING if stream is None else _kind_of(stream) in readable
 
 
 def may_read_entry(role: str, stream: str, event_type: str, *, with_bodies: bool) -> bool:
     """Whether this role may have this one entry, found by its id or its once key."""
-    is_shared = role in READS and (stream, event_type) in SHARED
-    return is_shared or (stream, event_type) in ENTRIES.get(role, ()) or may_read(role, stream, with_bodies=with_bodies)
+    if role in READS and (stream, event_type) in SHARED:
+        return True
+    if (stream, event_type) in ENTRIES.get(role, ()):
+        return True
+    if with_bodies and event_type in BY_REF.get(role, {}).get(stream, ()):
+        return True
+    return may_read(role, stream, with_bodies=with_bodies)
 
 
 def _kind_of(stream: str) -> str:

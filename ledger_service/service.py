@@ -24,7 +24,7 @@ from ledger_service.index import Committed
 from ledger_service.intake import World
 from ledger_service.opening import OpenLedger, discard_index, open_ledger
 from ledger_service.salt import salts
-from ledger_service.scope import READS, may_read, may_read_entry, may_write
+from ledger_service.scope import READS, may_read, may_read_entry, may_write_entry
 from ledger_service.writer import shortage
 
 
@@ -121,10 +121,11 @@ class LedgerService(Actor):
     async def on_write(self, message: m.Write, call: Call) -> m.Written:
         """Answered when everything it says is durable. Failures: busy, disk_full, fenced, unavailable.
 
-        An entry that its sender is not the writer of is refused as `denied`; the others keep their order.
+        An entry that its sender is not the writer of, or whose id or once key is not its to give, is refused as
+        `denied`; the others keep their order.
         """
         self._open()
-        is_allowed = [may_write(call.role, entry.stream, entry.event_type) for entry in message.entries]
+        is_allowed = [may_write_entry(call.role, entry, call.sender) for entry in message.entries]
         if all(is_allowed):
             return m.Written(acks=await self.append(message.entries, call.sender, urgent=message.urgent))
         allowed = [entry for entry, is_its in zip(message.entries, is_allowed, strict=True) if is_its]

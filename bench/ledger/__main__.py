@@ -102,16 +102,16 @@ class LedgerWriter:
     def _entry(self) -> WriteEntry:
         self._count += 1
         session = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
-        order = f"WO-{session}-{self._count // 8}.1.1"
+        order = f"WO-{session}-{self._count}.1.1"
         return WriteEntry(
-            submission_id=f"TOOL_STARTED:{order}/ho1/1@1a2b3c/{self._count}",
+            submission_id=f"TOOL_STARTED:{order}/ho1/1@bench",
             stream="ho1m",
             event_type="TOOL_STARTED",
             provenance=Provenance(agent_id="ADMIN", session_id=session, run_seq=1, work_order_id=order, tier="ho1"),
             parents=[f"WO_DISPATCHED:{order}"],
             at_us=1_700_000_000_000_000 + self._count,
             bodies=[b"p" * 240],
-            once=f"start:{order}/{self._count}",
+            once=f"start:{order}",
         )
 
     async def append(self, writes: int = 1, entries: int = 1) -> float:

@@ -183,10 +183,10 @@ class Ledger:
         self.service = service
         self.bus = bus
 
-    async def write(self, *entries: WriteEntry, sender: str = "") -> list[Ack]:
-        """With a sender: as its request. Without: past the table of writers, as entries that `ho2/1@7` may write."""
+    async def write(self, *entries: WriteEntry, sender: str = "", origin: str = "ho2/1@7") -> list[Ack]:
+        """With a sender: as its request. Without: past the tables of writers, ids and keys, as entries of `origin`."""
         if not sender:
-            return await self.service.append(list(entries), "ho2/1@7")
+            return await self.service.append(list(entries), origin)
         return (await self.service.on_write(Write(entries=list(entries)), call(sender))).acks
 
     async def lookup(

@@ -74,7 +74,7 @@ def test_writers_are_those_of_the_record_table_and_nobody_else():
     [
         *((role, {*STREAMS, SESSION}) for role in ("operator", "launcher", "ledger")),
         ("ho2", {SESSION, "ho2m", "ho1m", "prompts"}),
-        ("ho1", {"ho1m", "prompts"}),
+        ("ho1", set[str]()),  # bodies one by one alone
         ("gateway", {"prompts"}),
         ("host", {SESSION}),
         ("ho3", {"signals", "overlays"}),
@@ -89,7 +89,13 @@ def test_readers_read_their_own_streams(role: str, streams: set[str]):
     listed = {*STREAMS, SESSION} if role == "ho1" else streams
     assert {stream for stream in every if may_read(role, stream, with_bodies=False)} == listed
     assert may_read(role, None, with_bodies=False) == (listed == {*STREAMS, SESSION})
-    assert may_read_entry(role, "governance", "CONFIG_SNAPSHOT", with_bodies=True) == bool(streams)
+    assert may_read_entry(role, "governance", "CONFIG_SNAPSHOT", with_bodies=True) == (role in READS)
+
+
+SESSION_ID = SESSION.removeprefix("session/")
+TAKEN, CONFIG = f"TookOver:{SESSION_ID}/1", "CONFIG_SNAPSHOT:sha256:1"
+END, SENT, GOT = "WO_COMPLETED:WO-1/ho1/1@1", "PROMPT_SENT:WO-1#1/1", "PROMPT_RECEIVED:WO-1#1/1"
+DEGRADED = f"DEGRADATION:{SESSION_ID}/in-1"
 
 
 @asynccontextmanager
@@ -97,11 +103,12 @@ async def _ledger():
     """A session, an order's end, a prompt and a configuration, each of its writer; the denials' interval has passed."""
     async with running(SimDisk(medium())) as ledger:
         for role, entry in (
-            ("ho2", take_over(1, "")),
-            ("ho1", write("end", once="end:1")),
-            ("gateway", write("sent", "prompts", event_type="PROMPT_SENT")),
-            ("launcher", write("config", "governance", event_type="CONFIG_SNAPSHOT", body=b"snapshot")),
-            ("host", write("degraded", "governance", event_type="DEGRADATION")),
+            ("ho2", write(TAKEN, SESSION, event_type="TookOver", prev="", tenure=1)),
+            ("ho1", write(END, once="end:WO-1")),
+            ("gateway", write(SENT, "prompts", event_type="PROMPT_SENT")),
+            ("gateway", write(GOT, "prompts", event_type="PROMPT_RECEIVED")),
+            ("launcher", write(CONFIG, "governance", event_type="CONFIG_SNAPSHOT", body=b"snapshot")),
+            ("host", write(DEGRADED, "governance", event_type="DEGRADATION")),
         ):
             (ack,) = await ledger.write(entry, sender=f"{role}/1@1")
             assert ack.outcome == "committed"
@@ -122,7 +129,7 @@ async def test_nobody_writes_into_the_record_of_another(role: str):
         forged = [
             write("f1", SESSION, event_type="TurnDegraded", once="turn:s/in-2"),
             write("f2", SESSION, event_type="TurnDegraded", once="whatever", body=b"junk"),
-            take_over(2, f"TookOver:{SESSION}/1"),
+            take_over(2, TAKEN),
             write("f3", "ho1m" if role == "gateway" else "prompts", event_type="BUDGET_ALLOCATED"),
         ]
         acks = await ledger.write(*forged, sender=f"{role}/7@9")
@@ -136,10 +143,11 @@ async def test_nobody_writes_into_the_record_of_another(role: str):
 async def test_a_refused_entry_stands_in_its_place_among_the_others():
     """Per entry, in order: what the sender may write is committed."""
     async with _ledger() as ledger:
-        entries = [write("x", "prompts"), write("a"), write("y", "ho1m", event_type="ANYTHING"), write("b")]
+        a, b = "WO_COMPLETED:WO-1/ho1/2@9", "WO_COMPLETED:WO-2/ho1/2@9"
+        entries = [write("x", "prompts"), write(a), write("y", "ho1m", event_type="ANYTHING"), write(b)]
         acks = await ledger.write(*entries, sender="ho1/2@9")
         assert [(ack.code or ack.outcome, ack.submission_id) for ack in acks] == [
-            ("denied", "x"), ("committed", "a"), ("denied", "y"), ("committed", "b"),
+            ("denied", "x"), ("committed", a), ("denied", "y"), ("committed", b),
         ]  # fmt: skip
 
 
@@ -193,18 +201,23 @@ async def test_denials_that_were_not_recorded_yet_are_when_the_ledger_stops():
         ("door", Tail(after=-1, limit=1)),
         ("door", Query(limit=1)),
         ("door", Lookup(submission_ids=["not there"])),
-        ("door", GetBody(ref="config/0")),
+        ("door", GetBody(ref=f"{CONFIG}/0")),
         ("broker", Read(stream="governance", limit=1)),
         ("host", Read(stream="prompts", limit=1)),
-        ("host", Lookup(once=["end:1"])),
-        ("host", GetBody(ref="sent/0")),
+        ("host", Lookup(once=["end:WO-1"])),
+        ("host", GetBody(ref=f"{SENT}/0")),
         ("gateway", Read(stream="ho1m", limit=1)),
-        ("gateway", GetBody(ref="degraded/0")),
+        ("gateway", GetBody(ref=f"{DEGRADED}/0")),
         ("ho2", Read(stream="governance", limit=1)),
         ("ho2", Tail(after=-1, limit=1)),
         ("ho1", Query(where={}, limit=1, with_bodies=True)),
         ("ho1", Query(where={"stream": SESSION}, limit=1, with_bodies=True)),
-        ("ho1", GetBody(ref=f"TookOver:{SESSION}/1/0")),
+        ("ho1", GetBody(ref=f"{TAKEN}/0")),
+        ("ho1", GetBody(ref=f"{SENT}/0")),
+        ("ho1", Lookup(submission_ids=[SENT], with_bodies=True)),
+        *(("ho1", Read(stream=stream, limit=1, with_bodies=True)) for stream in ("prompts", "ho1m")),
+        *(("ho1", Tail(after=-1, stream=stream, limit=1, with_bodies=True)) for stream in ("prompts", "ho1m")),
+        *(("ho1", Query(where={"stream": stream}, limit=1, with_bodies=True)) for stream in ("prompts", "ho1m")),
     ],
 )
 async def test_a_read_outside_the_scope_is_denied_by_name(role: str, question):
@@ -222,15 +235,17 @@ async def test_a_read_outside_the_scope_is_denied_by_name(role: str, question):
     [
         ("operator", Tail(after=-1, limit=9, with_bodies=True)),
         ("ho2", Read(stream=SESSION, limit=9, with_bodies=True)),
-        ("ho2", GetBody(ref="sent/0")),
+        ("ho2", GetBody(ref=f"{SENT}/0")),
         ("host", Read(stream=SESSION, limit=9)),
         ("host", Lookup(once=["turn:none"], with_bodies=True)),
-        ("host", GetBody(ref="config/0")),
-        ("ho1", Lookup(once=["end:1"], with_bodies=True)),
-        ("ho1", GetBody(ref="config/0")),
+        ("host", GetBody(ref=f"{CONFIG}/0")),
+        ("ho1", Lookup(once=["end:WO-1"], with_bodies=True)),
+        ("ho1", GetBody(ref=f"{CONFIG}/0")),
+        ("ho1", GetBody(ref=f"{GOT}/0")),
+        ("ho1", Read(stream="prompts", limit=9)),
         ("ho1", Query(limit=9)),
         ("gateway", Read(stream="prompts", limit=9, with_bodies=True)),
-        ("gateway", GetBody(ref="config/0")),
+        ("gateway", GetBody(ref=f"{CONFIG}/0")),
     ],
 )
 async def test_what_each_role_needs_is_answered(role: str, question):
@@ -264,7 +279,7 @@ async def test_long_polls_of_one_sender_are_bounded_and_keep_out_nobody():
         await asyncio.sleep(0)
         parked.append(asyncio.ensure_future(ledger.service.on_tail(poll, call("operator/1@1"))))
         await asyncio.sleep(0)
-        await ledger.write(write("next"), sender="ho1/1@1")
+        await ledger.write(write("next"))
         pages = await asyncio.gather(*parked[1:])
         assert [[entry.submission_id for entry in page.entries] for page in pages] == [["next"]] * 3
 

@@ -43,7 +43,7 @@ async def test_an_entry_is_stored_with_what_its_writer_said_and_the_ledger_stamp
             "a", decision="ACCEPTED", reason="fine", provenance=provenance, parents=["p1", "p2"], trace="t",
             bodies=[b"one", b"", b"three"], once="k", at_us=5,
         )  # fmt: skip
-        ack = (await ledger.write(sent, sender="ho1/4@9"))[0]
+        ack = (await ledger.write(sent, origin="ho1/4@9"))[0]
         assert (ack.outcome, ack.sequence, ack.origin, ack.event_type) == ("committed", 0, "ho1/4@9", "WO_COMPLETED")
         (entry,) = await ledger.lookup("a", bodies=True)
         for name in (

@@ -160,13 +160,13 @@ async def test_an_old_owner_is_fenced_although_both_derive_the_same_ids():
     """After a take-over every append of the old tenure is refused and says who is current."""
     async with running(SimDisk(medium())) as ledger:
         old = take_over(1, "")
-        await ledger.write(old, sender="ho2/1@7")
+        await ledger.write(old, origin="ho2/1@7")
         new = take_over(2, old.submission_id)
-        assert (await ledger.write(new, sender="ho2/2@8"))[0].outcome == "committed"
-        ack = (await ledger.write(append("s1", old.submission_id, 1), sender="ho2/1@7"))[0]
+        assert (await ledger.write(new, origin="ho2/2@8"))[0].outcome == "committed"
+        ack = (await ledger.write(append("s1", old.submission_id, 1), origin="ho2/1@7"))[0]
         assert (ack.code, ack.head, ack.tenure) == ("tenure_mismatch", new.submission_id, 2)
-        assert (await ledger.write(append("s1", new.submission_id, 2), sender="ho2/2@8"))[0].outcome == "committed"
-        ack = (await ledger.write(append("s1", old.submission_id, 1), sender="ho2/1@7"))[0]
+        assert (await ledger.write(append("s1", new.submission_id, 2), origin="ho2/2@8"))[0].outcome == "committed"
+        ack = (await ledger.write(append("s1", old.submission_id, 1), origin="ho2/1@7"))[0]
         assert ack.code == "conflict"
 
 
@@ -176,7 +176,7 @@ async def test_a_degraded_turn_beats_the_owners_answer_by_its_once_key():
         first = take_over(1, "")
         await ledger.write(first)
         degraded = write("TurnDegraded:i1", SESSION, event_type="TurnDegraded", once="turn:s/i1")
-        assert (await ledger.write(degraded, sender="host/1@2"))[0].outcome == "committed"
+        assert (await ledger.write(degraded, origin="host/1@2"))[0].outcome == "committed"
         late = append("RunCompleted:1", first.submission_id, 1, event_type="RunCompleted", once="turn:s/i1")
         ack = (await ledger.write(late))[0]
         assert (ack.outcome, ack.origin, ack.event_type) == ("lost", "host/1@2", "TurnDegraded")
@@ -187,7 +187,7 @@ async def test_a_degraded_turn_beats_the_owners_answer_by_its_once_key():
 async def test_many_racing_for_a_once_key_have_one_winner():
     """Writers of one wake-up share a frame, and still only the first of a key commits."""
     async with running(SimDisk(medium())) as ledger:
-        writes = [ledger.write(write(f"start{n}", once="start:WO-1"), sender=f"ho1/{n}@1") for n in range(20)]
+        writes = [ledger.write(write(f"start{n}", once="start:WO-1"), origin=f"ho1/{n}@1") for n in range(20)]
         acks = [acks[0] for acks in await asyncio.gather(*writes)]
         assert [ack.outcome for ack in acks] == ["committed"] + ["lost"] * 19
         assert {(ack.sequence, ack.origin, ack.submission_id) for ack in acks} == {(0, "ho1/0@1", "start0")}
@@ -199,7 +199,7 @@ async def test_a_conflict_is_recorded_once_per_id_and_without_content(times):
     async with running(SimDisk(medium())) as ledger:
         await ledger.write(write("a", body=b"first"))
         for _ in range(times):
-            ack = (await ledger.write(write("a", body=b"secret"), sender="ho1/9@9"))[0]
+            ack = (await ledger.write(write("a", body=b"secret"), origin="ho1/9@9"))[0]
             assert (ack.outcome, ack.code) == ("refused", "conflict")
         records = await ledger.read("governance", with_bodies=True)
         assert [(record.event_type, record.origin, record.parents) for record in records] == [
@@ -220,7 +220,7 @@ async def test_duplicates_are_known_at_once_later_after_a_flush_and_after_a_rest
         await ledger.bus.release()
         assert (await ledger.write(again))[0].outcome == "known"
     async with running(SimDisk(device)) as ledger:
-        assert (await ledger.write(again, sender="ho1/1@1"))[0] == acks[1].model_copy(update={"origin": "ho2/1@7"})
+        assert (await ledger.write(again, origin="ho1/1@1"))[0] == acks[1].model_copy(update={"origin": "ho2/1@7"})
         assert [entry.submission_id for entry in await ledger.all()] == ["a"]
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from bus.clock import SystemClock
 from bus.disk import RealDisk
-from bus.dispatch import Call
-from bus.messages.ledger import Write, WriteEntry
+from bus.messages.ledger import WriteEntry
 from config.schema import LedgerConfig
 from ledger_service.service import LedgerService
 
@@ -69,12 +68,11 @@ def entry(name: str) -> WriteEntry:
 
 
 async def _write_for_ever(service: LedgerService, writer: str) -> None:
-    call = Call(f"{writer}@1", "ho1", "m", 1, "", "", None, "ledger")
     number = 0
     while True:
         entries = [entry(f"{writer}/{number + step}") for step in range(3)]
         number += 3
-        for ack in (await service.on_write(Write(entries=entries), call)).acks:
+        for ack in await service.append(entries, f"{writer}@1"):
             sys.stdout.write(f"{ack.submission_id} {ack.sequence}\n")
         sys.stdout.flush()
         await asyncio.sleep(PAUSE_S)

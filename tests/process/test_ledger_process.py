@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from bus.disk import RealDisk
-from bus.dispatch import Call
 from bus.errors import LedgerError
-from bus.messages.ledger import Write
 from ledger_service.opening import open_ledger
 from ledger_service.reader import read_entries
 from ledger_service.service import LedgerService
@@ -65,9 +63,8 @@ async def _resubmit(directory: Path, acknowledged: dict[str, int]) -> None:
     """Everything acknowledged is known, for ever, under its first number."""
     service = LedgerService(RealDisk(directory), CONFIG)
     await service.start(ProcessBus("last"))
-    call = Call("ho1/x@1", "ho1", "m", 1, "", "", None, "ledger")
     for name, sequence in acknowledged.items():
-        (ack,) = (await service.on_write(Write(entries=[entry(name)]), call)).acks
+        (ack,) = await service.append([entry(name)], "ho1/x@1")
         assert (ack.outcome, ack.sequence) == ("known", sequence)
     await service.drain()
 

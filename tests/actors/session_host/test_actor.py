@@ -151,7 +151,7 @@ def journal(
     )  # fmt: skip
 
 
-TAKEN = journal(TookOver(tenure=1, instance="ho2/9@x", at=iso(1.0)), "", "TookOver:s/1")
+TAKEN = journal(TookOver(tenure=1, instance="ho2/9@x", at=iso(1.0)), "", f"TookOver:{SESSION}/1")
 
 
 def event_in(entry: Entry) -> Any:
@@ -462,12 +462,14 @@ def test_a_verdict_that_came_first_is_delivered_instead(make, with_detail):
     verdict = TurnResult(
         response="spent", outcome="error", session_id=SESSION, run_id=None, input_id="in-1", code="budget_exhausted"
     )
-    ref = "RunFailed:x/1" if with_detail else None
+    ref = f"RunFailed:{SESSION}/1.2/1" if with_detail else None
     failed = RunFailed(input_id="in-1", code="budget_exhausted", detail_ref=ref, at=iso(2.0))
     body = pack(verdict.model_dump()) if with_detail else b""
 
     async def act(_prompt):
-        await cluster.write(TAKEN, journal(failed, TAKEN.submission_id, "RunFailed:x", body=body, once=True))
+        await cluster.write(
+            TAKEN, journal(failed, TAKEN.submission_id, f"RunFailed:{SESSION}/1.2", body=body, once=True)
+        )
         return answered()
 
     provider.act = act
@@ -536,7 +538,7 @@ def test_another_text_under_a_degraded_input_is_a_conflict(make):
 
     async def scenario():
         event = TurnDegraded(input_id="in-1", input_ref="T:x/1", reply_ref="T:x/2", delivered=False, at=iso(1.0))
-        earlier = journal(event, "", "T:x", body=b"something else", once=True)
+        earlier = journal(event, "", f"TurnDegraded:{SESSION}/in-1", body=b"something else", once=True)
         await cluster.write(earlier.model_copy(update={"prev": None, "tenure": None}))
         return await cluster.turn()
 
