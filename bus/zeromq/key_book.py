@@ -2,32 +2,36 @@
 
     broker.key            the broker's own secret, made once; survives restarts, so that tokens and workers stay good
     tokens/<id>.json      a join token: hash of its public key, role, end, number of uses; never changed
-    enrolled/<n>.json     a worker: its public key, its name, the token that it came by
+    enrolled/<n>.json     a worker: its public key, its name, the token that it came by; removed to take its key back
+    used/<n>@<token>@<key>   a use of a token, by its name alone; never removed
 
-Directories 0700, files 0600, each written whole and synced before anybody is answered. What a token was used for is
-counted from the workers that came by it, so a use and its enrolment are one write: a crash leaves both or neither. The
-broker's process is the only writer.
+Directories 0700, files 0600, each written whole and synced before anybody is answered. An enrolment is written before
+its use, and a use that a crash kept from being written follows at the next start, so that no crash gives a use away or
+takes one. A use without its worker is a key that was taken back: it counts, its number is not given again, and its key
+cannot be enrolled again. The broker's process is the only writer.
 """
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+import structlog
 from pydantic import ValidationError
 
 from bus.broker.remote import KeyRecord
 from bus.envelope import HEADER_VERSION
-from bus.errors import BusError, ConfigError
+from bus.errors import BusError
 from bus.messages.base import Record
 from bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
 from bus.messages.ids import iso
 from bus.settings import BusSettings
 from bus.zeromq import curve
 
-_TOKENS, _ENROLLED, _BROKER_KEY = "tokens", "enrolled", "broker.key"
+_TOKENS, _ENROLLED, _USED, _BROKER_KEY = "tokens", "enrolled", "used", "broker.key"
 R = TypeVar("R", bound=Record)
+_log = structlog.get_logger()
 
 
 class TokenFile(Record):
@@ -58,11 +62,24 @@ class WorkerFile(Record):
         return curve.fingerprint(self.public_key.encode())
 
 
+class Use(NamedTuple):
+    """One use of a token, as its file's name says it."""
+
+    worker: str  # the worker's name without its role
+    token_id: str
+    key: str  # fingerprint of the worker's key
+
+    @property
+    def file_name(self) -> str:
+        """Without a colon, which not every file system takes."""
+        return f"{self.worker}@{self.token_id}@{self.key.removeprefix('key:')}"
+
+
 class KeyFiles:
     """`bus.broker.remote.KeyBook` over the files of one home."""
 
     def __init__(self, folder: Path, *, settings: BusSettings, version: str, config_digest: str) -> None:
-        """Reads everything. Raises ConfigError for a damaged file, OSError."""
+        """Reads everything; a damaged token or worker is none. Raises ConfigError for a damaged broker key, OSError."""
         self._folder = curve.private_folder(folder)
         self._settings = settings
         self._version = version
@@ -71,8 +88,13 @@ class KeyFiles:
         self.listens = ""
         self._tokens = {token.key_hash: token for token in tokens_in(folder)}
         self._workers = {worker.public_key: worker for worker in workers_in(folder)}
+        self._uses = set(uses_in(folder))
+        for worker in self._workers.values():
+            self._mark_used(worker)
+        enrolled = {worker.fingerprint for worker in self._workers.values()}
         self._records = [_token_record(token) for token in self._tokens.values()]
         self._records += [_worker_record(worker) for worker in self._workers.values()]
+        self._records += [_revoked_record(use) for use in sorted(self._uses) if use.key not in enrolled]
 
     def knows(self, public: bytes) -> bool:
         """Whether a connection with this key (Z85) may speak at all; one of a spent token may, to be told so."""
@@ -121,7 +143,7 @@ class KeyFiles:
                 token_id=token.token_id, host=join.host, version=join.version, enrolled_at_us=round(now * 1_000_000),
             )  # fmt: skip
             try:
-                self._write(f"{_ENROLLED}/{worker.name.partition('/')[2]}.json", worker)
+                self._enrol(worker)
             except OSError as error:
                 return Refused(code="unavailable", detail=f"the cluster could not store the key: {error.strerror}")
             self._workers[worker.public_key] = worker
@@ -142,6 +164,12 @@ class KeyFiles:
         known = self._workers.get(join.public_key)
         if known is not None:
             return None  # its answer was lost
+        fingerprint = curve.fingerprint(join.public_key.encode())
+        if any(use.key == fingerprint for use in self._uses):
+            return Refused(
+                code="not_enrolled",
+                detail=f"{fingerprint} was taken back: join with a key of its own, in a new directory",
+            )
         if token is None:
             return Refused(code="bad_token", detail="this connection's key is no join token's")
         if join.role != token.role:
@@ -166,11 +194,27 @@ class KeyFiles:
         )
 
     def _uses_of(self, token: TokenFile) -> int:
-        return sum(worker.token_id == token.token_id for worker in self._workers.values())
+        return sum(use.token_id == token.token_id for use in self._uses)
 
     def _next_number(self) -> int:
         """Never one that was used: names stand in records."""
-        return 1 + max((_number_of(worker.name) for worker in self._workers.values()), default=0)
+        files = [path.stem for path in (self._folder / _ENROLLED).glob("[!.]*.json")]  # damaged ones too
+        return 1 + max(map(_number_of, [*files, *(use.worker for use in self._uses)]), default=0)
+
+    def _enrol(self, worker: WorkerFile) -> None:
+        path = f"{_ENROLLED}/{_short(worker.name)}.json"
+        self._write(path, worker)
+        try:
+            self._mark_used(worker)
+        except OSError:
+            (self._folder / path).unlink(missing_ok=True)
+            raise
+
+    def _mark_used(self, worker: WorkerFile) -> None:
+        use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
+        if use not in self._uses:
+            curve.write_durably(self._folder / _USED / use.file_name, b"")
+            self._uses.add(use)
 
     # --- tokens -----------------------------------------------------------------------------------------------------
 
@@ -210,26 +254,62 @@ class KeyFiles:
 
 
 def tokens_in(folder: Path) -> list[TokenFile]:
-    """All join tokens, oldest first. Raises ConfigError for a damaged file."""
+    """All join tokens, oldest first."""
     return sorted(_read_all(folder / _TOKENS, TokenFile), key=lambda token: (token.created_at_us, token.token_id))
 
 
 def workers_in(folder: Path) -> list[WorkerFile]:
-    """All enrolled workers, oldest first. Raises ConfigError for a damaged file."""
+    """All enrolled workers, oldest first."""
     return sorted(_read_all(folder / _ENROLLED, WorkerFile), key=lambda worker: _number_of(worker.name))
 
 
+def uses_in(folder: Path) -> list[Use]:
+    """All uses of tokens, those of workers whose key was taken back too."""
+    parts = [path.name.split("@") for path in sorted((folder / _USED).glob("[!.]*@*@*"))]
+    return [Use(worker, token_id, f"key:{key}") for worker, token_id, key in parts]
+
+
+def damaged_in(folder: Path) -> list[Path]:
+    """The files of tokens and workers that say nothing: whom they named is not let in."""
+    kinds = ((_TOKENS, TokenFile), (_ENROLLED, WorkerFile))
+    return [path for name, cls in kinds for path in _files(folder / name) if _read(path, cls) is None]
+
+
+def revoke(folder: Path, name: str) -> WorkerFile | None:
+    """This worker's key is taken back, durably; the broker knows from its next start. None: there is no such worker."""
+    for worker in workers_in(folder):
+        if worker.name == name:
+            use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
+            curve.write_durably(folder / _USED / use.file_name, b"")
+            (folder / _ENROLLED / f"{_short(worker.name)}.json").unlink()
+            return worker
+    return None
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("[!.]*.json"))
+
+
 def _read_all(folder: Path, cls: type[R]) -> list[R]:
-    return [_read(path, cls) for path in sorted(folder.glob("[!.]*.json"))]
+    found: list[R] = []
+    for path in _files(folder):
+        record = _read(path, cls)
+        if record is None:
+            _log.warning("key_file_damaged", file=str(path))
+        else:
+            found.append(record)
+    return found
 
 
-def _read(path: Path, cls: type[R]) -> R:
+def _read(path: Path, cls: type[R]) -> R | None:
     try:
         return cls.model_validate_json(path.read_bytes())
     except ValidationError:
-        raise ConfigError(
-            f"the key file {path} is damaged: put its copy back, or remove it; who it names then has to join again"
-        ) from None
+        return None
+
+
+def _short(name: str) -> str:
+    return name.partition("/")[2]
 
 
 def _hash(public: bytes) -> str:
@@ -267,3 +347,8 @@ def _worker_record(worker: WorkerFile) -> KeyRecord:
         ("host", worker.host), ("version", worker.version), ("enrolled_at_us", worker.enrolled_at_us),
     )  # fmt: skip
     return KeyRecord("KEY_ENROLLED", "ACCEPTED", "", facts, submission_id=f"KEY_ENROLLED:{worker.fingerprint}")
+
+
+def _revoked_record(use: Use) -> KeyRecord:
+    facts = (("key", use.key), ("name", use.worker), ("token", use.token_id))
+    return KeyRecord("KEY_REVOKED", "", "", facts, submission_id=f"KEY_REVOKED:{use.key}")

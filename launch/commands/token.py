@@ -12,7 +12,7 @@ from bus.join_token import JoinToken
 from bus.messages.control import CreateToken, TokenCreated
 from bus.messages.ids import iso
 from bus.zeromq import curve
-from bus.zeromq.key_book import tokens_in, workers_in
+from bus.zeromq.key_book import tokens_in, uses_in
 from launch import exit_codes
 from launch.client import connected, place_of
 from launch.commands.options import running, with_home
@@ -100,13 +100,13 @@ def _reached_at(bound: str, given: str | None) -> str:
 @with_home
 def list_tokens(*, home: Home, as_json_: bool) -> int:
     """List tokens and how often they were used; no secret is in there."""
-    now, workers = SystemClock().now(), workers_in(home.keys)
+    now, uses = SystemClock().now(), uses_in(home.keys)
     rows = [
         {
             "token_id": known.token_id,
             "role": known.role,
             "uses": known.uses,
-            "used": sum(worker.token_id == known.token_id for worker in workers),
+            "used": sum(use.token_id == known.token_id for use in uses),
             "expires_at": iso(known.expires_at_us / 1_000_000),
             "expires_in_s": round(known.expires_at_us / 1_000_000 - now, 3),
         }

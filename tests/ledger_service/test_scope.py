@@ -50,6 +50,7 @@ RECORD_TABLE = {
     ("governance", "TOKEN_CREATED"): {"broker"},
     ("governance", "KEY_ENROLLED"): {"broker"},
     ("governance", "KEY_REFUSED"): {"broker"},
+    ("governance", "KEY_REVOKED"): {"broker"},
     ("governance", "CONFIG_SNAPSHOT"): {"launcher"},
     ("governance", "TAP_BODIES_READ"): {"operator"},
     ("governance", "TAP_BODIES_CLOSED"): {"operator"},

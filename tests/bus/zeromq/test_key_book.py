@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from bus.errors import BusError, ConfigError
 from bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
 from bus.zeromq import curve
-from bus.zeromq.key_book import KeyFiles, tokens_in, workers_in
+from bus.zeromq.key_book import KeyFiles, damaged_in, revoke, tokens_in, workers_in
 from tests.bus.broker.rig import settings_with
 
 NOW = 1_700_000_000.0
@@ -28,6 +29,11 @@ def token_for(keys, *, uses=1, ttl_s=60):
     public = curve.new_pair().public.decode()
     keys.create_token(CreateToken(public_key=public, role="ho1", ttl_s=ttl_s, uses=uses), NOW)
     return public
+
+
+def hashed(public):
+    """How a token's file names its key."""
+    return hashlib.sha256(public.encode()).hexdigest()
 
 
 def join(**changes):
@@ -156,7 +162,9 @@ def test_an_enrolment_is_on_the_device_before_it_is_answered(tmp_path, monkeypat
 
     monkeypatch.setattr(os, "fsync", noted)
     keys.join(join(), token, NOW)
-    assert [path.removeprefix(str(tmp_path)) for path in synced] == ["/enrolled/.remote-1.json.new", "/enrolled"]
+    enrolled, used = synced[:2], synced[2:]
+    assert [path.removeprefix(str(tmp_path)) for path in enrolled] == ["/enrolled/.remote-1.json.new", "/enrolled"]
+    assert used[0].startswith(f"{tmp_path}/used/.remote-1@") and used[1] == f"{tmp_path}/used"
 
 
 def test_what_a_crash_left_half_written_counts_for_nothing(tmp_path):
@@ -168,17 +176,69 @@ def test_what_a_crash_left_half_written_counts_for_nothing(tmp_path):
     assert book(tmp_path).join(join(), token, NOW).name == "ho1/remote-1"
 
 
-def test_a_damaged_key_file_stops_the_start_and_is_named(tmp_path):
-    """Neither worker, token nor the broker's own key is guessed."""
+def test_a_damaged_broker_key_stops_the_start_and_is_named(tmp_path):
+    """The broker's own key is not guessed."""
     keys = book(tmp_path)
-    keys.join(join(), token_for(keys), NOW)
-    for path in [*tmp_path.rglob("*.json"), tmp_path / "broker.key"]:
-        whole = path.read_bytes()
-        path.write_bytes(whole[: len(whole) // 2])
-        with pytest.raises(ConfigError, match=path.name):
-            book(tmp_path)
-        path.write_bytes(whole)
+    path = tmp_path / "broker.key"
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ConfigError, match=path.name):
+        book(tmp_path)
+    path.write_bytes(whole)
     assert book(tmp_path).pair == keys.pair
+
+
+def test_a_damaged_token_or_worker_is_none_and_stops_nobody_else(tmp_path):
+    """It is named and lets nobody in; its number is not given again, and the others are as good as before."""
+    keys = book(tmp_path)
+    token, spoilt, mine, lost = token_for(keys, uses=3), token_for(keys), join(), join()
+    keys.join(mine, token, NOW)
+    keys.join(lost, token, NOW)
+    damaged = [tmp_path / "enrolled" / "remote-2.json"]
+    damaged += [path for path in (tmp_path / "tokens").iterdir() if hashed(spoilt) in path.read_text()]
+    for path in damaged:
+        path.write_bytes(path.read_bytes()[:20])
+    again = book(tmp_path)
+    assert sorted(damaged_in(tmp_path)) == sorted(damaged)
+    assert again.authenticate(hello("ho1/remote-1"), mine.public_key) is None
+    assert not again.knows(lost.public_key.encode()) and not again.knows(spoilt.encode())
+    assert again.join(join(), token, NOW).name == "ho1/remote-3"
+    assert again.join(join(), token, NOW).code == "token_used"
+
+
+@pytest.mark.parametrize("how", ["by hand", "revoke"])
+def test_a_key_that_was_taken_back_gives_no_use_back(tmp_path, how):
+    """After the broker's restart: the token is used up, the key is not let in nor enrolled again, its number is gone."""
+    keys = book(tmp_path)
+    token, mine = token_for(keys), join()
+    keys.join(mine, token, NOW)
+    if how == "revoke":
+        assert revoke(tmp_path, "ho1/remote-1").public_key == mine.public_key
+        assert revoke(tmp_path, "ho1/remote-1") is None
+    else:
+        (tmp_path / "enrolled" / "remote-1.json").unlink()
+    again = book(tmp_path)
+    assert not again.knows(mine.public_key.encode())
+    assert again.authenticate(hello("ho1/remote-1"), mine.public_key).code == "not_enrolled"
+    assert again.join(join(), token, NOW).code == "token_used"
+    assert again.join(mine, token, NOW).code == "not_enrolled"
+    assert again.join(mine, token_for(again), NOW).code == "not_enrolled"
+    assert again.join(join(), token_for(again), NOW).name == "ho1/remote-2"
+    told = {record.submission_id: dict(record.facts) for record in book(tmp_path).take_records()}
+    key = curve.fingerprint(mine.public_key.encode())
+    assert told[f"KEY_REVOKED:{key}"]["name"] == "remote-1"
+
+
+def test_a_use_that_a_crash_kept_from_being_written_follows_at_the_next_start(tmp_path):
+    """Killed between the enrolment and its use: one use, not none."""
+    keys = book(tmp_path)
+    token = token_for(keys)
+    keys.join(join(), token, NOW)
+    for path in (tmp_path / "used").iterdir():
+        path.unlink()
+    book(tmp_path)
+    (tmp_path / "enrolled" / "remote-1.json").unlink()
+    assert book(tmp_path).join(join(), token, NOW).code == "token_used"
 
 
 def test_keys_are_for_their_owner_alone_and_hold_no_secret_but_the_broker_s(tmp_path):
