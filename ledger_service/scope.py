@@ -65,7 +65,11 @@ WRITES: dict[str, dict[str, frozenset[str]]] = {
         ),
     },
     "host": {SESSION: frozenset({TURN_DEGRADED}), "governance": frozenset({"DEGRADATION"})},
-    "broker": {"governance": frozenset({"DENIED", "DEAD_LETTER", "TOKEN_CREATED", "KEY_ENROLLED", "KEY_REFUSED", "KEY_REVOKED"})},
+    "broker": {
+        "governance": frozenset(
+            {"DENIED", "DEAD_LETTER", "TOKEN_CREATED", "KEY_ENROLLED", "KEY_REFUSED", "KEY_REVOKED"}
+        )
+    },
     "launcher": {"governance": frozenset({"CONFIG_SNAPSHOT"})},
     "operator": {"governance": frozenset({"TAP_BODIES_READ", "TAP_BODIES_CLOSED"})},  # who looked at what was said
     "ledger": {"governance": frozenset({"RECOVERED", "WRITE_CONFLICT", "DENIED"})},

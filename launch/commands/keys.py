@@ -52,5 +52,5 @@ def revoke_key(*, home: Home, name: str) -> int:
     if worker is None:
         raise CommandError(f"no worker {name[:80]!r} is enrolled", hint=next_command("keys list", home.root))
     say(f"the key {worker.fingerprint} of {worker.name} is taken back")
-    note(f"a broker that runs knows it from its next start: {next_command('restart', home.root)} broker")
+    note(f"a broker that runs knows it from its next start: {next_command('restart', home.root)} broker/1")
     return exit_codes.OK
