@@ -20,6 +20,7 @@ from bus.errors import RuntimeFault
 from bus.messages.base import Record
 from bus.port import Clock
 from bus.zeromq.features import features
+from bus.zeromq.key_book import damaged_in
 from config.snapshot import Snapshot, load_snapshot
 from launch import exit_codes, identity, run_file
 from launch.errors import CommandError, next_command
@@ -93,7 +94,7 @@ def configuration(home: Home) -> tuple[Finding, Snapshot | None]:
 
 def place(home: Home, snapshot: Snapshot | None, clock: Clock) -> list[Finding]:
     """The home: writable, room, length of its path, clock beside its record."""
-    found = [_writable(home), _sockets(home), _clock(home, clock)]
+    found = [_writable(home), _sockets(home), _clock(home, clock), *_keys(home)]
     if snapshot is not None:
         found.insert(1, _disk(home, snapshot))
     return found
@@ -134,6 +135,15 @@ def _sockets(home: Home) -> Finding:
         return Finding(check="sockets", verdict="ok", said=said)
     said = f"paths of {length} bytes are too long: sockets will lie in {tempfile.gettempdir()}"
     return Finding(check="sockets", verdict="warn", said=said, mend="a shorter --home avoids that")
+
+
+def _keys(home: Home) -> list[Finding]:
+    """Tokens and workers that cannot be read; nothing to say where there are none."""
+    mend = "put its copy back, or remove it; who it names then has to join again"
+    return [
+        Finding(check="keys", verdict="warn", said=f"{path} is damaged and lets nobody in", mend=mend)
+        for path in damaged_in(home.keys)
+    ]
 
 
 def _clock(home: Home, clock: Clock) -> Finding:

@@ -64,7 +64,7 @@ def note(text: str) -> None:
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, coloured: int | None = None) -> None:
     """Left-aligned columns; the cells of column `coloured` get the colour of the state that they name."""
-    cells = [list(headings), *(list(row) for row in rows)]
+    cells = [list(headings), *(list(map(printable, row)) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     for number, row in enumerate(cells):
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
@@ -74,6 +74,11 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, coloured: i
             state = row[coloured].split(" ", 1)[0].split("(", 1)[0]
             padded[coloured] = styled(padded[coloured], STATE_COLOURS.get(state))
         say("  ".join(padded).rstrip())
+
+
+def printable(text: str) -> str:
+    """The text in one line: no character in it moves the cursor, ends the line or colours what follows."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def as_json(value: Any, *, indent: int | None = None) -> str:

@@ -22,6 +22,7 @@ from bus.clock import SystemClock
 from bus.errors import BusError, RuntimeFault
 from bus.join_token import JoinToken
 from bus.peer import Peer
+from bus.settings import BusSettings
 from bus.zeromq import curve
 from bus.zeromq.context import ZeroMQ
 from bus.zeromq.curve_link import CurveLink, Happened
@@ -96,6 +97,7 @@ def _work(home: WorkerHome, cluster: Cluster, slots: int | None) -> int:
         snapshot = asyncio.run(_Life(home, cluster, _bootstrap(home)).learn())
         if snapshot is None:
             return exit_codes.OK
+        check_slots(slots, snapshot.config.bus)
         # Made before there is a loop or a socket: it starts its tool processes now.
         made = make_elsewhere(snapshot, slots=slots)
         ending = asyncio.run(_Life(home, cluster, snapshot).work(made))
@@ -103,6 +105,15 @@ def _work(home: WorkerHome, cluster: Cluster, slots: int | None) -> int:
             say("stopped")
             return exit_codes.OK
         note("the cluster runs under another configuration now: fetching it")
+
+
+def check_slots(slots: int | None, settings: BusSettings) -> None:
+    """Raises CommandError (usage) for more orders at once than the mailbox of a process takes."""
+    if slots is not None and slots > settings.mailbox_max:
+        raise CommandError(
+            f"--slots {str(slots)[:40]}: at most {settings.mailbox_max} (bus.mailbox_max of the cluster)",
+            exit_code=exit_codes.USAGE,
+        )
 
 
 @dataclass(frozen=True, slots=True)

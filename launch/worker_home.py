@@ -69,7 +69,11 @@ class WorkerHome:
 
     def pair(self) -> curve.KeyPair:
         """Its own keys, made at first use. Raises ConfigError, OSError."""
-        return curve.kept_pair(self.home.root / "worker.key")
+        return curve.kept_pair(self._key, after_loss="then join again: hobus worker join TOKEN (a new token)")
+
+    @property
+    def _key(self) -> Path:
+        return self.home.root / "worker.key"
 
     def cluster(self) -> Cluster | None:
         """Whose worker it is; None before it has joined. Raises CommandError for a damaged file."""
@@ -88,7 +92,13 @@ class WorkerHome:
         curve.write_durably(self._file, cluster.model_dump_json(indent=1).encode() + b"\n")
 
     def ends(self, cluster: Cluster) -> CurveEnds:
-        """Both ends of its connection."""
+        """Both ends of its connection. Raises CommandError when its key is gone: a new one is enrolled nowhere."""
+        if not self._key.exists():
+            raise CommandError(
+                f"{self._key} is gone: nobody knows any other key of {cluster.name}",
+                hint="put its copy back, or on the cluster's host: hobus token create, and join again here",
+                exit_code=exit_codes.REFUSED,
+            )
         return CurveEnds(cluster.address, cluster.broker_key.encode(), self.pair())
 
     # --- configurations ---------------------------------------------------------------------------------------------

@@ -31,6 +31,17 @@ from launch.worker_home import Cluster, WorkerHome
 NEW_TOKEN = "on the cluster's host: hobus token create"  # noqa: S105 - a sentence
 
 
+_MENDS = {
+    **dict.fromkeys(("token_expired", "token_used", "bad_token", "not_enrolled"), NEW_TOKEN),
+    **dict.fromkeys(("bad_version", "bad_protocol"), "install the cluster's version of hobus here: hobus --version"),
+    "role_mismatch": f"{NEW_TOKEN}, then here: hobus worker join TOKEN --home DIR, a directory of its own",
+    "name_taken": "another process works under this key: stop it, or join with a directory of its own (--home DIR)",
+    "malformed": "install the cluster's version of hobus here: hobus --version",
+    "unavailable": "mend that on the cluster's host, then run the same command again",
+}
+"""What to do about each no of the broker."""
+
+
 def not_let_in(ends: CurveEnds) -> CommandError:
     """The broker does not know the key."""
     return CommandError(
@@ -52,7 +63,7 @@ def other_cluster(ends: CurveEnds) -> CommandError:
 
 def refused(code: str, detail: str) -> CommandError:
     """The broker's own no."""
-    hint = NEW_TOKEN if code in ("token_expired", "token_used", "bad_token", "not_enrolled") else ""
+    hint = _MENDS.get(code, "")
     return CommandError(f"the cluster refused this worker ({code}): {detail}", hint=hint, exit_code=exit_codes.REFUSED)
 
 

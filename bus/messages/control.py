@@ -5,11 +5,17 @@ Control frames are the only bodies that a broker decodes.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from bus.messages.base import Count, Message, Record
+
+Printable = Annotated[str, Field(pattern=r"^[ -~]*$")]
+"""What a peer says of itself and people are shown: no control characters, so that no row of a table can be forged."""
+
+Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]+$")]
+"""A printable word."""
 
 
 class Hello(Message):
@@ -17,19 +23,21 @@ class Hello(Message):
 
     TYPE: ClassVar[str] = "bus.hello"
 
-    instance: str = Field(description="`<role>/<n>@<epoch>`; bound to the token")
+    instance: Printable = Field(max_length=200, description="`<role>/<n>@<epoch>`; bound to the token")
     token: str = Field(description="secret made for this incarnation; empty where CURVE identifies the peer")
     role: str = Field(description="text of the instance before its first `/`")
-    offers: list[str] = Field(default_factory=list[str], description="services it answers for")
+    offers: list[Name] = Field(default_factory=list[Name], description="services it answers for")
     slots: Count = Field(description="how many credit-bound requests it takes at once")
-    version: str = Field(description="of the software")
+    version: Printable = Field(max_length=64, description="of the software")
     protocol: int = Field(description="version of bus/PROTOCOL.md that the peer speaks")
     config_digest: str = Field(default="", description="snapshot that it runs under; empty: none yet")
-    tools: list[str] = Field(default_factory=list[str], description="tools a ho1 worker can run")
+    tools: list[Name] = Field(default_factory=list[Name], description="tools a ho1 worker can run")
     keys: list[str] = Field(default_factory=list[str], description="sticky routing keys it holds (re-announced)")
     in_progress: list[str] = Field(default_factory=list[str], description="request ids it works on (re-announced)")
     answered: list[str] = Field(default_factory=list[str], description="recently answered request ids")
-    host: str = Field(default="", max_length=255, description="its machine's name, as it says; empty: the broker's own")
+    host: Printable = Field(
+        default="", max_length=255, description="its machine's name, as it says; empty: the broker's own"
+    )
 
 
 class Welcome(Message):
@@ -53,9 +61,9 @@ class Join(Message):
 
     public_key: str = Field(max_length=40, description="the worker's own CURVE key, Z85; its secret never leaves it")
     role: str = Field(max_length=16, description="what it will be; the token's word counts")
-    version: str = Field(max_length=64, description="of the software")
+    version: Printable = Field(max_length=64, description="of the software")
     protocol: int = Field(description="version of bus/PROTOCOL.md that it speaks")
-    host: str = Field(max_length=255, description="its machine's name, as it says")
+    host: Printable = Field(max_length=255, description="its machine's name, as it says")
 
 
 class Joined(Message):

@@ -68,8 +68,14 @@ def text(key: bytes) -> bytes:
     return z85.encode(key)
 
 
-def kept_pair(path: Path) -> KeyPair:
-    """The pair of this file, made at first use. Raises ConfigError for a file that is damaged or open to others."""
+BROKER_MEND = "then every worker has to join again"
+
+
+def kept_pair(path: Path, *, after_loss: str = BROKER_MEND) -> KeyPair:
+    """The pair of this file, made at first use; `after_loss`: what follows without it.
+
+    Raises ConfigError for a file that is damaged or open to others.
+    """
     try:
         secret = path.read_bytes().strip()
     except FileNotFoundError:
@@ -81,9 +87,7 @@ def kept_pair(path: Path) -> KeyPair:
     try:
         return pair_of(secret)
     except ValueError:
-        raise ConfigError(
-            f"the key file {path} is damaged: put its copy back, or remove it; then every worker has to join again"
-        ) from None
+        raise ConfigError(f"the key file {path} is damaged: put its copy back, or remove it; {after_loss}") from None
 
 
 def private_folder(path: Path) -> Path:

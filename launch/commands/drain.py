@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+
 import click
 
+from bus.messages.control import PeerRow
 from bus.messages.launcher import DrainMember
 from launch import exit_codes
 from launch.commands.options import running, with_home
+from launch.commands.ps import peers_of
 from launch.errors import next_command
 from launch.home import Home
 from launch.operate import command, follow, known
@@ -35,6 +40,14 @@ def drain(*, home: Home, actor: str, no_wait: bool) -> int:
 
     follow(home, [actor], is_settled)
     say(f"{actor} is stopped; {next_command('restart', home.root)} {actor} starts it")
-    if not [row for row in running(home).children if row.role == role and row.state in ("ready", "degraded")]:
+    run = running(home)
+    peers = asyncio.run(peers_of(home, run))
+    if not is_offered(role, run.children, peers.peers if peers is not None else ()):
         note(f"nobody else offers {role}: requests for it fail until then")
     return exit_codes.OK
+
+
+def is_offered(role: str, children: Iterable[ChildRow], peers: Iterable[PeerRow]) -> bool:
+    """Whether anybody of this role takes work: a process of this host by the launcher's word, any by the broker's."""
+    rows: list[ChildRow | PeerRow] = [*children, *peers]
+    return any(row.role == role and row.state in ("ready", "degraded") for row in rows)

@@ -11,11 +11,13 @@ from bus.clock import SystemClock
 from bus.join_token import JoinToken
 from bus.messages.control import CreateToken, TokenCreated
 from bus.messages.ids import iso
+from bus.settings import BusSettings
 from bus.zeromq import curve
 from bus.zeromq.key_book import tokens_in, uses_in
 from launch import exit_codes
 from launch.client import connected, place_of
 from launch.commands.options import running, with_home
+from launch.endpoints import Place
 from launch.errors import CommandError, next_command
 from launch.home import Home
 from launch.listen import is_every_host, parts_of
@@ -52,8 +54,10 @@ def create(*, home: Home, role: str, ttl: str, uses: int, address: str | None, a
     Whoever has that line before it is used may join as a worker: hand it over as you would a password.
     """
     ttl_s = seconds_of(ttl)
+    place = place_of(home, running(home))
+    check_bounds(ttl_s, uses, place.snapshot.config.bus)
     pair = curve.new_pair()
-    created = asyncio.run(_created(home, CreateToken.model_validate(
+    created = asyncio.run(_created(place, CreateToken.model_validate(
         {"public_key": pair.public.decode(), "role": role, "ttl_s": ttl_s, "uses": uses}
     )))  # fmt: skip
     reached_at = _reached_at(created.address, address)
@@ -73,8 +77,21 @@ def create(*, home: Home, role: str, ttl: str, uses: int, address: str | None, a
     return exit_codes.OK
 
 
-async def _created(home: Home, wanted: CreateToken) -> TokenCreated:
-    place = place_of(home, running(home))
+def check_bounds(ttl_s: int, uses: int, settings: BusSettings) -> None:
+    """Raises CommandError (usage) beyond what the running cluster's configuration allows."""
+    for option, value, limit, setting in (
+        ("--ttl", ttl_s, settings.join_ttl_max_s, "bus.join_ttl_max_s"),
+        ("--uses", uses, settings.join_uses_max, "bus.join_uses_max"),
+    ):
+        if value > limit:
+            unit = " seconds" if option == "--ttl" else ""
+            raise CommandError(
+                f"{option}: {str(value)[:40]}{unit} are too many, at most {limit}{unit} ({setting})",
+                exit_code=exit_codes.USAGE,
+            )
+
+
+async def _created(place: Place, wanted: CreateToken) -> TokenCreated:
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
     async with connected(place, "operator") as bus:
         return await bus.request("broker", wanted, expect=TokenCreated, timeout_s=timeout_s)

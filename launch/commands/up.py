@@ -15,6 +15,7 @@ from launch.commands.options import with_home
 from launch.errors import CommandError, next_command, of_os_error
 from launch.home import Home, holder, make_private
 from launch.interrupt import keep_on
+from launch.listen import parts_of
 from launch.output import say
 from launch.progress import NotReady, Ready, Refused, Started, already_up, read_progress
 from launch.scale import parse_scale
@@ -44,6 +45,8 @@ def up(  # noqa: PLR0913 - one per option
     held_by = holder(home)
     if held_by is not None:
         raise already_up(home.root, held_by)
+    if listen is not None:
+        parts_of(listen)  # an empty one is no address either
     if wait or detach:
         return start_detached(home, config_file=config_file, scale=scale, wait=wait, listen=listen)
     # By name: a start in the background loads neither the launcher nor the bus.

@@ -105,3 +105,13 @@ def test_a_role_without_a_ready_process_fails_and_damage_is_not_restarted(tmp_pa
 def test_this_machine_can_run_hobus():
     """Python, libzmq with ipc, open files."""
     assert "fail" not in verdicts(checkup.machine()).values()
+
+
+def test_a_damaged_token_is_told(tmp_path):
+    """By its file, with the mend; a home without keys has no word on them."""
+    home = home_of(tmp_path)
+    assert not [one for one in checkup.place(home, SNAPSHOT, SystemClock()) if one.check == "keys"]
+    (home.keys / "tokens").mkdir(parents=True)
+    (home.keys / "tokens" / "join-1.json").write_text("{")
+    (found,) = [one for one in checkup.place(home, SNAPSHOT, SystemClock()) if one.check == "keys"]
+    assert found.verdict == "warn" and "join-1.json" in found.said and "remove it" in found.mend

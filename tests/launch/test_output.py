@@ -49,3 +49,11 @@ def test_a_terminal_that_takes_no_commands_gets_no_colours(monkeypatch, term, sh
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", term)
     assert output.colours() is shown
+
+
+def test_no_cell_forges_a_row_or_moves_the_cursor(capsys):
+    """Whatever a stranger calls itself: one line each, no control characters."""
+    output.table(("ACTOR", "NOTE"), [("ho1/1", "\x1b[31mEVIL\nho1/99  ready\x9b2J\u202e")])
+    shown = capsys.readouterr().out
+    assert shown.count("\n") == 2 and all(line.isprintable() for line in shown.splitlines())
+    assert shown.splitlines()[1].startswith("ho1/1  \ufffd[31mEVIL\ufffdho1/99")

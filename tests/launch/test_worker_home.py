@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from bus.errors import ConfigError
 from config.snapshot import load_snapshot
 from launch.errors import CommandError
 from launch.home import home_of
@@ -25,7 +26,13 @@ def test_its_key_is_made_once_and_its_cluster_is_remembered(tmp_path) -> None:
     assert home.cluster() is None
     home.joined(ME)
     assert WorkerHome(home_of(tmp_path)).cluster() == ME
-    assert home.ends(ME).pair == home.pair()
+    with pytest.raises(CommandError, match=r"worker\.key is gone"):
+        home.ends(ME)
+    assert list(tmp_path.glob("*.key")) == []  # and none is made in its place
+    assert home.pair() == home.ends(ME).pair
+    (tmp_path / "worker.key").write_bytes(b"short")
+    with pytest.raises(ConfigError, match="hobus worker join TOKEN"):
+        home.pair()
     (tmp_path / "worker.json").write_text("{")
     with pytest.raises(CommandError, match=r"worker\.json"):
         home.cluster()

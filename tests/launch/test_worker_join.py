@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from bus.errors import BusError
+from bus.messages.control import Refused
 from bus.messages.ledger import Body
 from config.snapshot import load_snapshot
 from launch.errors import CommandError
 from launch.home import home_of
 from launch.worker_home import WorkerHome
-from launch.worker_join import snapshot_of
+from launch.worker_join import refused, snapshot_of
 
 SNAPSHOT = load_snapshot()
 
@@ -69,3 +70,9 @@ async def test_bytes_that_do_not_match_the_digest_are_not_worked_under(tmp_path,
         await fetched(home, Record(wrong))
     assert caught.value.exit_code == 3
     assert home.newest_snapshot() is None
+
+
+def test_every_refusal_of_the_broker_says_what_to_do() -> None:
+    """But the one about the configuration, which a worker mends by itself."""
+    for code in get_args(Refused.model_fields["code"].annotation):
+        assert bool(refused(code, "why").hint) == (code != "other_config"), code

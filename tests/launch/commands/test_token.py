@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bus.join_token import JoinToken
+from config.snapshot import load_snapshot
 from launch.cli import run
-from launch.commands.token import seconds_of
+from launch.commands.token import check_bounds, seconds_of
 from launch.errors import CommandError
+from launch.worker import check_slots
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("2d", 172_800)])
@@ -42,3 +44,30 @@ def test_lists_of_a_home_that_never_listened_are_empty(tmp_path, capsys) -> None
         assert run([command, "list", "--json", "--home", str(tmp_path)]) == 0
         assert capsys.readouterr().out == "[]\n"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("ttl_s", "uses", "option"), [(10**12, 1, "--ttl"), (60, 10**20, "--uses")])
+def test_a_token_beyond_the_bounds_is_a_mistake_of_usage(ttl_s: int, uses: int, option: str) -> None:
+    """Exit 2 with the bound's setting, however large the number; nothing is asked of the broker."""
+    settings = load_snapshot().config.bus
+    check_bounds(settings.join_ttl_max_s, settings.join_uses_max, settings)
+    with pytest.raises(CommandError, match=f"{option}.*bus.join_") as caught:
+        check_bounds(ttl_s, uses, settings)
+    assert caught.value.exit_code == 2
+
+
+def test_more_slots_than_a_mailbox_takes_are_a_mistake_of_usage() -> None:
+    """Exit 2 with the setting."""
+    settings = load_snapshot().config.bus
+    for slots in (None, 1, settings.mailbox_max):
+        check_slots(slots, settings)
+    with pytest.raises(CommandError, match="mailbox_max") as caught:
+        check_slots(settings.mailbox_max + 1, settings)
+    assert caught.value.exit_code == 2
+
+
+def test_an_empty_address_to_listen_at_is_a_mistake_of_usage(tmp_path, capsys) -> None:
+    """Exit 2 before anything is started."""
+    assert run(["up", "--detach", "--listen", "", "--home", str(tmp_path)]) == 2
+    assert "HOST:PORT" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
