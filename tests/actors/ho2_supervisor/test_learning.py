@@ -122,8 +122,9 @@ def test_what_another_owner_named_first_is_what_the_answer_names() -> None:
     with Rig(*ON) as rig:
         memory = remembering(rig)
         memory.crossing = lambda _: True
-        mine = OwnEntries("ho2/9@9").ho2m(
-            "CONSOLIDATION_DUE", {"run_id": "r", "signal_ids": ["domain:system"]}, provenance=Provenance(),
+        mine = OwnEntries(rig.writers["ho2"]._bus.instance).ho2m(
+            "CONSOLIDATION_DUE", {"run_id": "r", "signal_ids": ["domain:system"]},
+            provenance=Provenance(session_id=SESSION),
             parents=[], at_us=1, once=f"candidates:{SESSION}/i1",
         )  # fmt: skip
         rig.run(rig.write(mine))

@@ -13,7 +13,7 @@ from bus.dispatch import Actor, Call
 from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
 from bus.messages.base import pack, unpack
 from bus.messages.ids import RunId, degraded_call_key, iso, session_id_of
-from bus.messages.ledger import Entry, Write, WriteEntry, Written, session_stream
+from bus.messages.ledger import Entry, Provenance, Write, WriteEntry, Written, session_stream
 from bus.messages.session import (
     Consolidate,
     EndSession,
@@ -118,7 +118,8 @@ class Hosted(Cluster):
         ho2 = self.world.client("ho2")  # the one that answers may be dead
         for entry in entries:
             writer = self.host_peer if entry.event_type == "TurnDegraded" else ho2
-            written = await writer.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=2)
+            named = entry.model_copy(update={"submission_id": entry.submission_id.replace("WRITER", writer.instance)})
+            written = await writer.request("ledger", Write(entries=[named]), expect=Written, timeout_s=2)
             assert [ack.outcome for ack in written.acks] == ["committed"]
 
     def kill_ho2(self) -> None:
@@ -520,7 +521,8 @@ def test_a_winner_that_the_host_reads_names_what_consolidation_due_names(make):
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
     done, entries = completed_run("hello")
     due = WriteEntry(
-        submission_id="CONSOLIDATION_DUE:ho2/1@1/1", stream="ho2m", event_type="CONSOLIDATION_DUE", at_us=1,
+        submission_id="CONSOLIDATION_DUE:WRITER/1", stream="ho2m", event_type="CONSOLIDATION_DUE", at_us=1,
+        provenance=Provenance(session_id=SESSION),
         bodies=[pack({"run_id": f"{SESSION}-1", "signal_ids": ["domain:system"]})], once=f"candidates:{SESSION}/in-1",
     )  # fmt: skip
 
