@@ -317,6 +317,7 @@ def test_a_stolen_name_is_none_without_its_key(site: Site) -> None:
     thief = site.directory / "thief" / "home"
     thief.mkdir(parents=True)
     shutil.copy(first.home / "worker.json", thief)
+    curve.kept_pair(thief / "worker.key")
     worker = FarWorker(thief.parent, ["run"])
     site.started.append(worker)
     assert worker.ended() == 5
