@@ -153,6 +153,12 @@ class SessionsConfig(Section):
     max_in_flight_effects: Positive = Field(description="orders of one session in flight at once")
     applied_commands_max: Positive = Field(description="command ids that a session remembers against repeats")
     journal_page: Positive = Field(description="entries per read of a journal")
+    pending_max: Positive = Field(description="steers, and follow-ups, that wait in one session; more are rejected")
+    snapshot_entries: Positive = Field(description="entries after which an idle session's state is recorded anew")
+    lease_ttl_s: Positive = Field(description="of a run whose requester asked for a lease: from a renewal to its end")
+    lease_heartbeat_timeout_s: Positive = Field(description="silence of such a requester after which its run ends")
+    follow_up_timeout_ms: Positive = Field(description="deadline of a run that a follow-up starts")
+    cancel_grace_ms: Positive = Field(description="how long a cancelled run waits for what its open calls became")
 
 
 class QualityGateConfig(Section):
@@ -169,6 +175,9 @@ class ToolsConfig(Section):
     children: Positive = Field(description="pre-forked tool processes per worker")
     timeout_ms: Positive = Field(description="one call; then its process is killed")
     output_max_bytes: Positive = Field(description="more output is cut, and the cut is said")
+    approval: list[str] = Field(
+        description="tool ids, shell patterns allowed, whose calls wait for an operator's approval"
+    )
     kill_grace_ms: NonNegative = Field(description="between asking a tool process to end and killing it")
 
 

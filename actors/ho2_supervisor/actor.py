@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from actors.ho2_supervisor import answers, turn, views
+from actors.ho2_supervisor import answers, commanding, turn, views
 from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit
 from actors.ho2_supervisor.consolidations import Consolidations
 from actors.ho2_supervisor.drive import Drive, Drives, TurnInput
@@ -25,6 +25,7 @@ from bus.ledger_client import LedgerClient
 from bus.messages.base import pack
 from bus.messages.ledger import LedgerStats, ReadLedgerStats
 from bus.messages.session import (
+    CommandVerdict,
     Consolidate,
     EndSession,
     LifecycleChanged,
@@ -32,6 +33,7 @@ from bus.messages.session import (
     RunCancelled,
     RunStarted,
     SessionClosed,
+    SessionCommand,
     SessionConfig,
     SessionEnded,
     SessionReady,
@@ -176,6 +178,18 @@ class Supervisor(Actor):
                 return SessionClosed(session_id=session.session_id, turn_count=session.record.turn_count)
         raise self._keeps_moving(message.session_id)
 
+    async def command(self, message: SessionCommand, call: Call) -> CommandVerdict:
+        """The command is recorded, with what became of it, before this answers. Idempotent by command_id."""
+        command = message.command
+        for _ in range(self._config.ho2.takeover_attempts_max):
+            session = await self._started(message.session_id)
+            is_repeat = command.command_id in session.record.commands
+            if not is_repeat:
+                commanding.receive(session, command, trace=call.trace)
+            if await self._is_durable(session):
+                return commanding.verdict_of(session, command, is_repeat=is_repeat)
+        raise self._keeps_moving(message.session_id)
+
     async def consolidate(self, message: Consolidate, call: Call) -> None:
         """Signals whose gates a delivered turn has crossed; nobody waits for what becomes of them."""
         if self._consolidations is not None:
@@ -276,6 +290,7 @@ class Supervisor(Actor):
                 agent_id=agent_id,
                 session_config=wanted.model_copy(update=filled),
                 max_in_flight_effects=self._config.sessions.max_in_flight_effects,
+                applied_commands_max=self._config.sessions.applied_commands_max,
                 at=session.now(),
             ),
             trace=trace,

@@ -38,6 +38,16 @@ InputId = Annotated[
         description="idempotency key of a turn, made by the client",
     ),
 ]
+
+CommandId = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=100,
+        pattern=r"^[A-Za-z0-9._:@-]+$",
+        description="idempotency key of a command, made by its sender",
+    ),
+]
 """The idempotency key of a turn, made at the client's edge."""
 
 Sequence = Annotated[int, Field(ge=1)]
@@ -240,3 +250,13 @@ def _second(second: int) -> str:
 def parse_iso(text: str) -> float:
     """Seconds since 1970 of a `Timestamp`."""
     return datetime.fromisoformat(text).timestamp()
+
+
+def follow_up_input(command_id: str) -> str:
+    """The input id of the run that this follow-up starts."""
+    return f"followup:{command_id}"
+
+
+def lease_id_of(run_id: RunId, number: int) -> str:
+    """The id of a run's n-th lease."""
+    return f"LEASE-{run_id}-{number}"

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from bus.messages.base import Count, Message, NonBlank, Record, Timestamp, unpack
-from bus.messages.ids import InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
+from bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
 from bus.messages.ledger import Entry
 from bus.messages.work_order import Cost
 
@@ -45,17 +45,17 @@ class RunConfig(Record):
 
 
 class Steer(Record):
-    """A word to the run at its next step boundary."""
+    """A word to the run, observed at the next step boundary before the next model round is issued."""
 
     kind: Literal["Steer"] = "Steer"
-    text: str = Field(description="what is said, as it was said")
+    text: str = Field(description="what is said, as it was said; blank in the journal, whose entry has it as body 1")
 
 
 class FollowUp(Record):
-    """A message that waits for the end of the run."""
+    """A message that waits for the end of the run; it then starts the next one, under input id `followup:<command>`."""
 
     kind: Literal["FollowUp"] = "FollowUp"
-    text: str = Field(description="what is said, as it was said")
+    text: str = Field(description="what is said, as it was said; blank in the journal, whose entry has it as body 1")
 
 
 class Pause(Record):
@@ -81,7 +81,7 @@ class LeaseHeartbeat(Record):
     """The holder of a lease is alive."""
 
     kind: Literal["LeaseHeartbeat"] = "LeaseHeartbeat"
-    lease_id: str = Field(description="counted within the session")
+    lease_id: str = Field(description="`LEASE-<run>-<number>`")
     heartbeat_at: Timestamp
 
 
@@ -100,15 +100,21 @@ class Deny(Record):
     reason: str | None = Field(default=None, description="words of who denied; None: none")
 
 
+COMMAND_REFUSALS = (
+    "not_started", "session_closed", "no_active_run", "stale_target", "stale_epoch", "cancelling", "not_paused",
+    "already_paused", "wrong_lease", "lease_expired", "not_newer", "call_not_open", "blank", "too_many",
+)  # fmt: skip
+"""Closed codes of a rejected command."""
+
 Command = Annotated[
     Steer | FollowUp | Pause | Resume | Cancel | LeaseHeartbeat | Approve | Deny, Field(discriminator="kind")
 ]
 
 
 class HostCommand(Record):
-    """A control action on a session (`aos.agent/HostCommand@1`). Handled by a later stage; its shape is final."""
+    """A control action on a session (`aos.agent/HostCommand@1`)."""
 
-    command_id: str = Field(description="idempotency key of the command")
+    command_id: CommandId
     target_run_id: RunId | None = None
     expected_session_epoch: Count | None = Field(
         default=None, description="the command applies only to this epoch; None: to any"
@@ -127,6 +133,9 @@ class SessionStarted(Record):
     agent_id: str = Field(description="the agent of the session")
     session_config: SessionConfig
     max_in_flight_effects: Annotated[int, Field(ge=1)] = Field(description="orders of the session in flight at once")
+    applied_commands_max: Count | None = Field(
+        default=None, description="command ids remembered against repeats, the newest; None: all"
+    )
     at: Timestamp
 
 
@@ -139,6 +148,13 @@ class TookOver(Record):
     at: Timestamp
 
 
+class LeaseTerms(Record):
+    """What a requester asks a lease to be."""
+
+    ttl_secs: Annotated[int, Field(ge=1)] = Field(description="from its issue, or the last heartbeat, to its expiry, s")
+    heartbeat_timeout_secs: Annotated[int, Field(ge=1)] = Field(description="silence after which it is over, s")
+
+
 class RunRequested(Record):
     """An input was admitted; from here on it is answered exactly once."""
 
@@ -149,6 +165,7 @@ class RunRequested(Record):
     run_overrides: SessionConfig | None = None
     deadline_at: Timestamp = Field(description="when the answer is due")
     config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
+    lease: LeaseTerms | None = Field(default=None, description="the run needs a lease; None: it runs to its end")
     at: Timestamp
 
 
@@ -168,27 +185,27 @@ class RunAttached(Record):
 
 
 class HostCommandReceived(Record):
-    """A command arrived."""
+    """A command arrived; the entry's body 1 is the text of a Steer or FollowUp. Applied or rejected comes next."""
 
     kind: Literal["HostCommandReceived"] = "HostCommandReceived"
-    command: HostCommand
+    command: HostCommand = Field(description="with its text blank")
     at: Timestamp
 
 
 class HostCommandApplied(Record):
-    """A command took effect."""
+    """The command received last takes effect."""
 
     kind: Literal["HostCommandApplied"] = "HostCommandApplied"
-    command_id: str = Field(description="idempotency key of the command")
+    command_id: CommandId
     at: Timestamp
 
 
 class HostCommandRejected(Record):
-    """A command was refused."""
+    """The command received last has no effect; the state is the one before it came."""
 
     kind: Literal["HostCommandRejected"] = "HostCommandRejected"
-    command_id: str = Field(description="idempotency key of the command")
-    reason: str = Field(description="reason code")
+    command_id: CommandId
+    reason: str = Field(description="`<code>: <facts>`, code one of COMMAND_REFUSALS")
     at: Timestamp
 
 
@@ -206,6 +223,9 @@ class StepStarted(Record):
     kind: Literal["StepStarted"] = "StepStarted"
     step_id: StepId
     new_round: bool = Field(description="true: first step of a new round")
+    steers: list[str] = Field(
+        default_factory=list[str], description="refs of the steers that a new round observes: all that were pending"
+    )
     at: Timestamp
 
 
@@ -238,6 +258,9 @@ class ToolBatchIssued(Record):
     kind: Literal["ToolBatchIssued"] = "ToolBatchIssued"
     tool_batch_id: ToolBatchId
     call_ids: list[str] = Field(description="calls of the batch, in order")
+    held: list[str] = Field(
+        default_factory=list[str], description="those of them that wait for an Approve or a Deny before they run"
+    )
     at: Timestamp
 
 
@@ -264,10 +287,10 @@ class BatchSettled(Record):
 
 
 class LeaseIssued(Record):
-    """Somebody may act on the session until it expires."""
+    """The run goes on only while its requester renews this."""
 
     kind: Literal["LeaseIssued"] = "LeaseIssued"
-    lease_id: str = Field(description="counted within the session")
+    lease_id: str = Field(description="`LEASE-<run>-<number>`")
     issued_at: Timestamp
     expires_at: Timestamp
     heartbeat_timeout_secs: Count = Field(description="silence after which the lease is over, s")
@@ -275,7 +298,7 @@ class LeaseIssued(Record):
 
 
 class TimePassed(Record):
-    """The clock as the reducer sees it."""
+    """The clock as the reducer sees it: a lease that is over by then cancels its run, once."""
 
     kind: Literal["TimePassed"] = "TimePassed"
     at: Timestamp
@@ -321,6 +344,20 @@ class TurnDegraded(Record):
     at: Timestamp
 
 
+class StateSnapshot(Record):
+    """Entry STATE_SNAPSHOT: the fold of everything before it, so that loading need not begin at the first entry.
+
+    Its bodies hold the record; it is accepted only if the state there is the one that the journal gives.
+    """
+
+    kind: Literal["StateSnapshot"] = "StateSnapshot"
+    after: str = Field(description="submission id of the entry before it: what the snapshot covers")
+    state_hash: str = Field(description="SHA-256 of the canonical state bytes")
+    record_ref: str = Field(description="where the packed record is")
+    record_version: Count = Field(description="form of the packed record; another one is not read")
+    at: Timestamp
+
+
 class SessionEnded(Record):
     """Last fact of a session (entry SESSION_END)."""
 
@@ -352,6 +389,7 @@ SessionEventKind = Annotated[
     | RunFailed
     | RunCancelled
     | TurnDegraded
+    | StateSnapshot
     | SessionEnded,
     Field(discriminator="kind"),
 ]
@@ -360,6 +398,7 @@ ENTRY_NAMES = {
     "SessionStarted": "SESSION_START",
     "SessionEnded": "SESSION_END",
     "OrderDispatched": "WO_DISPATCHED",
+    "StateSnapshot": "STATE_SNAPSHOT",
 }
 """Event kinds whose ledger entry has another name; all others are recorded under their own."""
 
@@ -462,6 +501,9 @@ class ProcessTurn(Message):
     agent_id: str | None = Field(default=None, description="for a first turn; None: host.agent_id")
     run_overrides: SessionConfig | None = None
     stream: bool = Field(default=False, description="send provisional deltas before the answer")
+    lease: bool = Field(
+        default=False, description="the run is cancelled when whoever asked goes away (terms: section sessions)"
+    )
 
 
 class TurnRequest(Message):
@@ -474,10 +516,23 @@ class TurnRequest(Message):
     text: str = Field(description="the message of the user")
     run_overrides: SessionConfig | None = None
     stream: bool = Field(default=False, description="send provisional deltas before the answer")
+    lease: bool = Field(
+        default=False, description="the run is cancelled when whoever asked goes away (terms: section sessions)"
+    )
+
+
+class HeldCall(Record):
+    """A tool call that waits for an operator's Approve or Deny."""
+
+    call_id: str = Field(description="zero-padded position of the call in its answer")
+    tool_id: str = Field(description="name of the tool")
 
 
 class TurnReply(Message):
-    """HO2 -> host: the result, or (later stages) that the run waits for an approval or a resume."""
+    """HO2 -> host: the result; or that the run waits for a resume or an approval, or has a lease to be renewed.
+
+    Without a result the host asks again under the same input_id.
+    """
 
     TYPE: ClassVar[str] = "ho2.turn_reply"
 
@@ -485,6 +540,11 @@ class TurnReply(Message):
     waiting: Literal["Paused", "WaitingInput"] | None = Field(
         default=None, description="the run waits for a resume or an approval; None: it does not"
     )
+    run_id: RunId | None = Field(default=None, description="the run that waits or is leased")
+    held_calls: list[HeldCall] = Field(
+        default_factory=list["HeldCall"], description="tool calls that wait for an approval"
+    )
+    lease_id: str | None = Field(default=None, description="renew this before asking again; None: there is no lease")
 
 
 class Consolidate(Message):
@@ -527,6 +587,59 @@ class ReadSession(Message):
     session_id: SessionId
 
 
+class SessionCommand(Message):
+    """Operator, door, host -> HO2: steer, pause, cancel … a session. Idempotent by command_id; key = session_id."""
+
+    TYPE: ClassVar[str] = "session.command"
+
+    session_id: SessionId
+    command: HostCommand
+
+
+class CommandVerdict(Message):
+    """Answer to SessionCommand, durable: it took effect, or why not. The same again when asked again."""
+
+    TYPE: ClassVar[str] = "session.command_verdict"
+
+    session_id: SessionId
+    command_id: CommandId
+    outcome: Literal["applied", "rejected"] = Field(description="whether it took effect")
+    reason: str = Field(default="", description="rejected: `<code>: <facts>`, code one of COMMAND_REFUSALS")
+    is_repeat: bool = Field(default=False, description="true: it had come before, and nothing was done now")
+    run_id: RunId | None = Field(default=None, description="the active run after it; None: none")
+    lifecycle: Lifecycle = Field(description="where that run stands after it")
+    session_epoch: Count = Field(description="the current epoch after it")
+    input_id: InputId | None = Field(
+        default=None, description="a FollowUp's: under which the run that it starts is asked for"
+    )
+
+
+class CallView(Record):
+    """One call of the active batch."""
+
+    call_id: str = Field(description="zero-padded position of the call in its answer")
+    tool_id: str = Field(description="name of the tool; empty: not known")
+    state: str = Field(description="Pending, Succeeded, Failed, IgnoredStale or Cancelled")
+    code: str = Field(default="", description="closed code; empty: none")
+    held: bool = Field(default=False, description="waits for an approval")
+
+
+class RunView(Record):
+    """The active run as an operator sees it."""
+
+    run_id: RunId
+    input_id: InputId
+    rounds: Count = Field(description="model rounds begun")
+    in_flight: Count = Field(description="orders on their way")
+    calls: list[CallView] = Field(description="of the active tool batch, in call order")
+    pause_requested: bool = Field(description="it pauses at the next step boundary")
+    cancel_reason: str | None = Field(description="why it is being cancelled; None: it is not, or nobody said")
+    pending_steers: Count = Field(description="steers that the next round observes")
+    deadline_at: Timestamp | None = Field(description="when its answer is due; moves by the time that it waits")
+    lease_id: str | None = Field(description="its lease; None: it has none")
+    lease_expires_at: Timestamp | None = Field(description="when that is over; None: there is none")
+
+
 class SessionView(Message):
     """Answer to ReadSession."""
 
@@ -542,6 +655,8 @@ class SessionView(Message):
     owner: str = Field(description="instance that owns the session; empty: none")
     turn_count: Count = Field(description="turns answered")
     active_input_id: InputId | None = Field(description="the input being answered; None: none")
+    run: RunView | None = Field(default=None, description="the active run; None: none")
+    pending_follow_ups: Count = Field(default=0, description="messages that start a run each once this one is over")
     created_at: Timestamp
     updated_at: Timestamp
     state_hash: str = Field(description="SHA-256 of the canonical state bytes")

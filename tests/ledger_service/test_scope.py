@@ -17,7 +17,7 @@ JOURNAL = {
     "SESSION_START", "SESSION_END", "TookOver", "RunRequested", "RunStarted", "RunAttached", "HostCommandReceived",
     "HostCommandApplied", "HostCommandRejected", "LifecycleChanged", "StepStarted", "WO_DISPATCHED", "OrderEnded",
     "ToolBatchIssued", "ToolReceipt", "BatchSettled", "LeaseIssued", "TimePassed", "RunCompleted", "RunFailed",
-    "RunCancelled",
+    "RunCancelled", "STATE_SNAPSHOT",
 }  # fmt: skip
 """What the record table names for HO2 on a session's stream."""
 

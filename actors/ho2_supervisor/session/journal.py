@@ -54,6 +54,10 @@ def derived_id(session_id: str, event: SessionEventKind, run: object) -> str | N
     match event.kind:
         case "RunRequested" | "TurnDegraded":
             return f"{event.kind}:{session_id}/{event.input_id}"
+        case "HostCommandReceived":
+            return f"{event.kind}:{session_id}/{event.command.command_id}"
+        case "HostCommandApplied" | "HostCommandRejected":
+            return f"{event.kind}:{session_id}/{event.command_id}"
         case "TookOver":
             return f"TookOver:{session_id}/{event.tenure}"
         case "OrderDispatched" | "OrderEnded":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from actors.ho2_supervisor.session.state import SessionState
 from bus.messages.ids import RunId
@@ -39,7 +40,29 @@ class RunOver:
     terminal: Lifecycle
 
 
-Effect = ReceiptIgnored | BatchComplete | RunOver
+@dataclass(frozen=True, slots=True)
+class RunStops:
+    """The run is being cancelled: whoever drives it issues nothing more, closes what is open, and ends it."""
+
+    run_id: RunId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunGoesOn:
+    """The run no longer waits: it was resumed, or its last held call was decided."""
+
+    run_id: RunId
+
+
+Effect = ReceiptIgnored | BatchComplete | RunOver | RunStops | RunGoesOn
+
+
+Changes = dict[str, Any]
+"""Fields of SessionState that an event changes."""
+
+Verdict = tuple[Changes, tuple[Effect, ...]] | Rejected
+"""What one rule says of one event."""
 
 
 @dataclass(frozen=True, slots=True)

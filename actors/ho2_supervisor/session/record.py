@@ -47,6 +47,22 @@ class RunMemo:
     orders: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     dispatched_in: dict[str, int] = field(default_factory=dict[str, int])
     receipts: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    steers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # step -> refs that it observed
+
+    def take(self, event: events.SessionEventKind, tenure: int) -> None:
+        """One more event of the run."""
+        if key := step_key(event):
+            self.steps.add(key)
+        match event:
+            case events.StepStarted(steers=[_, *_]):
+                self.steers[str(event.step_id)] = event.steers
+            case events.OrderDispatched():
+                self.orders[event.wo_id] = event.order
+                self.dispatched_in[event.wo_id] = tenure
+            case events.OrderEnded():
+                self.receipts.setdefault(event.wo_id, event.receipt)
+            case _:
+                pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +86,7 @@ class SessionRecord:
         self.head = ""
         self.appended = 0  # entries of the current tenure after its TookOver
         self.inputs: dict[str, KnownInput] = {}
+        self.commands: dict[str, str] = {}  # command id -> why it was rejected; empty: applied
         self.history = History()
         self.total_tokens = 0
         self.total_cost_usd: float | None = 0.0
@@ -114,16 +131,13 @@ class SessionRecord:
 
     def _remember(self, entry: Recorded) -> None:
         event = entry.event.event
-        if self.run is not None and (key := step_key(event)):
-            self.run.steps.add(key)
+        if self.run is not None:
+            self.run.take(event, self.state.tenure)
         match event:
+            case events.HostCommandApplied() | events.HostCommandRejected():
+                self.commands[event.command_id] = event.reason if event.kind == "HostCommandRejected" else ""
             case events.RunRequested():
                 self._requested(entry, event)
-            case events.OrderDispatched() if self.run is not None:
-                self.run.orders[event.wo_id] = event.order
-                self.run.dispatched_in[event.wo_id] = self.state.tenure
-            case events.OrderEnded() if self.run is not None:
-                self.run.receipts.setdefault(event.wo_id, event.receipt)
             case events.RunCompleted():
                 self._completed(entry, event)
             case events.RunFailed():
@@ -217,6 +231,8 @@ def step_key(event: events.SessionEventKind) -> str:
     match event:
         case events.RunStarted():
             return "RunStarted"
+        case events.LeaseIssued():
+            return f"LeaseIssued:{event.lease_id}"
         case events.StepStarted():
             return f"StepStarted:{event.step_id}"
         case events.ToolBatchIssued():

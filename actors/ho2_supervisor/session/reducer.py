@@ -3,8 +3,8 @@
 No clock, no randomness, no I/O: every time comes in the event. An event that does not apply is rejected and leaves the
 state as it was, timestamps included; nothing here raises. Source: spec page "Session contracts" (seed 004).
 
-Every rule takes the state and the event's envelope and returns the changed fields, or a Rejected. Host commands, leases
-and pauses have their fields and table rows and are not supported yet: their events are rejected with that reason.
+Every rule takes the state and the event's envelope and returns the changed fields, or a Rejected. What a host command
+does stands in `commands.py`, what a lease is in `leases.py`.
 """
 
 from __future__ import annotations
@@ -12,18 +12,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from actors.ho2_supervisor.session import commands, leases
 from actors.ho2_supervisor.session.lifecycle import DEGRADED_PATH, walk
-from actors.ho2_supervisor.session.outcome import BatchComplete, Effect, Outcome, ReceiptIgnored, Rejected, RunOver
-from actors.ho2_supervisor.session.state import ActiveToolBatch, CallStatus, SessionState, resolve_run_config
+from actors.ho2_supervisor.session.outcome import (
+    BatchComplete,
+    Changes,
+    Effect,
+    Outcome,
+    ReceiptIgnored,
+    Rejected,
+    RunOver,
+    Verdict,
+)
+from actors.ho2_supervisor.session.state import (
+    ActiveToolBatch,
+    CallStatus,
+    SessionState,
+    epochs_raised,
+    resolve_run_config,
+    state_hash,
+)
 from bus.messages import session as events
 from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, work_order_id
 from bus.messages.session import Lifecycle, SessionEvent
 
-Changes = dict[str, Any]
-Verdict = tuple[Changes, tuple[Effect, ...]] | Rejected
-
 _UNFENCED = frozenset({"SessionStarted", "TookOver", "TurnDegraded", "OrderEnded", "ToolReceipt"})
 """Kinds whose envelope may be older than the state: written by others, or receipts with a fence of their own."""
+
+_UNSTAMPED = frozenset({"HostCommandReceived", "HostCommandRejected", "StateSnapshot"})
+"""Kinds that change nothing of what a session is, and so not when it changed last."""
 
 
 def reduce(state: SessionState, event: SessionEvent) -> Outcome:
@@ -33,8 +50,8 @@ def reduce(state: SessionState, event: SessionEvent) -> Outcome:
         return Outcome(state, rejection=verdict)
     changes, effects = verdict
     at = event.event.at
-    stamped = {"updated_at": at, "created_at": state.created_at or at} | changes
-    return Outcome(state.model_copy(update=stamped), effects)
+    stamp = {} if event.event.kind in _UNSTAMPED else {"updated_at": at, "created_at": state.created_at or at}
+    return Outcome(state.model_copy(update=stamp | changes), effects)
 
 
 def _envelope_fault(state: SessionState, event: SessionEvent) -> Rejected | None:
@@ -61,6 +78,7 @@ def _session_started(state: SessionState, event: events.SessionStarted) -> Verdi
         "agent_id": event.agent_id,
         "session_config": event.session_config,
         "max_in_flight_effects": event.max_in_flight_effects,
+        "applied_commands_max": event.applied_commands_max,
     }, ()
 
 
@@ -75,7 +93,13 @@ def _session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
         return Rejected("the session is not open")
     if state.active_run_id is not None:
         return Rejected(f"run {state.active_run_id} is active")
-    return {"status": "closed"}, ()
+    return {"status": "closed", "pending_follow_up": []}, ()
+
+
+def _state_snapshot(state: SessionState, event: events.StateSnapshot) -> Verdict:
+    if event.state_hash != (actual := state_hash(state)):
+        return Rejected(f"the snapshot is of state {event.state_hash}, the journal gives {actual}")
+    return {}, ()
 
 
 def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
@@ -84,7 +108,7 @@ def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
     if run_id is None or event.input_id != state.active_input_id:
         return {}, ()
     over = RunOver(run_id, event.input_id, DEGRADED_PATH[0])
-    return _run_cleared() | _epochs_raised(state) | {"lifecycle": DEGRADED_PATH[-1]}, (*_ignored_calls(state), over)
+    return _run_cleared() | epochs_raised(state) | {"lifecycle": DEGRADED_PATH[-1]}, (*_ignored_calls(state), over)
 
 
 # --- the run ------------------------------------------------------------------------------------------------------
@@ -97,6 +121,8 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         return Rejected(f"run_active: {state.active_run_id}")
     if resolve_run_config(state.session_config, event.run_overrides) is None:
         return Rejected("invalid_input: the run's provider or model is blank")
+    if event.input_ref in state.pending_follow_up[1:]:
+        return Rejected(f"{state.pending_follow_up[0]} is the next follow-up")
     return {
         "active_run_id": RunId(session_id=state.session_id, run_seq=state.next_run_seq),
         "next_run_seq": state.next_run_seq + 1,
@@ -106,6 +132,8 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         "run_overrides": event.run_overrides,
         "deadline_at": event.deadline_at,
         "run_config_digest": event.config_digest,
+        "lease_terms": event.lease,
+        "pending_follow_up": [ref for ref in state.pending_follow_up if ref != event.input_ref],
     }, ()
 
 
@@ -124,6 +152,16 @@ def _run_attached(state: SessionState, event: events.RunAttached) -> Verdict:
     return {"deadline_at": max(state.deadline_at, event.deadline_at)}, ()
 
 
+def _lease_issued(state: SessionState, event: events.LeaseIssued) -> Verdict:
+    return leases.issued(state, event)
+
+
+def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
+    if not leases.is_over(state, event.at):
+        return {}, ()
+    return commands.cancelling(state, "lease_expired")
+
+
 def _run_completed(state: SessionState, event: events.RunCompleted) -> Verdict:
     if state.open_orders or (state.active_tool_batch and not state.active_tool_batch.is_settled):
         return Rejected("effects are still in flight")
@@ -139,12 +177,47 @@ def _run_cancelled(state: SessionState, event: events.RunCancelled) -> Verdict:
 
 
 def _lifecycle_changed(state: SessionState, event: events.LifecycleChanged) -> Verdict:
-    if event.lifecycle != "Cancelling":
-        return Rejected(f"not supported yet: LifecycleChanged to {event.lifecycle}")
-    lifecycle = walk(state.lifecycle, "Cancelling")
-    if state.active_run_id is None or lifecycle is None:
-        return Rejected(f"nothing to cancel (lifecycle {state.lifecycle})")
-    return {"lifecycle": lifecycle} | _epochs_raised(state), ()
+    """The moves that the run's owner makes; Running again comes by the command that ends the waiting."""
+    match event.lifecycle:
+        case "Cancelling":
+            return commands.cancelling(state, "session_ended")
+        case "WaitingInput":
+            return _waits(state, event)
+        case "Paused":
+            return _paused(state, event)
+        case _:
+            return Rejected(f"no owner moves a run to {event.lifecycle}")
+
+
+def _waits(state: SessionState, event: events.LifecycleChanged) -> Verdict:
+    batch = state.active_tool_batch
+    if batch is None or not batch.held or walk(state.lifecycle, "WaitingInput") is None:
+        return Rejected(f"nothing to wait for (lifecycle {state.lifecycle})")
+    return {"lifecycle": "WaitingInput", "waiting_since": event.at}, ()
+
+
+def _paused(state: SessionState, event: events.LifecycleChanged) -> Verdict:
+    """At a step boundary: no order is on its way, and somebody asked for it."""
+    if not state.pause_requested or walk(state.lifecycle, "Paused") is None:
+        return Rejected(f"no pause was asked for that may begin now (lifecycle {state.lifecycle})")
+    if state.open_orders:
+        return Rejected("not at a step boundary: effects are in flight")
+    return {"lifecycle": "Paused", "pause_requested": False, "waiting_since": state.waiting_since or event.at}, ()
+
+
+# --- host commands ------------------------------------------------------------------------------------------------
+
+
+def _command_received(state: SessionState, event: events.HostCommandReceived) -> Verdict:
+    return commands.received(state, event.command)
+
+
+def _command_applied(state: SessionState, event: events.HostCommandApplied) -> Verdict:
+    return commands.applied(state, event.command_id, event.at)
+
+
+def _command_rejected(state: SessionState, event: events.HostCommandRejected) -> Verdict:
+    return commands.rejected(state, event.command_id)
 
 
 # --- steps, orders, tool batches ----------------------------------------------------------------------------------
@@ -155,6 +228,10 @@ def _step_started(state: SessionState, event: events.StepStarted) -> Verdict:
         return fault
     if state.open_orders or (state.active_tool_batch and not state.active_tool_batch.is_settled):
         return Rejected("the step before has effects in flight")
+    if state.pause_requested:
+        return Rejected("a pause was asked for: no further step begins before it")
+    if event.steers != (state.pending_steer if event.new_round else []):
+        return Rejected(f"a new round observes the pending steers {state.pending_steer}, any other step none")
     expected = _next_step(state, new_round=event.new_round)
     if expected is None or event.step_id != expected:
         return Rejected(f"step {event.step_id}, the next one is {expected}")
@@ -166,6 +243,7 @@ def _step_started(state: SessionState, event: events.StepStarted) -> Verdict:
         "step_epoch": state.step_epoch + 1,
         "active_tool_batch": None,
         "step_orders": [],
+        "pending_steer": [] if event.new_round else state.pending_steer,
     }, ()
 
 
@@ -210,11 +288,14 @@ def _batch_issued(state: SessionState, event: events.ToolBatchIssued) -> Verdict
     calls = sorted(event.call_ids)
     if not calls or len(set(calls)) != len(calls):
         return Rejected("a batch names at least one call and each only once")
+    if not set(event.held) <= set(calls) or len(set(event.held)) != len(event.held):
+        return Rejected("a batch holds calls of its own, each only once")
     issued = ActiveToolBatch(
         tool_batch_id=expected,
         issued_at_step_epoch=state.step_epoch,
         expected_call_ids=calls,
         call_status={call: CallStatus(state="Pending") for call in calls},
+        held=sorted(event.held),
     )
     return {"active_tool_batch": issued}, ()
 
@@ -231,7 +312,7 @@ def _tool_receipt(state: SessionState, event: events.ToolReceipt) -> Verdict:
         return {}, (ReceiptIgnored(f"{event.tool_batch_id}.{event.call_id}"),)
     is_stale = (event.session_epoch, event.step_epoch) != (state.session_epoch, state.step_epoch)
     became = CallStatus(state="IgnoredStale") if is_stale else CallStatus(state=event.status, code=event.code)
-    changed = batch.model_copy(update={"call_status": batch.call_status | {event.call_id: became}})
+    changed = batch.with_status(event.call_id, became)
     effects: list[Effect] = [ReceiptIgnored(f"{event.tool_batch_id}.{event.call_id}")] if is_stale else []
     if changed.is_complete:
         effects.append(BatchComplete(tuple(changed.expected_call_ids)))
@@ -247,10 +328,6 @@ def _batch_settled(state: SessionState, event: events.BatchSettled) -> Verdict:
     if not event.results_ref:
         return Rejected("a settled batch names its results")
     return {"active_tool_batch": batch.model_copy(update={"results_ref": event.results_ref})}, ()
-
-
-def _not_supported_yet(_state: SessionState, event: Any) -> Verdict:
-    return Rejected(f"not supported yet: {event.kind}")
 
 
 # --- shared facts -------------------------------------------------------------------------------------------------
@@ -274,11 +351,11 @@ def _next_step(state: SessionState, *, new_round: bool) -> StepId | None:
 
 
 def _expected_orders(state: SessionState, step: StepId) -> list[str]:
-    """Order ids that this step may dispatch: its one order, or one per pending call of its batch."""
+    """Order ids that this step may dispatch: its one order, or one per pending call of its batch that is not held."""
     batch = state.active_tool_batch
     if batch is None:
         return [work_order_id(step)]
-    return [work_order_id(step, call) for call in batch.expected_call_ids if not batch.call_status[call].is_terminal]
+    return [work_order_id(step, call) for call in batch.expected_call_ids if batch.may_run(call)]
 
 
 def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdict:
@@ -302,6 +379,10 @@ def _run_cleared() -> Changes:
         "active_step_id": None,
         "active_tool_batch": None,
         "active_run_lease": None,
+        "last_heartbeat_at": None,
+        "lease_terms": None,
+        "pending_steer": [],
+        "waiting_since": None,
         "active_input_id": None,
         "run_overrides": None,
         "deadline_at": None,
@@ -312,10 +393,6 @@ def _run_cleared() -> Changes:
         "pause_requested": False,
         "cancel_reason": None,
     }
-
-
-def _epochs_raised(state: SessionState) -> Changes:
-    return {"session_epoch": state.session_epoch + 1, "step_epoch": state.step_epoch + 1}
 
 
 def _ignored_calls(state: SessionState) -> tuple[Effect, ...]:
@@ -329,9 +406,9 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "RunRequested": _run_requested,
     "RunStarted": _run_started,
     "RunAttached": _run_attached,
-    "HostCommandReceived": _not_supported_yet,
-    "HostCommandApplied": _not_supported_yet,
-    "HostCommandRejected": _not_supported_yet,
+    "HostCommandReceived": _command_received,
+    "HostCommandApplied": _command_applied,
+    "HostCommandRejected": _command_rejected,
     "LifecycleChanged": _lifecycle_changed,
     "StepStarted": _step_started,
     "OrderDispatched": _order_dispatched,
@@ -339,11 +416,12 @@ _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {
     "ToolBatchIssued": _batch_issued,
     "ToolReceipt": _tool_receipt,
     "BatchSettled": _batch_settled,
-    "LeaseIssued": _not_supported_yet,
-    "TimePassed": _not_supported_yet,
+    "LeaseIssued": _lease_issued,
+    "TimePassed": _time_passed,
     "RunCompleted": _run_completed,
     "RunFailed": _run_failed,
     "RunCancelled": _run_cancelled,
     "TurnDegraded": _turn_degraded,
+    "StateSnapshot": _state_snapshot,
     "SessionEnded": _session_ended,
 }

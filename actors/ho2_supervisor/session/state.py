@@ -12,7 +12,7 @@ from pydantic import Field
 
 from bus.messages.base import Count, Record, Timestamp, canonical_bytes
 from bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId
-from bus.messages.session import Lifecycle, RunConfig, SessionConfig
+from bus.messages.session import HostCommand, LeaseTerms, Lifecycle, RunConfig, SessionConfig
 from bus.messages.work_order import Fence
 
 CallState = Literal["Pending", "Succeeded", "Failed", "IgnoredStale", "Cancelled"]
@@ -37,12 +37,22 @@ class ActiveToolBatch(Record):
     issued_at_step_epoch: Count
     expected_call_ids: list[str]
     call_status: dict[str, CallStatus]
+    held: list[str] = Field(default_factory=list[str])  # calls that wait for an Approve or a Deny
     results_ref: str | None = None
 
     @property
     def is_complete(self) -> bool:
         """Whether every expected call is terminal."""
         return all(self.call_status[call].is_terminal for call in self.expected_call_ids)
+
+    def may_run(self, call_id: str) -> bool:
+        """Whether an order for this call may be dispatched: it is pending, and nobody has to approve it first."""
+        return not self.call_status[call_id].is_terminal and call_id not in self.held
+
+    def with_status(self, call_id: str, status: CallStatus) -> ActiveToolBatch:
+        """The batch after a call became that; a terminal call is held no more."""
+        held = [call for call in self.held if call != call_id]
+        return self.model_copy(update={"call_status": self.call_status | {call_id: status}, "held": held})
 
     @property
     def is_settled(self) -> bool:
@@ -51,7 +61,7 @@ class ActiveToolBatch(Record):
 
 
 class RunLease(Record):
-    """A timed right to run (`aos.agent/RunLease@1`). Issued by a later stage; its shape is final."""
+    """A timed right to run (`aos.agent/RunLease@1`)."""
 
     lease_id: str
     issued_at: Timestamp
@@ -95,9 +105,13 @@ class SessionState(Record):
     run_config_digest: str = ""
     step_orders: list[str] = Field(default_factory=list[str])
     open_orders: list[str] = Field(default_factory=list[str])
+    received_command: HostCommand | None = None  # it came, and is neither applied nor rejected yet
     applied_command_ids: list[str] = Field(default_factory=list[str])
+    applied_commands_max: Count | None = None
     pause_requested: bool = False
+    waiting_since: Timestamp | None = None  # Paused or WaitingInput from then on; that time is added to the deadline
     cancel_reason: str | None = None
+    lease_terms: LeaseTerms | None = None
 
     @property
     def is_started(self) -> bool:
@@ -119,6 +133,11 @@ def resolve_run_config(base: SessionConfig, overrides: SessionConfig | None) -> 
     if not (merged["provider"] or "").strip() or not (merged["model"] or "").strip():
         return None
     return RunConfig.model_validate(merged)
+
+
+def epochs_raised(state: SessionState) -> dict[str, int]:
+    """Both epochs one higher: every receipt of what was issued before is stale from now on."""
+    return {"session_epoch": state.session_epoch + 1, "step_epoch": state.step_epoch + 1}
 
 
 def state_hash(state: SessionState) -> str:
