@@ -13,7 +13,7 @@ from actors.ho2_supervisor.session.outcome import Outcome, RunGoesOn, RunStops
 from actors.ho2_supervisor.session.reducer import reduce
 from actors.ho2_supervisor.session.state import SessionState
 from bus.messages import session as events
-from bus.messages.ids import RunId, lease_id_of
+from bus.messages.ids import RunId, iso, lease_id_of, parse_iso
 from tests.actors.ho2_supervisor.journals import (
     SESSION,
     at,
@@ -138,7 +138,7 @@ def test_resume_goes_on_and_gives_the_waited_time_back() -> None:
     assert outcome.effects == (RunGoesOn(RUN),)
     assert (outcome.state.lifecycle, outcome.state.waiting_since) == ("Running", None)
     assert before is not None
-    assert outcome.state.deadline_at == before.replace(before[17:19], f"{int(before[17:19]) + 5:02}", 1)
+    assert outcome.state.deadline_at == iso(parse_iso(before) + 5)
     asked = applied(running(), events.Pause()).model_copy(update={"applied_command_ids": []})
     assert applied(asked, events.Resume()).pause_requested is False
 
