@@ -35,9 +35,12 @@ class Background:
 
 
 def start_launcher(
-    home: Home, *, config_file: Path | None, scale: Sequence[str], listen: str | None = None
+    home: Home, *, config_file: Path | None, scale: Sequence[str], listen: str | None = None, ends_with_us: bool = False
 ) -> Background:
-    """A new launcher of this home. Raises OSError."""
+    """A new launcher of this home. Raises OSError.
+
+    With `ends_with_us` it takes its cluster down when nobody holds `words` open any more, however this process ended.
+    """
     options = ["--home", str(home.root)]
     if config_file is not None:
         options += ["--config", str(config_file)]
@@ -45,6 +48,8 @@ def start_launcher(
         options += ["--scale", item]
     if listen is not None:
         options += ["--listen", listen]
+    if ends_with_us:
+        options += ["--ends-with-maker"]
     with home.log("launcher").open("ab") as log:
         read_fd, write_fd = os.pipe()
         try:

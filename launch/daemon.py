@@ -49,6 +49,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--scale", action="append", default=[])
     parser.add_argument("--listen")
     parser.add_argument("--report-fd", type=int, required=True)
+    parser.add_argument("--ends-with-maker", action="store_true")
     options = parser.parse_args(argv)
     os.set_inheritable(options.report_fd, False)  # noqa: FBT003 - positional only; actors must not hold it open
     maker = _Maker(options.report_fd)
@@ -68,7 +69,11 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         lines.limit(home.log("launcher"), plan.snapshot.config.launcher.log_max_bytes)
         # By name: the zygote goes on loading meanwhile.
         launcher: type[Launcher] = importlib.import_module("launch.launcher").Launcher
-        asyncio.run(launcher(home=home, plan=plan, clock=SystemClock(), report=maker.tell, zygote=first).run())
+        maker_fd = options.report_fd if options.ends_with_maker else None
+        made = launcher(
+            home=home, plan=plan, clock=SystemClock(), report=maker.tell, zygote=first, ends_with_reader_of=maker_fd
+        )
+        asyncio.run(made.run())
     except (CommandError, RuntimeFault, OSError) as error:
         sys.exit(_refuse(maker, error, options.home))
     sys.exit(exit_codes.OK)

@@ -2,7 +2,9 @@
 
 `HOBUS_DRILL=<actor>:<signal>:<moment>:<type>:<n>`, e.g. `ho2/1:KILL:before-send:ledger.write:3`: at the third Write
 that the first process of ho2/1 is about to send, it gets SIGKILL. Moments: before-send, after-send, on-receive;
-signals: KILL, STOP. A restarted process does not do it again: the point leaves a mark in the state directory first.
+signals: KILL, STOP. A role in the place of an actor (`ho2`) means whichever of its processes is there first. A
+restarted process does not do it again: the point leaves a mark in the state directory first, with the pid of whom it
+hits.
 Source: spec page "Performance and reliability", R1 and R2.
 """
 
@@ -33,6 +35,19 @@ class DrillPoint:
     moment: str
     type: str
     number: int
+
+    def __str__(self) -> str:
+        """As `HOBUS_DRILL` has it."""
+        name = self.signal.name.removeprefix("SIG")
+        return f"{self.actor}:{name}:{self.moment}:{self.type}:{self.number}"
+
+    def concerns(self, actor: str) -> bool:
+        """Whether a process of this actor may be the one that is hit."""
+        return self.actor in (actor, actor.partition("/")[0])
+
+    def mark_in(self, run_directory: Path) -> Path:
+        """The file that is there once somebody was hit."""
+        return run_directory / f"drill.{self.actor.replace('/', '-')}"
 
 
 def parse_drill(text: str) -> DrillPoint:
@@ -69,9 +84,11 @@ class Drill:
 
     def _leave_mark(self) -> bool:
         try:
-            os.close(os.open(self._mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            mark = os.open(self._mark, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
             return False
+        os.write(mark, str(os.getpid()).encode("ascii"))
+        os.close(mark)
         return True
 
 
@@ -112,7 +129,7 @@ def drilled(links: Mapping[str, Link], actor: str, run_directory: Path, environ:
     if not text:
         return dict(links)
     point = parse_drill(text)
-    if point.actor != actor:
+    if not point.concerns(actor):
         return dict(links)
-    drill = Drill(point, run_directory / f"drill.{actor.replace('/', '-')}")
+    drill = Drill(point, point.mark_in(run_directory))
     return {name: DrilledLink(link, drill) for name, link in links.items()}

@@ -40,6 +40,15 @@ def is_alive(pid: int, mark: str) -> bool:
     return bool(mark) and start_mark(pid) == mark
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether every thread of this process stands still after a SIGSTOP."""
+    psutil = importlib.import_module("psutil")
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_STOPPED
+    except psutil.Error:
+        return False
+
+
 def end(pid: int, mark: str, sig: signal.Signals) -> bool:
     """Signals that very process; False when it is gone (another process with its pid is never touched)."""
     if not is_alive(pid, mark):

@@ -47,7 +47,7 @@ _FOR_EVER_S = 1e9
 class Launcher:
     """One run of one cluster; `run` returns when it is down."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what one run rests on, each by its name
         self,
         *,
         home: Home,
@@ -55,14 +55,19 @@ class Launcher:
         clock: Clock,
         report: Callable[[Progress], None],
         zygote: Newborn | None = None,
+        ends_with_reader_of: int | None = None,
     ) -> None:
-        """`zygote` was forked before there was an event loop; without one the launcher starts one, if it may."""
+        """`zygote` was forked before there was an event loop; without one the launcher starts one, if it may.
+
+        `ends_with_reader_of`: the writing end of a pipe; when nobody reads it any more, that is a word to stop.
+        """
         self._home = home
         self._plan = plan
         self._config = plan.snapshot.config.launcher
         self._clock = clock
         self._log = structlog.get_logger()
         self._first_zygote = zygote
+        self._ends_with_reader_of = ends_with_reader_of
         self._rows: dict[str, PeerRow] = {}
         self._words: asyncio.Queue[Message] = asyncio.Queue()
         self._stop = asyncio.Event()
@@ -120,6 +125,14 @@ class Launcher:
             loop.add_signal_handler(number, self._asked_to_stop)
         loop.add_signal_handler(signal.SIGCHLD, crew.reap_strangers)
         loop.add_signal_handler(written_words.SIGNAL, written_words.take_all, self._home, crew)
+        if self._ends_with_reader_of is not None:
+            # A pipe that nobody reads any more is in error, which wakes whoever waits for anything of it.
+            loop.add_reader(self._ends_with_reader_of, self._maker_is_gone, self._ends_with_reader_of)
+
+    def _maker_is_gone(self, pipe: int) -> None:
+        asyncio.get_running_loop().remove_reader(pipe)
+        self._log.warning("maker_gone")
+        self._asked_to_stop()
 
     def _asked_to_stop(self) -> None:
         """The first word drains, the second one kills."""

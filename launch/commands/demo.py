@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import signal
 import tempfile
 from pathlib import Path
 
 import click
 
-from bus.broker.tap_record import TapRecord
 from bus.clock import SystemClock
-from bus.errors import RuntimeFault
 from bus.messages.control import PeerRow, Peers, ReadPeers
 from bus.messages.ledger import Entries, Entry, Read, Tail, session_stream
 from bus.messages.session import ProcessTurn, TurnResult
 from bus.port import Bus
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.tap import TapReader
 from config.snapshot import load_snapshot
 from launch import demo_story, exit_codes, identity, run_file
 from launch.client import connected, place_of
@@ -29,10 +24,10 @@ from launch.commands.up import start_detached
 from launch.demo_story import Evidence, Kill, Unproved
 from launch.endpoints import Place
 from launch.errors import CommandError, next_command, of_os_error
-from launch.faults import as_command_error
 from launch.home import Home, holder, home_of
-from launch.interrupt import interrupt_at, keep_on
-from launch.output import duration, note, say, styled
+from launch.output import duration, say, styled
+from launch.tap_ring import ring_of
+from launch.throwaway import Lease, left_of, spend
 from launch.turns import process_turn
 from ledger_service.verify import verify_directory
 
@@ -56,30 +51,9 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
     home = home_of(Path(home_path or tempfile.mkdtemp(prefix="hobus-demo-")))
     if holder(home) is not None or home.config.exists() or home.ledger.exists():
         raise CommandError(f"{home.root} is in use: the demo wants a home of its own", exit_code=exit_codes.USAGE)
-    ended_by: list[int] = []
-    keeps = home_path is not None
-    is_interrupted = False
-    interrupt_at(ended_by)
-    try:
-        _run(home)
-    except RuntimeFault as fault:
-        keeps = True
-        known = as_command_error(fault)
-        raise CommandError(f"the demo failed: {fault}", hint=_look(home)) from known
-    except CommandError as error:
-        keeps = True
-        hint = error.hint or _look(home)
-        raise CommandError(f"the demo failed: {error.message}", hint=hint) from error
-    except KeyboardInterrupt:
-        ended_by.append(signal.SIGINT)
-        is_interrupted = True
-    finally:
-        keep_on()
-        keeps = keeps and not (ended_by and home_path is None)
-        _leave(home, keeps=keeps)
-    if is_interrupted:
-        note("interrupted: the cluster is stopped" + ("" if keeps else ", and its home removed"))
-        return 128 + ended_by[0]
+    code = spend(Lease(home, "the demo", is_temporary=home_path is None), lambda: _run(home))
+    if code != exit_codes.OK:
+        return code
     say()
     say(f"Done in {duration(SystemClock().monotonic() - started_at)}. Nothing runs any more, nothing is left.")
     if home_path is not None:
@@ -88,21 +62,7 @@ def demo(*, home_path: str | None, _debug: bool) -> int:
     return exit_codes.OK
 
 
-def _look(home: Home) -> str:
-    return f"look into {home.root}, which was kept for that, then remove it"
-
-
-def _leave(home: Home, *, keeps: bool) -> None:
-    """Nothing of the demo runs any more; its home is gone unless it is to be kept."""
-    try:
-        if holder(home) is not None:
-            stop(home, quiet=True)
-    finally:
-        if not keeps:
-            shutil.rmtree(home.root, ignore_errors=True)
-
-
-def _run(home: Home) -> None:
+def _run(home: Home) -> int:
     clock = SystemClock()
     say("hobus runs an agent as small processes that write down what they do before it counts. Watch one of them die.")
     _step(1, f"Starting a cluster in {home.root}")
@@ -126,9 +86,9 @@ def _run(home: Home) -> None:
         raise CommandError(f"the record is damaged: {report.fault.file}, byte {report.fault.byte}: {report.fault.what}")
     _fact(f"{styled('OK', 'green')}: {report.entries} entries in one chain, head #{report.head} {report.chain[:16]}…")
     _fact("Whoever changes, removes or reorders one of them breaks the chain from there on.")
-    left = [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]
-    if left:
+    if left := left_of(run):
         raise CommandError(f"still running: {', '.join(left)}")
+    return exit_codes.OK
 
 
 def write_config(home: Home) -> Path:
@@ -213,7 +173,7 @@ async def _account(bus: Bus, place: Place, session_id: str, kill: Kill) -> None:
     found: list[Entry] = []
     for stream in (session_stream(session_id), "prompts", "ho1m"):
         found += await _stream(bus, stream, timeout_s)
-    ring = await _ring(place)
+    ring = await ring_of(place, since_s=_RING_S)
     of_run = [
         one for one in found if one.provenance.session_id == session_id and one.provenance.run_seq == len(QUESTIONS)
     ]
@@ -232,25 +192,6 @@ async def _account(bus: Bus, place: Place, session_id: str, kill: Kill) -> None:
             _fact(
                 f"=> {row.actor} is {row.state} again as {row.instance}, ready {row.ready_after_ms} ms after its start"
             )
-
-
-async def _ring(place: Place) -> list[TapRecord]:
-    """What the broker's ring holds of the last minute."""
-    zeromq = ZeroMQ(place.snapshot.config.bus)
-    reader = TapReader(zeromq, place.snapshot.config.bus, place.tap, since_s=_RING_S)
-    found: list[TapRecord] = []
-    try:
-        async with asyncio.timeout(place.snapshot.config.launcher.client_timeout_ms / 1000):
-            async for batch in reader.batches():
-                found += batch.records
-                if batch.reaches_at is not None:
-                    break
-    except TimeoutError:
-        raise CommandError("the broker's tap did not answer") from None
-    finally:
-        reader.close()
-        zeromq.close()
-    return found
 
 
 async def _stream(bus: Bus, stream: str, timeout_s: float) -> list[Entry]:

@@ -35,7 +35,7 @@ def stop(home: Home, *, quiet: bool = False) -> int:
     """Nothing of the cluster runs any more. Raises CommandError when there is none."""
     run, held_by = _readable(home), holder(home)
     if held_by is None:
-        return _after_a_dead_launcher(home, run)
+        return _after_a_dead_launcher(home, run, quiet=quiet)
     launcher = _Launcher(held_by, identity.start_mark(held_by) or "")
     if run is not None and held_by in (0, run.launcher_pid):
         launcher = _Launcher(run.launcher_pid, run.launcher_mark)
@@ -97,7 +97,7 @@ def _follow(home: Home, launcher: _Launcher, bound_s: float) -> tuple[RunFile | 
     return seen, list(blocked.values())
 
 
-def _after_a_dead_launcher(home: Home, run: RunFile | None) -> int:
+def _after_a_dead_launcher(home: Home, run: RunFile | None, *, quiet: bool) -> int:
     """Ends what a killed launcher left behind."""
     if run is None and home.run_file.exists():
         sweep(home, None)
@@ -113,5 +113,6 @@ def _after_a_dead_launcher(home: Home, run: RunFile | None) -> int:
         identity.end(row.pid, row.mark, signal.SIGKILL)
     sweep(home, Path(run.sockets))
     remove_run(home)
-    say(f"the launcher was dead; ended {len(orphans)} orphans of {home.root}")
+    if not quiet:
+        say(f"the launcher was dead; ended {len(orphans)} orphans of {home.root}")
     return exit_codes.OK

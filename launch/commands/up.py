@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 from pathlib import Path
+from typing import IO
 
 import click
 
@@ -20,6 +21,9 @@ from launch.output import say
 from launch.progress import NotReady, Ready, Refused, Started, already_up, read_progress
 from launch.scale import parse_scale
 from launch.show_progress import show
+
+_WORDS_OF_OURS: list[IO[bytes]] = []
+"""Pipes whose other ends are held by launchers that are to end with this process; the kernel closes them then."""
 
 
 @click.command()
@@ -67,24 +71,32 @@ def start_detached(  # noqa: PLR0913 - one per option of `up`
 ) -> int:
     """The exit code of a start in the background; the launcher tells through a pipe how it went.
 
-    With `ends_with_us` an interrupted start is taken back: the launcher is told to end, and has.
+    With `ends_with_us` an interrupted start is taken back: the launcher is told to end, and has. A cluster that is up
+    goes down by itself when this process ends, even by SIGKILL.
     """
     parse_scale(scale)
     log = home.log("launcher")
     begins_at = log_tail.size(log)
     try:
         make_private(home.logs)
-        launcher = start_launcher(home, config_file=config_file, scale=scale, listen=listen)
+        launcher = start_launcher(home, config_file=config_file, scale=scale, listen=listen, ends_with_us=ends_with_us)
     except OSError as error:
         raise of_os_error(error, doing="the cluster cannot be started") from error
+    if ends_with_us:
+        return _held(home, launcher, wait=wait, quiet=quiet, log_begins_at=begins_at)
     with launcher.words:
-        try:
-            return _followed(home, launcher, wait=wait, quiet=quiet, log_begins_at=begins_at)
-        except KeyboardInterrupt:
-            if ends_with_us:
-                keep_on()
-                _taken_back(launcher)
-            raise
+        return _followed(home, launcher, wait=wait, quiet=quiet, log_begins_at=begins_at)
+
+
+def _held(home: Home, launcher: Background, *, wait: bool, quiet: bool, log_begins_at: int) -> int:
+    """As `_followed`; the pipe stays open for as long as this process lives."""
+    _WORDS_OF_OURS.append(launcher.words)
+    try:
+        return _followed(home, launcher, wait=wait, quiet=quiet, log_begins_at=log_begins_at)
+    except KeyboardInterrupt:
+        keep_on()
+        _taken_back(launcher)
+        raise
 
 
 def _taken_back(launcher: Background) -> None:

@@ -7,16 +7,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from bus.messages.ledger import Entry
 from config.snapshot import load_snapshot
 from launch import identity, run_file
 from launch.children import environment
-from launch.home import Home, home_of
+from launch.home import Home, holder, home_of
 from launch.run_file import ChildRow, RunFile
 from ledger_service.reader import read_entries
 from ledger_service.segment import DIRECTORY
@@ -157,6 +159,21 @@ class Cluster:
         self("down")
         for pid, mark in [(run.launcher_pid, run.launcher_mark), *((row.pid, row.mark) for row in run.children)]:
             identity.end(pid, mark, signal.SIGKILL)
+
+
+def family_in(home: Home) -> list[psutil.Process]:
+    """The launcher that holds this home, and everything that descends from it; none if nobody does."""
+    pid = holder(home)
+    try:
+        launcher = psutil.Process(pid) if pid else None
+        return [] if launcher is None else [launcher, *launcher.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def alive(processes: Sequence[psutil.Process]) -> list[int]:
+    """Pids of those that still run; a zombie does not."""
+    return [one.pid for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
 
 
 def cluster_in(directory: Path, env: dict[str, str] | None = None) -> Cluster:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from launch.children import environment
-from tests.process.cluster import eventually
+from launch.home import home_of
+from tests.process.cluster import alive, eventually, family_in
 
 pytestmark = pytest.mark.process
 
@@ -34,16 +33,10 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signa
                 break
         eventually(lambda: any(tmp_path.glob("hobus-demo-*/run")))
         (home,) = tmp_path.glob("hobus-demo-*")
+        family = eventually(lambda: family_in(home_of(home)))
         demo.send_signal(number)
         _, err = demo.communicate(timeout=30)
     assert demo.returncode == 128 + number, err.decode()
     assert b"interrupted" in err and b"Traceback" not in err
     assert list(tmp_path.iterdir()) == []
-    assert [one.pid for one in psutil.process_iter() if str(home) in _words(one) and one.pid != os.getpid()] == []
-
-
-def _words(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
+    assert alive(family) == []

@@ -1,0 +1,102 @@
+"""A drill's account: told in the order of time, counted from the record, and judged without mercy."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from bus.messages.session import TurnResult
+from launch.drill_story import Evidence, Restart, Strike, counts_of, judged, orders_in, timeline
+
+SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
+WO = f"WO-{SESSION}-1.2.2.001"
+STRIKE = Strike("ho2/1", "ho2/1@a", 41, 1000.010, "ho1/1")
+RESULT = TurnResult(response="done", outcome="success", session_id=SESSION, run_id=None, input_id="drill-1")
+
+
+def entry(sequence, event_type, at_ms, about="", *, once=None):
+    """One entry, as far as the account looks at it."""
+    return SimpleNamespace(
+        sequence=sequence, event_type=event_type, ledger_at_us=1_000_000_000 + at_ms * 1000, origin="ho2/1@a",
+        provenance=SimpleNamespace(work_order_id=WO), reason="", submission_id=f"{event_type}:{about}", once=once,
+    )  # fmt: skip
+
+
+def delivery(sequence, worker, at_ms, attempt, **changed):
+    """One tapped frame."""
+    fields = {"type": "wo.execute", "message_id": WO, "verdict": "delivered", "kind": "request", "epoch": "e"} | changed
+    return SimpleNamespace(sequence=sequence, worker=worker, at=1000 + at_ms / 1000, attempt=attempt, **fields)
+
+
+ENTRIES = [
+    entry(1, "RunRequested", 0),
+    entry(2, "WO_DISPATCHED", 1),
+    entry(3, "PROMPT_SENT", 2, "a"),
+    entry(4, "PROMPT_RECEIVED", 5, "a"),
+    entry(5, "TOOL_STARTED", 6),
+    entry(6, "SOMETHING_ELSE", 7),
+    entry(7, "WO_COMPLETED", 40),
+    entry(8, "RunCompleted", 50, once=f"turn:{SESSION}/drill-1"),
+]
+TAPS = [delivery(1, "ho1/1@a", 2, 1), delivery(1, "ho1/1@a", 2, 1), delivery(7, "ho1/1@b", 30, 2)]
+EVIDENCE = Evidence(
+    entries=ENTRIES, deliveries=orders_in(TAPS), restarts=[Restart("ho2/1", "ho2/1@b", 1000.015, 20)], result=RESULT,
+    again=RESULT, answered_at=1000.060,
+)  # fmt: skip
+
+
+def test_the_story_is_told_in_the_order_of_time():
+    """Record, broker and launcher in one line of moments; what a reader need not know is left out."""
+    told = timeline(STRIKE, EVIDENCE)
+    assert [at for at, _ in told] == sorted(at for at, _ in told)
+    assert (10, "SIGKILL to ho2/1@a (pid 41), at the frame where ho1/1 stands") in told
+    assert (15, "ho2/1 is started again as ho2/1@b") in told and (35, "ho2/1@b is ready, 20 ms after its start") in told
+    assert (30, "the broker gives order 1.2.2.001 to ho1/1@b: the same order again, attempt 2") in told
+    assert told[-1] == (60, "the client has its answer: success")
+    assert not any("SOMETHING" in text for _, text in told)
+
+
+def test_a_frame_that_was_seen_twice_is_counted_once():
+    """The ring is read before and after the kill."""
+    assert len(EVIDENCE.deliveries) == 2
+    counts = counts_of(EVIDENCE)
+    assert (counts.model_calls, counts.tool_calls, counts.tool_runs, counts.redelivered, counts.answers) == (
+        1,
+        1,
+        1,
+        1,
+        1,
+    )
+
+
+def test_what_is_as_promised_holds():
+    """Every guarantee is judged."""
+    assert all(is_so for _, is_so in judged(EVIDENCE, record_fault="", left=[]))
+
+
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"result": RESULT.model_copy(update={"outcome": "error", "code": "expired"})}, "answered, in full"),
+        ({"entries": ENTRIES[:-1]}, "exactly one answer"),
+        ({"entries": [*ENTRIES, entry(9, "TurnDegraded", 55, once=f"turn:{SESSION}/drill-1")]}, "exactly one answer"),
+        ({"again": RESULT.model_copy(update={"response": "something else"})}, "the same question"),
+        ({"again": None}, "the same question"),
+        ({"entries": [*ENTRIES, entry(9, "PROMPT_SENT", 55, "b")]}, "exactly one end"),
+        ({"entries": [*ENTRIES, entry(9, "PROMPT_FAILED", 55, "a")]}, "exactly one end"),
+        ({"entries": [*ENTRIES, entry(9, "WO_FAILED", 55)]}, "ended twice"),
+    ],
+)
+def test_what_is_not_so_is_called_broken(changed, what):
+    """One guarantee at a time, and no other one with it."""
+    checks = judged(replace(EVIDENCE, **changed), record_fault="", left=[])
+    assert [text for text, is_so in checks if not is_so and what in text], checks
+
+
+def test_a_damaged_record_and_a_process_left_behind_are_named():
+    """With where and who."""
+    checks = judged(EVIDENCE, record_fault="00.seg, byte 7: torn", left=["ho1/1"])
+    broken = [text for text, is_so in checks if not is_so]
+    assert broken == ["the record verifies: 00.seg, byte 7: torn", "nothing is left running: ho1/1"]

@@ -1,0 +1,112 @@
+"""`hobus drill kill` on real processes: what it promises it shows, and it leaves nothing, however it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launch.children import environment
+from launch.drill_moments import MOMENTS, ROLES
+from launch.home import home_of
+from launch.orphan import STAGES
+from tests.process.cluster import Answer, alive, eventually, family_in, hobus, write_config
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+
+def drill(tmp_path: Path, *words: str) -> Answer:
+    """One drill; its throw-away home is below `tmp_path`, and no home of the user's is looked at."""
+    return hobus("drill", *words, "--home", str(tmp_path / "none"), env={"TMPDIR": str(tmp_path)})
+
+
+def check(tmp_path: Path, who: str, during: str) -> dict[str, object]:
+    """It held, the victim died, and nothing is left of it."""
+    done = drill(tmp_path, "kill", who, "--during", during, "--json")
+    assert done.code == 0, done.out + done.err
+    found = done.json
+    assert found["holds"] and found["killed"]["actor"].partition("/")[0] == who.partition("/")[0]
+    assert [at for at in found["timeline"] if at["what"].startswith("SIGKILL")]
+    assert list(tmp_path.iterdir()) == []
+    return found
+
+
+@pytest.mark.parametrize(
+    ("who", "during"), [("ho2", "tool"), ("ho1", "tool"), ("gateway", "prompt"), ("launcher", "reply")]
+)
+def test_a_kill_at_a_moment_costs_nothing(tmp_path: Path, who: str, during: str):
+    """One answer, the same again, a whole record; what had to be done once more is counted."""
+    counts = check(tmp_path, who, during)["counts"]
+    assert counts["answers"] == 1 and counts["model_calls"] == 3 + (who == "gateway")
+    assert counts["tool_runs"] == 1 + (who == "ho1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("during", MOMENTS)
+@pytest.mark.parametrize("who", ROLES)
+def test_every_role_at_every_moment(tmp_path: Path, who: str, during: str):
+    """The whole of what `hobus drill list` offers."""
+    check(tmp_path, who, during)
+
+
+def test_of_several_supervisors_the_owner_dies_or_the_one_that_is_named(tmp_path: Path):
+    """The session moves to the other one, which is there at once."""
+    done = drill(tmp_path, "kill", "ho2", "--during", "reply", "--scale", "ho2=2", "--json")
+    assert done.code == 0 and done.json["killed"]["actor"] == done.json["killed"]["holder"], done.err
+
+
+def test_the_configuration_of_the_home_is_used_and_its_cluster_left_alone(tmp_path: Path):
+    """Memory off: no HO3 that could be killed; the sentence says what there is, and nothing is left."""
+    (tmp_path / "mine" / "config").mkdir(parents=True)
+    write_config(tmp_path / "mine" / "config" / "admin_config.json", ("ho3.enabled", False))
+    env = {"TMPDIR": str(tmp_path / "tmp")}
+    (tmp_path / "tmp").mkdir()
+    done = hobus("drill", "kill", "ho3", "--during", "tool", "--home", str(tmp_path / "mine"), env=env)
+    assert done.code == 2 and "no ho3" in done.err and "ho2/1" in done.err, done.err
+    assert str(tmp_path / "mine" / "config") in done.out
+    assert list((tmp_path / "tmp").iterdir()) == [] and [one.name for one in (tmp_path / "mine").iterdir()] == [
+        "config"
+    ]
+
+
+def test_a_kept_home_can_be_looked_into(tmp_path: Path):
+    """Its record verifies with the usual command, and the drill says where it is."""
+    done = drill(tmp_path, "kill", "broker", "--during", "prompt", "--keep", "--json")
+    assert done.code == 0, done.err
+    home = done.json["home"]
+    assert hobus("ledger", "verify", "--home", home).code == 0
+    assert json.loads(done.out)["config"] == "shipped"
+
+
+def test_the_list_teaches_what_can_be_hit_when(tmp_path: Path):
+    """Every role and every moment, for people and for programs."""
+    said, listed = hobus("drill", "list"), hobus("drill", "list", "--json")
+    assert said.code == 0 and all(word in said.out for word in (*ROLES, *MOMENTS))
+    assert [one["during"] for one in listed.json["during"]] == list(MOMENTS) and set(listed.json["who"]) == set(ROLES)
+    assert drill(tmp_path, "kill", "ho9", "--during", "tool").code == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("command", [("demo",), ("drill", "kill", "ho2", "--during", "tool")], ids=["demo", "drill"])
+def test_no_cluster_survives_the_command_that_made_it(tmp_path: Path, command: tuple[str, ...], number: signal.Signals):
+    """Told to end, it takes its cluster down; killed without a word, the cluster goes down by itself."""
+    env = environment() | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "launch", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    ) as started:
+        assert started.stdout is not None
+        for line in started.stdout:
+            if b"processes are ready" in line:
+                break
+        (home,) = tmp_path.glob(f"hobus-{command[0]}-*")
+        family = family_in(home_of(home))
+        started.send_signal(number)
+        started.communicate(timeout=30)
+    assert len(family) > len(STAGES)
+    eventually(lambda: alive(family) == [])
+    if number != signal.SIGKILL:
+        assert started.returncode == 128 + number and list(tmp_path.iterdir()) == []
