@@ -27,9 +27,10 @@ def drill() -> None:
 
 @drill.command("list")
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
-@click.option("--debug", "_debug", is_flag=True, help="Show tracebacks.")
-def list_(*, as_json_: bool, _debug: bool) -> int:
+@with_home
+def list_(*, home: Home, as_json_: bool) -> int:
     """Show who can be killed, and at which moments of a turn."""
+    del home  # it is the same everywhere
     if as_json_:
         moments = [
             {

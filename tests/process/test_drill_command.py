@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def drill(tmp_path: Path, *words: str) -> Answer:
     return hobus("drill", *words, "--home", str(tmp_path / "none"), env={"TMPDIR": str(tmp_path)})
 
 
-def check(tmp_path: Path, who: str, during: str) -> dict[str, object]:
+def check(tmp_path: Path, who: str, during: str) -> dict[str, Any]:
     """It held, the victim died, and nothing is left of it."""
     done = drill(tmp_path, "kill", who, "--during", during, "--json")
     assert done.code == 0, done.out + done.err
