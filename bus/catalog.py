@@ -88,6 +88,7 @@ _ROWS = (
     # broker
     Row(control.ReadPeers, "broker", control.Peers, _OPERATION | {"ho1", "ho2", "gateway", "host"}),
     Row(control.ReadPeer, "broker", control.PeerRow, _OPERATION | {"ho1", "ho2"}),
+    Row(control.ReadTools, "broker", control.Tools, _OPERATION | {"ho1", "ho2", "host"}),
     Row(control.ReadQueues, "broker", control.Queues, _OPERATION),
     Row(control.Drain, "broker", control.Done, _OPERATION, redeliver=False),
     Row(control.CreateToken, "broker", control.TokenCreated, frozenset({"operator"})),

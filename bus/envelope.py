@@ -28,6 +28,7 @@ class Kind(IntEnum):
     BYE = 20
     WELCOME = 21
     JOIN = 22
+    TOOLS = 23
 
 
 class Header(NamedTuple):

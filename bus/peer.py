@@ -31,7 +31,7 @@ from bus.lane_server import LaneServer
 from bus.lanes import role_of
 from bus.link import Link
 from bus.messages.base import Message
-from bus.messages.control import Bye, Credit, Hello, Probe, Probed, Ready, Refused
+from bus.messages.control import AnnounceTools, Bye, Credit, Hello, Probe, Probed, Ready, Refused
 from bus.outbox import Outbox
 from bus.port import Clock, R
 from bus.readiness import Readiness, State
@@ -98,6 +98,7 @@ class Peer:
         )
         self._outbox.before_send = self._conversation.notice_standstill
         self._inbox = Inbox(role, handlers_of(actor) if actor is not None else {}, settings, clock, self._arm)
+        self._tools: AnnounceTools | None = None  # None: nothing beyond the hello's list
         self._servers: list[LaneServer] = []
         self._route = _BrokerRoute(self)
         self._is_open = False  # the actor has started: requests are let in
@@ -219,6 +220,12 @@ class Peer:
             self._inbox.receive(*self._early.popleft())
         self._readiness.ask()
 
+    def announce(self, tools: AnnounceTools) -> None:
+        """These tools can be run here from now on; said at once if there is a broker, and again after each welcome."""
+        self._tools = tools
+        self._hello = self._hello.model_copy(update={"tools": [tool.tool_id for tool in tools.tools]})
+        self._conversation.say(self._broker, Kind.TOOLS, tools)
+
     async def failed(self) -> BaseException:
         """Returns the reason when this incarnation cannot go on (its process should end); else never."""
         await self._failed.wait()
@@ -294,6 +301,8 @@ class Peer:
         """Readiness is said again, and everything that waits for this connection leaves."""
         if connection is self._broker:
             self._say_readiness()
+            if self._tools is not None:
+                self._conversation.say(self._broker, Kind.TOOLS, self._tools)
             held, self._held = self._held, []
             for request, kind, answer in held:
                 self.answer_broker(request, kind, answer)

@@ -59,10 +59,12 @@ _KINDS = {
     Kind.BYE: "peer to server: it leaves",
     Kind.WELCOME: "server to peer: welcome, joined, refused, or say hello again",
     Kind.JOIN: "worker elsewhere to broker: enrol my key",
+    Kind.TOOLS: "worker to broker: the tools that it can run now",
 }
 _CONTROL: tuple[type[Message], ...] = (
     control.Hello, control.Welcome, control.Join, control.Joined, control.Refused, control.Rehello, control.Ready,
-    control.Beat, control.Credit, control.Bye, control.Cancelled, control.Probe, control.Probed, Failure,
+    control.Beat, control.Credit, control.AnnounceTools, control.Bye, control.Cancelled, control.Probe,
+    control.Probed, Failure,
 )  # fmt: skip
 
 

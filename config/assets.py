@@ -5,6 +5,7 @@ Source: spec pages "Governance" and "Work orders" (contracts). Files are found b
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
@@ -32,6 +33,14 @@ class Asset(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+def names(patterns: Iterable[str], tool_id: str) -> bool:
+    """Whether a list of tools names this one: by its id, by `<server>__*`, or by `*`."""
+    return any(
+        pattern in (tool_id, "*") or (pattern.endswith("__*") and tool_id.startswith(pattern[:-1]))
+        for pattern in patterns
+    )
+
+
 class Permissions(Asset):
     """What an agent may use: exact names, or `*` for all of a kind."""
 
@@ -41,9 +50,9 @@ class Permissions(Asset):
     paths: tuple[str, ...] = Field(description="roots below which file tools may read")
 
     def allows(self, kind: Literal["tools", "providers", "models", "paths"], name: str) -> bool:
-        """True if `name` stands in that list, or the list holds `*`."""
+        """True if `name` stands in that list, or the list holds `*`; of tools also by `<server>__*`."""
         allowed: tuple[str, ...] = getattr(self, kind)
-        return name in allowed or "*" in allowed
+        return names(allowed, name) if kind == "tools" else name in allowed or "*" in allowed
 
 
 class Agent(Asset):
@@ -55,9 +64,17 @@ class Agent(Asset):
     tier: Tier
     system_prompt: Text
     attention: tuple[TemplateId, ...] = Field(description="attention templates; none: the default")
-    tools: tuple[str, ...]
+    tools: tuple[str, ...] = Field(description="ids; `<server>__*`: all of an MCP server, `*`: every tool")
     budget: dict[str, str] = Field(description="purpose -> key of section `budget`; never a number")
     permissions: Permissions
+
+    def may_use(self, tool_id: str, *, writes: bool) -> bool:
+        """It has the tool and is permitted to use it; one that writes only if its exact id stands in permissions.tools.
+
+        So no wildcard hands out a tool that changes something, and none that a server adds one day.
+        """
+        permitted = tool_id in self.permissions.tools if writes else self.permissions.allows("tools", tool_id)
+        return permitted and names(self.tools, tool_id)
 
 
 class Boundary(Asset):

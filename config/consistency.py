@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from config.assets import Agent, Contract, Framework
 from config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config
+from config.tool_faults import tool_faults
 
 BUDGET_KEYS = tuple(name for name in BudgetConfig.model_fields if name.endswith(("_budget", "_token_limit")))
 """Token budgets of section `budget`: what an agent may name."""
@@ -28,7 +29,12 @@ def inconsistencies(
     frameworks: Mapping[str, Framework],
 ) -> list[str]:
     """Every fault between valid parts; empty if they fit together."""
-    faults = [*_order_faults(config), *_route_faults(config.gateway), *_memory_faults(config.ho3)]
+    faults = [
+        *_order_faults(config),
+        *_route_faults(config.gateway),
+        *_memory_faults(config.ho3),
+        *tool_faults(config.tools, agents),
+    ]
     if config.host.agent_id not in agents:
         faults.append(f"host.agent_id: no agent {config.host.agent_id!r}; shipped and added agents: {_names(agents)}")
     for contract_id, contract in contracts.items():
@@ -146,7 +152,7 @@ def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Mapping[str, Fr
     faults.extend(
         f"tools: {tool!r} is not permitted; add it to permissions.tools or remove it"
         for tool in agent.tools
-        if not agent.permissions.allows("tools", tool)
+        if not _is_permitted(agent, tool)
     )
     faults.extend(
         f"permissions.providers: no provider {provider!r}; configured: {_names(config.gateway.providers)}"
@@ -154,3 +160,10 @@ def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Mapping[str, Fr
         if provider != "*" and provider not in config.gateway.providers
     )
     return faults
+
+
+def _is_permitted(agent: Agent, tool: str) -> bool:
+    """Of a wildcard it is enough that something below it is permitted: the rest is refused call by call."""
+    if agent.permissions.allows("tools", tool):
+        return True
+    return tool.endswith("*") and any(name.startswith(tool[:-1]) for name in agent.permissions.tools)

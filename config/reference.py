@@ -65,8 +65,7 @@ def page(shipped: dict[str, Any]) -> str:
     """The whole page for these shipped values."""
     parts = [_HEAD]
     for name, field in AdminConfig.model_fields.items():
-        section = _nested(field)
-        assert section is not None, name  # noqa: S101 - every section is a model
+        (section,) = _nested(field.annotation)
         about = (section.__doc__ or "").splitlines()[0]
         parts.append(f"\n## {name}\n\n{about}\n\n| setting | unit | shipped | what for |\n| --- | --- | --- | --- |\n")
         parts.extend(_rows(name, section, shipped[name]))
@@ -75,30 +74,33 @@ def page(shipped: dict[str, Any]) -> str:
 
 def _rows(path: str, section: type[BaseModel], shipped: Any) -> Iterator[str]:
     for name, field in section.model_fields.items():
-        inner = _nested(field)
+        inner = _nested(field.annotation)
         value = shipped[name] if isinstance(shipped, dict) else None
         shown = "" if inner else f"`{json.dumps(value, ensure_ascii=False)}`"
         yield f"| `{path}.{name}` | {unit_of(name, field)} | {shown} | {field.description} |\n"
-        if inner is not None:
-            suffix, model, sample = _inside(field, inner, value)
-            yield from _rows(f"{path}.{name}{suffix}", model, sample)
+        known: set[str] = set()
+        for model in inner:
+            suffix, sample = _inside(field, value)
+            rows = list(_rows(f"{path}.{name}{suffix}", model, sample))
+            yield from (row for row in rows if row not in known)
+            known.update(rows)
 
 
-def _nested(field: FieldInfo) -> type[BaseModel] | None:
-    """The model that a field holds, alone or in a list or mapping."""
-    candidates = (field.annotation, *getattr(field.annotation, "__args__", ()))
-    models = [item for item in candidates if isinstance(item, type) and issubclass(item, BaseModel)]
-    return models[0] if models else None
+def _nested(annotation: Any) -> list[type[BaseModel]]:
+    """The models that a field holds, alone, in a list or mapping, or one of several."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for item in getattr(annotation, "__args__", ()) for model in _nested(item)]
 
 
-def _inside(field: FieldInfo, model: type[BaseModel], value: Any) -> tuple[str, type[BaseModel], Any]:
+def _inside(field: FieldInfo, value: Any) -> tuple[str, Any]:
     """How a path goes on below a field, and the first shipped value there."""
     origin = getattr(field.annotation, "__origin__", None)
     if origin is dict:
-        return ".<id>", model, next(iter(value.values()), None)
+        return ".<id>", next(iter(value.values()), None)
     if origin is list:
-        return "[]", model, next(iter(value), None)
-    return "", model, value
+        return "[]", next(iter(value), None)
+    return "", value
 
 
 def main(arguments: Sequence[str], target: Path = PAGE) -> int:

@@ -169,8 +169,43 @@ class QualityGateConfig(Section):
     min_response_length: NonNegative = Field(description="characters; a shorter answer is rejected")
 
 
+class McpServer(Section):
+    """What every MCP server has, however it is reached."""
+
+    tools: list[str] | None = Field(description="tools of it that are taken, by its names for them; null: all")
+    reads: list[str] = Field(
+        description="of these, those that change nothing (`*`: all): any other is held to write, whatever it says"
+    )
+    idempotent: list[str] = Field(
+        description="those that may run twice after a crash (`*`: all); what only reads may in any case"
+    )
+    connect_timeout_ms: Positive = Field(description="until it is started, has said who it is and listed its tools")
+    elsewhere: bool = Field(description="also for workers on other hosts; false: for those beside the record alone")
+
+
+class StdioServer(McpServer):
+    """An MCP server that each worker starts as a process of its own."""
+
+    transport: Literal["stdio"] = Field(description="frames over its standard input and output")
+    command: list[str] = Field(min_length=1, description="program and arguments; no shell")
+    env: dict[str, str] = Field(
+        description="its environment beside PATH, HOME, LANG and the like; a secret as `env:NAME` or `file:PATH`"
+    )
+
+
+class HttpServer(McpServer):
+    """An MCP server that runs by itself somewhere."""
+
+    transport: Literal["http"] = Field(description="streamable HTTP")
+    url: str = Field(description="its endpoint")
+    headers: dict[str, str] = Field(description="sent with every request; a secret as `env:NAME` or `file:PATH`")
+
+
+McpServerConfig = Annotated[StdioServer | HttpServer, Field(discriminator="transport")]
+
+
 class ToolsConfig(Section):
-    """Built-in tools and their limits."""
+    """Tools and their limits."""
 
     children: Positive = Field(description="pre-forked tool processes per worker")
     timeout_ms: Positive = Field(description="one call; then its process is killed")
@@ -179,6 +214,17 @@ class ToolsConfig(Section):
         description="tool ids, shell patterns allowed, whose calls wait for an operator's approval"
     )
     kill_grace_ms: NonNegative = Field(description="between asking a tool process to end and killing it")
+    entry_points: list[str] = Field(
+        description="tools of installed Python packages, by their names in the group `hobus.tools`; no other is loaded"
+    )
+    mcp_servers: dict[str, McpServerConfig] = Field(
+        description="MCP servers by name; their tools are called `<name>__<tool>`"
+    )
+    reconnect_min_ms: Positive = Field(description="pause before an MCP server is tried again; doubles, with jitter")
+    reconnect_max_ms: Positive = Field(description="cap of that pause")
+    listed_max: Positive = Field(description="tools of one MCP server; what it lists beyond is not taken")
+    definition_max_bytes: Positive = Field(description="description and schema of one tool; a larger one is not taken")
+    message_max_bytes: Positive = Field(description="one message of an MCP server; a longer one ends the connection")
 
 
 class LauncherConfig(Section):

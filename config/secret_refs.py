@@ -1,6 +1,7 @@
 """Secrets stand in the configuration by reference only: `env:NAME` or `file:PATH`; what is shown never holds one.
 
-Pure: references are told apart and hidden here, never resolved. Only the gateway resolves one, when it needs it.
+Pure: references are told apart and hidden here, never resolved. Who needs one resolves it, in its own process, when it
+needs it: the gateway a provider's, the process of an MCP server that server's.
 """
 
 from __future__ import annotations
@@ -12,12 +13,20 @@ from typing import Any
 HIDDEN = "(hidden)"
 
 _REFERENCE = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*|file:[^\s\x00][^\x00\n]*")
-_SECRET_KEY = re.compile(r"(^|_)(key|secret|password|passphrase|token|credential|credentials)(_ref)?$")
+_SECRET_KEY = re.compile(
+    r"(^|[_-])(key|secret|password|passphrase|token|credential|credentials|authorization|cookie)([_-]ref)?$",
+    re.IGNORECASE,
+)
 
 
 def is_secret_ref(text: str) -> bool:
     """True for `env:NAME` and `file:PATH`."""
     return _REFERENCE.fullmatch(text) is not None
+
+
+def is_secret_name(name: str) -> bool:
+    """True for a name (of a setting, a variable, a header) that says that its value is a secret."""
+    return _SECRET_KEY.search(name) is not None
 
 
 def redacted(value: Any) -> Any:

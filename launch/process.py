@@ -171,7 +171,7 @@ class _Process:
     async def _work(self, wired: wiring.Wired) -> None:
         """Starts the actor; returns only when this incarnation cannot go on."""
         try:
-            await wired.peer.start(timeout_s=self._config.launcher.ready_timeout_ms / 1000)
+            await wired.start(timeout_s=self._config.launcher.ready_timeout_ms / 1000)
             collector.settle()
             _log.info("process_started", role=self._start.role)
             failure = wired.failure()

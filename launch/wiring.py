@@ -41,6 +41,11 @@ class Wired:
         """Done when the started actor itself says that its process must end; None if it never says so."""
         return getattr(self._made.actor, "failed", None)
 
+    async def start(self, *, timeout_s: float) -> None:
+        """Connected, the actor started, its requests let in; what may come late comes. Raises BusError."""
+        await self.peer.start(timeout_s=timeout_s)
+        self._made.begin(self.peer.announce)
+
     async def close(self) -> None:
         """Nothing is open any more."""
         self.peer.close()

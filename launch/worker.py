@@ -187,6 +187,7 @@ class _Life:
 
     async def _worked(self, peer: Peer, made: Made) -> Ending:
         await peer.start(timeout_s=_FOR_EVER_S)
+        made.begin(peer.announce)
         gc.collect()
         gc.freeze()
         tools = len(made.tools)

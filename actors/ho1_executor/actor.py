@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 import structlog
-from jsonschema import Draft202012Validator
 
 from actors.ho1_executor.ends import Ends
 from actors.ho1_executor.job import Job, job_of
@@ -22,6 +21,7 @@ from actors.ho1_executor.receipts import completed, end_id, failed
 from actors.ho1_executor.snapshots import Snapshots
 from actors.ho1_executor.tool_step import StartUnsettled, ToolStep
 from actors.ho1_executor.tools.definition import ToolDefinition
+from actors.ho1_executor.tools.table import Validators
 from bus.dispatch import Actor, Call
 from bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from bus.ledger_client import LedgerClient
@@ -62,7 +62,7 @@ class Executor(Actor):
             ends=self._ends,
             runner=self._tools,
             specs=self._specs,
-            validators={tool_id: Draft202012Validator(tool.parameters) for tool_id, tool in self._specs.items()},
+            validators=Validators(),
             config=self._config,
             begun=self._begun,
         )
@@ -167,7 +167,11 @@ class Executor(Actor):
         """
         if job.is_repeat or receipt.state != "completed":
             return False
-        return bool(job.tally.received_ids) or all(self._specs[tool_id].idempotent for tool_id in job.tally.tool_ids)
+        return bool(job.tally.received_ids) or all(self._is_idempotent(tool_id) for tool_id in job.tally.tool_ids)
+
+    def _is_idempotent(self, tool_id: str) -> bool:
+        tool = self._specs.get(tool_id)  # of a server it may be gone again
+        return tool is not None and tool.idempotent
 
     async def _carry_out(self, job: Job) -> OutputResult | Receipt:
         snapshot = await self._snapshots.get(job.order.config_digest)

@@ -19,13 +19,12 @@ from actors.ho1_executor.job import Job
 from actors.ho1_executor.output import judge_output, repair_messages
 from actors.ho1_executor.prompt_render import load_pack, render
 from actors.ho1_executor.tools.definition import ToolDefinition
-from actors.ho1_executor.tools.view import permitted_tools
 from bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
 from bus.messages.ids import call_key
 from bus.messages.work_order import OutputResult, Segment, WorkOrder
 from bus.port import Bus
-from config.assets import Agent
+from config.assets import Agent, names
 from config.schema import AdminConfig
 from config.snapshot import Snapshot
 
@@ -121,12 +120,21 @@ class ModelStep:
 
 
 def offered_tools(order: WorkOrder, agent: Agent | None, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
-    """What the model is told about: tools that this order allows and its agent may use, in the order's order."""
-    permitted = permitted_tools(agent) if agent is not None else []
+    """What the model is told about: tools that this order allows and its agent may use.
+
+    In the order's order; what one of its wildcards names, by id.
+    """
+    if agent is None:
+        return []
+    offered = dict.fromkeys(
+        tool_id
+        for name in order.constraints.tools_allowed
+        for tool_id in ([name] if name in specs else specs)
+        if names([name], tool_id) and agent.may_use(tool_id, writes=specs[tool_id].writes)
+    )
     return [
         ToolSpec(tool_id=tool_id, description=specs[tool_id].description, parameters=specs[tool_id].parameters)
-        for tool_id in order.constraints.tools_allowed
-        if tool_id in permitted and tool_id in specs
+        for tool_id in offered
     ]
 
 

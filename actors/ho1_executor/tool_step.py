@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from jsonschema import Draft202012Validator
+from typing import Any
 
 from actors.ho1_executor.contracts import schema_faults
 from actors.ho1_executor.ends import Ends
@@ -16,13 +15,14 @@ from actors.ho1_executor.job import Job
 from actors.ho1_executor.starts import is_claimed, start_entry, start_keys, step_after
 from actors.ho1_executor.tools.definition import ToolDefinition
 from actors.ho1_executor.tools.outside import requests_over
-from actors.ho1_executor.tools.view import permitted_tools
+from actors.ho1_executor.tools.table import Validators
 from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
 from bus.ledger_client import LedgerClient
 from bus.messages.control import PeerRow, ReadPeer
 from bus.messages.ledger import Ack, Entry
 from bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, WorkOrder
 from bus.port import Bus, ToolRunner
+from config.assets import Agent, names
 from config.schema import AdminConfig
 from config.snapshot import Snapshot
 
@@ -40,7 +40,7 @@ class ToolStep:
     ends: Ends
     runner: ToolRunner
     specs: Mapping[str, ToolDefinition]
-    validators: Mapping[str, Draft202012Validator]
+    validators: Validators
     config: AdminConfig  # of this worker: its limits
     begun: set[str]  # orders whose tool this incarnation began to run and whose end is not durable yet
 
@@ -50,7 +50,7 @@ class ToolStep:
         Raises WorkOrderFault with a closed code; StartUnsettled when the record did not answer.
         """
         order = job.order
-        call, tool = self._checked(order, snapshot)
+        call, tool, agent = self._checked(order, snapshot)
         recorded = await self._claim(job, call, tool)
         if recorded is not None:
             return recorded
@@ -64,6 +64,7 @@ class ToolStep:
                 "agent_id": order.agent_id,
                 "wo_id": order.wo_id,
                 "idempotency_key": order.wo_id,
+                "more_tools": self._more_tools(agent),
                 "request": requests_over(self.bus, timeout_s=timeout_s),
             },
             timeout_s=timeout_s,
@@ -74,7 +75,7 @@ class ToolStep:
         code = "tool_failed" if tool.idempotent and output.code == "unknown_outcome" else output.code
         raise WorkOrderFault(code, output.text)
 
-    def _checked(self, order: WorkOrder, snapshot: Snapshot) -> tuple[ToolCall, ToolDefinition]:
+    def _checked(self, order: WorkOrder, snapshot: Snapshot) -> tuple[ToolCall, ToolDefinition, Agent]:
         call = order.tool_call
         if call is None:
             raise WorkOrderFault("tool_invalid_args", f"{order.wo_id} is a tool_call order without a call")
@@ -82,13 +83,21 @@ class ToolStep:
         if tool is None or call.tool_id not in self.runner.available():
             raise WorkOrderFault("tool_not_found", f"no tool {call.tool_id[:64]!r} at {self.bus.instance}")
         agent = snapshot.agents.get(order.agent_id)
-        if call.tool_id not in order.constraints.tools_allowed:
+        if not names(order.constraints.tools_allowed, call.tool_id):
             raise WorkOrderFault("tool_not_permitted", f"{call.tool_id} is not in this order's tools_allowed")
-        if agent is None or call.tool_id not in permitted_tools(agent):
-            raise WorkOrderFault("tool_not_permitted", f"agent {order.agent_id} may not use {call.tool_id}")
-        if faults := schema_faults(self.validators[call.tool_id], call.arguments):
+        if agent is None or not agent.may_use(call.tool_id, writes=tool.writes):
+            raise WorkOrderFault("tool_not_permitted", _refusal(order.agent_id, agent, tool))
+        if faults := schema_faults(self.validators.of(tool), call.arguments):
             raise WorkOrderFault("tool_invalid_args", f"{call.tool_id}: {'; '.join(faults)}")
-        return call, tool
+        return call, tool, agent
+
+    def _more_tools(self, agent: Agent) -> list[dict[str, Any]]:
+        """What the agent may use beyond the built-in tools, which tool processes know by themselves."""
+        return [
+            {"tool_id": tool_id, "description": tool.description, "idempotent": tool.idempotent}
+            for tool_id, tool in self.specs.items()
+            if tool.source != "builtin" and agent.may_use(tool_id, writes=tool.writes)
+        ]
 
     async def _claim(self, job: Job, call: ToolCall, tool: ToolDefinition) -> Receipt | None:
         """Nothing once this worker holds the durable start, or the receipt of the one that ended the order."""
@@ -172,3 +181,13 @@ class ToolStep:
                 return True
             raise
         return row.state != "lost"
+
+
+def _refusal(agent_id: str, agent: Agent | None, tool: ToolDefinition) -> str:
+    """Which permission is missing, and where it would stand."""
+    if agent is not None and tool.writes and agent.may_use(tool.tool_id, writes=False):
+        return (
+            f"{tool.tool_id} may change something: agent {agent_id} needs that exact id in permissions.tools, "
+            "and has a wildcard alone"
+        )
+    return f"agent {agent_id} may not use {tool.tool_id}: it needs it in tools and in permissions.tools"

@@ -68,7 +68,13 @@ def lost_receipt(order: WorkOrder, fault: RuntimeFault, *, by: str, at: str) -> 
 
 
 def _code_of(order: WorkOrder, fault: RuntimeFault) -> str:
-    """Why an order without a receipt failed; that no worker announces its tool is final, anything else may pass."""
-    if fault.code == "no_route" and not fault.retryable and order.tool_call is not None:
-        return "tool_not_found"
+    """Why an order without a receipt failed; that no worker announces its tool is final, anything else may pass.
+
+    If a worker that is gone had a tool call before, what the tool did is not known.
+    """
+    if order.tool_call is not None and not fault.retryable:
+        if fault.code == "no_route":
+            return "tool_not_found"
+        if fault.code == "peer_lost":
+            return "unknown_outcome"
     return "deadline_exceeded" if fault.code == "expired" else "execution_error"

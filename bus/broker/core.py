@@ -196,6 +196,8 @@ class BrokerCore:
             membership.ready(peer, frame, body)
         elif frame.kind == Kind.CREDIT:
             membership.credit(peer, frame, body)
+        elif frame.kind == Kind.TOOLS:
+            membership.tools(peer, frame, body)
         elif frame.kind == Kind.HELLO:
             membership.hello(peer.connection, frame, body, origin)
         elif frame.kind == Kind.BYE:

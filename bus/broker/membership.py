@@ -13,7 +13,7 @@ from bus.broker.admission import refusal_of
 from bus.broker.endings import Endings, remember_late
 from bus.broker.enrolment import Enrolment
 from bus.broker.events import Origin
-from bus.broker.peers import Late, Peer, tool_queue
+from bus.broker.peers import Late, Peer
 from bus.broker.placing import Placement
 from bus.broker.records import RecordBook
 from bus.broker.state import State
@@ -21,7 +21,7 @@ from bus.codec import decode
 from bus.envelope import Header, Kind, header
 from bus.errors import RuntimeFault
 from bus.messages.base import Message
-from bus.messages.control import Beat, Bye, Credit, Hello, Ready, Refused, Rehello, Welcome
+from bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, Ready, Refused, Rehello, Welcome
 from bus.pace import Pace
 
 M = TypeVar("M", bound=Message)
@@ -106,6 +106,18 @@ class Membership:
             self._state.tap("control", frame, peer.instance, body=body, code=str(credit.slots))
             self._placement.pump(peer)
 
+    def tools(self, peer: Peer, frame: Header, body: bytes) -> None:
+        """The peer runs these tools from now on; what waits for one that it no longer has is placed anew."""
+        said = self._decoded(AnnounceTools, peer, frame, body)
+        if said is None:
+            return
+        had = peer.tool_queues
+        peer.announced_tools = said
+        peer.can_run([tool.tool_id for tool in said.tools])
+        self._state.tap("control", frame, peer.instance, body=body, code=str(len(said.tools)))
+        self._replace_waiting_in(peer, had)
+        self._placement.pump(peer)
+
     def beat(self, peer: Peer, frame: Header, body: bytes) -> None:
         """Its loop is alive; it learns that the broker's is."""
         beat = self._decoded(Beat, peer, frame, body)
@@ -170,9 +182,12 @@ class Membership:
 
     def _replace_waiting_for_tools(self, peer: Peer) -> None:
         """Perhaps it was the last one that had the tool."""
+        self._replace_waiting_in(peer, peer.tool_queues)
+
+    def _replace_waiting_in(self, peer: Peer, queues: tuple[str, ...]) -> None:
         service = peer.service
         if service is not None and service.waiting.count:
-            for queue in peer.tool_queues:
+            for queue in queues:
                 self._placement.replace_waiting(service.waiting.waiting_for(queue))
 
     def forget(self, instance: str, why: str) -> None:
@@ -227,8 +242,8 @@ class Membership:
     def _take_particulars(self, peer: Peer, hello: Hello, origin: Origin) -> None:
         peer.host, peer.address = hello.host, origin.address
         peer.slots = hello.slots
-        peer.tools = hello.tools
-        peer.tool_queues = tuple(tool_queue(tool) for tool in hello.tools)
+        peer.can_run(hello.tools)
+        peer.announced_tools = None
         peer.config_digest = hello.config_digest
         peer.version = hello.version
 

@@ -19,6 +19,9 @@ from bus.messages.base import Message
 
 _TO_WORKERS = (int(Kind.REQUEST), int(Kind.CANCEL))
 
+_ABOUT_PEERS = (control.ReadPeers.TYPE, control.ReadPeer.TYPE, control.ReadTools.TYPE)
+"""What is answered only once everybody has had the time to come back."""
+
 
 class Operations:
     """Answers at once; questions about peers wait until a restarted broker has heard who is there."""
@@ -35,6 +38,7 @@ class Operations:
         self._answers: dict[str, tuple[type[Message], Callable[..., Message | None]]] = {
             control.ReadPeers.TYPE: (control.ReadPeers, self._read_peers),
             control.ReadPeer.TYPE: (control.ReadPeer, self._read_peer),
+            control.ReadTools.TYPE: (control.ReadTools, self._read_tools),
             control.ReadQueues.TYPE: (control.ReadQueues, self._read_queues),
             control.Drain.TYPE: (control.Drain, self._drain),
             control.CreateToken.TYPE: (control.CreateToken, self._enrolment.create_token),
@@ -46,7 +50,7 @@ class Operations:
     def handle(self, peer: Peer, frame: Header, body: bytes) -> None:
         """An admitted frame to the broker itself is answered."""
         state = self._state
-        if state.is_collecting and frame.type in (control.ReadPeers.TYPE, control.ReadPeer.TYPE):
+        if state.is_collecting and frame.type in _ABOUT_PEERS:
             if len(self._held) >= state.settings.queue_max:
                 self._endings.refuse(peer, frame, "busy", "the broker has just started; try later")
                 return
@@ -131,6 +135,21 @@ class Operations:
             last_beat_ms=0,
             connected_ms=0,
         )
+
+    def _read_tools(self, _: control.ReadTools) -> control.Tools:
+        words: dict[str, control.ToolWord] = {}
+        workers: dict[str, list[str]] = {}
+        sources: list[control.SourceRow] = []
+        for peer in sorted(self._state.names.values(), key=lambda peer: peer.instance):
+            said = peer.announced_tools
+            if said is None or peer.service is None:
+                continue
+            sources += [control.SourceRow(instance=peer.instance, **dict(source)) for source in said.sources]
+            for word in said.tools:
+                words.setdefault(word.tool_id, word)
+                workers.setdefault(word.tool_id, []).append(peer.instance)
+        rows = [control.ToolRow(workers=workers[tool_id], **dict(word)) for tool_id, word in sorted(words.items())]
+        return control.Tools(tools=rows, sources=sources)
 
     def _row(self, peer: Peer) -> control.PeerRow:
         state = self._state

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bus.catalog import Row
 from bus.envelope import Header
+from bus.messages.control import AnnounceTools
 
 if TYPE_CHECKING:
     from bus.broker.state import Service
@@ -46,11 +47,17 @@ class Peer:
         self.announced: dict[str, bool] = {}  # request ids it re-announced -> already answered
         self.tools: list[str] = []
         self.tool_queues: tuple[str, ...] = ()  # where requests wait that need one of these
+        self.announced_tools: AnnounceTools | None = None  # what it said of them since its hello
         self.config_digest = ""
         self.version = ""
         self.host = ""  # its machine's name, as it says
         self.address = ""  # where it connects from; "" on a local socket
         self.counters: dict[str, int] = {}
+
+    def can_run(self, tools: list[str]) -> None:
+        """It has these tools from now on, and no other."""
+        self.tools = tools
+        self.tool_queues = tuple(tool_queue(tool) for tool in tools)
 
     def judge(self) -> None:
         """Keeps `takes_work` and `is_leaving` true after a change of state."""

@@ -95,13 +95,13 @@ class Placement:
         self._note_ability(pending, [peer for peer in pending.service.offering if pending.tool in peer.tools])
         if pending.unable_since is None or self._state.now < pending.unable_since + self._grace_s:
             return
-        self._endings.fail(
-            pending,
-            "no_route",
-            f"{pending.header.type} {pending.header.message_id}: no worker of {pending.service.name} announces the "
-            f"tool {pending.tool[:64]}; see `hobus ps`",
-            retryable=False,
-        )
+        words = f"no worker of {pending.service.name} announces the tool {pending.tool[:64]}; see `hobus tools`"
+        if pending.header.attempt > 1:
+            # Whoever had it before may have run the tool: that nobody has it now says nothing about that.
+            words = f"it was delivered before, its worker is gone, and {words}"
+        code = "no_route" if pending.header.attempt == 1 else "peer_lost"
+        said = f"{pending.header.type} {pending.header.message_id}: {words}"
+        self._endings.fail(pending, code, said, retryable=False)
 
     def deliver(self, pending: Pending, worker: Peer) -> None:
         """The worker has the request, stamped and with what is left of its deadline."""

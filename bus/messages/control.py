@@ -118,6 +118,38 @@ class Credit(Message):
     slots: Count = Field(description="credit-bound requests at once")
 
 
+class ToolWord(Record):
+    """One tool, as the worker that can run it tells of it."""
+
+    tool_id: Name = Field(description="by which models ask for it and orders are routed")
+    source: Name = Field(description="where it comes from: `builtin`, `python`, or the name of an MCP server")
+    description: str = Field(description="for the model; of a server's tool the server's own words")
+    parameters: str = Field(description="JSON Schema of its arguments, as JSON text")
+    idempotent: bool = Field(description="running it twice is as good as once")
+    writes: bool = Field(description="it may change something; an agent needs its exact name among its permissions")
+
+
+class ToolSource(Record):
+    """Where tools of one worker come from, and how that is going."""
+
+    name: Name = Field(description="`builtin`, `python`, or the name of an MCP server")
+    kind: Literal["builtin", "python", "mcp"] = Field(description="what it is")
+    state: Literal["starting", "ready", "failed"] = Field(description="failed: it is tried again, or says what to mend")
+    detail: Printable = Field(default="", max_length=400, description="what is wrong; of a server in order who it is")
+    refused: list[Printable] = Field(
+        default_factory=list[Printable], description="tools that it offers and that are not taken, each with the reason"
+    )
+
+
+class AnnounceTools(Message):
+    """What a worker can run from now on: it replaces what its hello and every earlier announcement said."""
+
+    TYPE: ClassVar[str] = "bus.tools"
+
+    tools: list[ToolWord]
+    sources: list[ToolSource]
+
+
 class Bye(Message):
     """The peer leaves; what it holds is redelivered or failed at once."""
 
@@ -200,6 +232,33 @@ class PeerRow(Message):
     counters: dict[str, int] = Field(default_factory=dict, description="small integers of this incarnation, by name")
     host: str = Field(default="", description="its machine's name, as it says; empty: the broker's own")
     address: str = Field(default="", description="where it connects from, as the broker sees it; empty: a local socket")
+
+
+class ReadTools(Message):
+    """Ask which tools there are, and where."""
+
+    TYPE: ClassVar[str] = "broker.read_tools"
+
+
+class ToolRow(ToolWord):
+    """One tool and who can run it."""
+
+    workers: list[str] = Field(description="instances that announce it, sorted")
+
+
+class SourceRow(ToolSource):
+    """One source of tools at one worker."""
+
+    instance: str = Field(description="`<role>/<n>@<epoch>`")
+
+
+class Tools(Message):
+    """Answer to ReadTools: tools sorted by id (of the first worker that announces one), sources by worker."""
+
+    TYPE: ClassVar[str] = "broker.tools"
+
+    tools: list[ToolRow]
+    sources: list[SourceRow]
 
 
 class RefusedKey(Record):

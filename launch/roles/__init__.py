@@ -6,10 +6,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from bus.dispatch import Actor
+from bus.messages.control import AnnounceTools
 
 
 async def _nothing() -> None:
     """Most actors leave nothing open."""
+
+
+def _alone(_announce: Callable[[AnnounceTools], None]) -> None:
+    """Most actors have no tools that come and go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,5 +26,7 @@ class Made:
     """How many credit-bound requests it takes at once."""
     tools: Sequence[str] = ()
     """Tools that it can run."""
+    begin: Callable[[Callable[[AnnounceTools], None]], None] = _alone
+    """Called once the actor has started, on its loop: what may come late begins, and tools that come are announced."""
     close: Callable[[], Awaitable[None]] = _nothing
     """Ends what it leaves open beside the bus."""

@@ -8,7 +8,11 @@ from actors.ho1_executor.actor import Executor
 from actors.ho1_executor.tools.children import ChildToolRunner
 from actors.ho1_executor.tools.definition import ToolDefinition
 from actors.ho1_executor.tools.registry import BUILTIN
+from actors.ho1_executor.tools.sources import ToolSources
+from actors.ho1_executor.tools.table import ToolTable
 from actors.ho1_executor.tools.view import snapshot_view
+from bus.clock import SystemClock
+from config.schema import McpServerConfig
 from config.snapshot import Snapshot
 from launch.endpoints import Place
 from launch.roles import Made
@@ -19,19 +23,34 @@ VERIFIER = "ledger_service.verify:verify_directory"
 
 def make(place: Place) -> Made:
     """The executor beside the record."""
-    return _made(place.snapshot, BUILTIN, slots=place.snapshot.config.ho1.slots, ledger_dir=str(place.home.ledger))
+    config = place.snapshot.config
+    return _made(
+        place.snapshot,
+        BUILTIN,
+        servers=config.tools.mcp_servers,
+        slots=config.ho1.slots,
+        ledger_dir=str(place.home.ledger),
+    )
 
 
 def make_elsewhere(snapshot: Snapshot, *, slots: int | None) -> Made:
     """The executor on another host: without the tools that read the record's files."""
     tools = {tool_id: tool for tool_id, tool in BUILTIN.items() if not tool.needs_ledger}
-    return _made(snapshot, tools, slots=slots or snapshot.config.ho1.slots, ledger_dir="")
+    servers = {name: server for name, server in snapshot.config.tools.mcp_servers.items() if server.elsewhere}
+    return _made(snapshot, tools, servers=servers, slots=slots or snapshot.config.ho1.slots, ledger_dir="")
 
 
-def _made(snapshot: Snapshot, tools: Mapping[str, ToolDefinition], *, slots: int, ledger_dir: str) -> Made:
+def _made(
+    snapshot: Snapshot,
+    tools: Mapping[str, ToolDefinition],
+    *,
+    servers: Mapping[str, McpServerConfig],
+    slots: int,
+    ledger_dir: str,
+) -> Made:
     """Its tool processes run already, before there is a socket that they could inherit."""
     config = snapshot.config
-    runner = ChildToolRunner(
+    children = ChildToolRunner(
         children=config.tools.children,
         tools=tools,
         view=snapshot_view(snapshot, BUILTIN),
@@ -39,7 +58,13 @@ def _made(snapshot: Snapshot, tools: Mapping[str, ToolDefinition], *, slots: int
         kill_grace_ms=config.tools.kill_grace_ms,
         ledger_dir=ledger_dir,
         verifier=VERIFIER if ledger_dir else "",
+        entry_points=config.tools.entry_points,
+        definition_max_bytes=config.tools.definition_max_bytes,
     )
-    runner.start()
-    actor = Executor(snapshot, runner, BUILTIN)  # prompts tell of every tool, wherever it runs
-    return Made(actor, slots=slots, tools=runner.available(), close=runner.close)
+    children.start()
+    table = ToolTable(BUILTIN)  # prompts tell of every built-in tool, wherever it runs
+    runner = ToolSources(
+        children=children, table=table, servers=servers, limits=config.tools, random=SystemClock().random
+    )
+    actor = Executor(snapshot, runner, table)
+    return Made(actor, slots=slots, tools=children.available(), begin=runner.begin, close=runner.close)

@@ -24,6 +24,7 @@ async def _list_tools(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
     """The tools of the agent that asks; of an unknown agent none, since it may use none."""
     allowed = host.snapshot["agent_tools"].get(host.context["agent_id"], ())
     rows = [tool for tool in host.snapshot["tools"] if tool["tool_id"] in allowed]
+    rows += host.context.get("more_tools", [])  # of MCP servers and packages, which come and go
     return {"count": len(rows), "tools": rows}
 
 

@@ -73,12 +73,12 @@ class Child:
         ours.settimeout(0)
         self._socket = ours
 
-    async def call(self, number: int, fields: Mapping[str, Any], request: Request) -> ToolResult:
+    async def call(self, number: int, fields: Mapping[str, Any], request: Request, *, op: str = "call") -> ToolResult:
         """The result of one call. Raises ChildGone; the caller then calls `kill`, as it must after a cancellation."""
         self.start()
         try:
             reader, writer = await self._connected()
-            writer.write(pack_frame("call", n=number, **fields))
+            writer.write(pack_frame(op, n=number, **fields))
             while True:
                 await writer.drain()
                 frame = await self._receive(reader)

@@ -16,8 +16,19 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, failed, not_done, written
+from actors.ho1_executor.tools.definition import (
+    ToolDefinition,
+    ToolFault,
+    ToolHost,
+    ToolResult,
+    failed,
+    not_done,
+    written,
+)
 from actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, unpack_frame
+
+ENTRY_POINTS = "actors.ho1_executor.tools.entry_points"
+"""Imported only where the configuration names some."""
 
 _PR_SET_PDEATHSIG = 1
 _DESCRIPTORS_MAX = 1 << 20
@@ -103,21 +114,51 @@ def drive(steps: Coroutine[Any, Any, Any]) -> Any:
 def serve(pipe: Pipe) -> None:
     """Configuration first, then calls, for ever."""
     settings = pipe.receive()
-    tools: Mapping[str, ToolDefinition] = resolve(settings["registry"])
+    tools: dict[str, ToolDefinition] = dict(resolve(settings["registry"]))
     # Until here standard error shows why a process cannot start; what a tool prints may hold anything: no log gets it.
     os.dup2(1, 2)
     while True:
-        call = pipe.receive()
-        host = ChildHost(
-            pipe=pipe,
-            number=call["n"],
-            snapshot=settings["view"],
-            context=call["context"],
-            ledger_dir=settings["ledger_dir"],
-            verifier=settings["verifier"],
-        )
-        result = run_one(tools, call, host, settings["output_max_bytes"])
-        pipe.send("result", n=call["n"], ok=result.ok, code=result.code, text=result.text, truncated=result.truncated)
+        asked = pipe.receive()
+        if asked["op"] == "describe":
+            result = described(asked["tool_id"], settings["definition_max_bytes"])
+        else:
+            host = ChildHost(
+                pipe=pipe,
+                number=asked["n"],
+                snapshot=settings["view"],
+                context=asked["context"],
+                ledger_dir=settings["ledger_dir"],
+                verifier=settings["verifier"],
+            )
+            if asked["tool_id"] in settings["entry_points"]:
+                _load_into(tools, asked["tool_id"])
+            result = run_one(tools, asked, host, settings["output_max_bytes"])
+        pipe.send("result", n=asked["n"], ok=result.ok, code=result.code, text=result.text, truncated=result.truncated)
+
+
+def described(name: str, max_bytes: int) -> ToolResult:
+    """What an entry point is, or why it is none."""
+    module = importlib.import_module(ENTRY_POINTS)
+    try:
+        return ToolResult(ok=True, code="", text=module.description_of(name, max_bytes))
+    except module.BadEntryPoint as bad:
+        return not_done("tool_failed", str(bad))
+
+
+def _load_into(tools: dict[str, ToolDefinition], name: str) -> None:
+    """It is there, or, since it was described in another process, its call says why it is not."""
+    if name in tools:
+        return
+    module = importlib.import_module(ENTRY_POINTS)
+    try:
+        tools[name] = module.load(name)
+    except module.BadEntryPoint as bad:
+        why = str(bad)
+
+        async def run(_arguments: Mapping[str, Any], _host: ToolHost) -> Any:
+            raise ToolFault(f"{name} cannot be loaded: {why}")
+
+        tools[name] = ToolDefinition(tool_id=name, description=why, parameters={}, idempotent=False, run=run)
 
 
 def run_one(
@@ -131,6 +172,8 @@ def run_one(
         value = drive(cast("Coroutine[Any, Any, Any]", tool.run(call["arguments"], host)))
     except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
         return failed(error, max_bytes)
+    except SystemExit:
+        return not_done("tool_failed", "the tool tried to end its process")
     return written(value, max_bytes)
 
 

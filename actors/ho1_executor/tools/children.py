@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from actors.ho1_executor.tools.child import Child, ChildGone, ChildSettings
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
+from actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, not_done
 from actors.ho1_executor.tools.protocol import pack_frame
 from bus.messages.work_order import ToolCall
 
@@ -34,13 +34,18 @@ class ChildToolRunner:
         ledger_dir: str = "",
         verifier: str = "",
         registry: str = BUILTIN_REGISTRY,
+        entry_points: Sequence[str] = (),
+        definition_max_bytes: int = 0,
     ) -> None:
         """Starts nothing.
 
         `registry` and `verifier` are `module:name` paths that the processes import: a mapping of ToolDefinitions
-        (with the ids of `tools`), and a function from the ledger's directory to a report.
+        (with the ids of `tools`), and a function from the ledger's directory to a report. `entry_points` are the names
+        of further tools, which the processes load when they are first asked about them; they are available once
+        `describe` has brought what they are.
         """
         self._tools = tuple(sorted(tools))
+        self._entry_points = tuple(entry_points)
         settings = ChildSettings(
             configure=pack_frame(
                 "configure",
@@ -49,6 +54,8 @@ class ChildToolRunner:
                 ledger_dir=ledger_dir,
                 verifier=verifier,
                 output_max_bytes=output_max_bytes,
+                definition_max_bytes=definition_max_bytes,
+                entry_points=list(entry_points),
             ),
             output_max_bytes=output_max_bytes,
             kill_grace_s=kill_grace_ms / 1000,
@@ -74,8 +81,25 @@ class ChildToolRunner:
         return [child.pid for child in self._children if child.pid is not None]
 
     def available(self) -> Sequence[str]:
-        """Ids of the tools it can run, sorted."""
+        """Ids of the tools it can run without having described them, sorted."""
         return self._tools
+
+    @property
+    def entry_points(self) -> Sequence[str]:
+        """The names that `describe` knows."""
+        return self._entry_points
+
+    async def describe(self, name: str, *, timeout_s: float) -> ToolResult:
+        """What the entry point of this name is, as JSON text, or why it is none; loaded within `timeout_s`."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                child = await self._idle.get()
+                try:
+                    return await self._run_in(child, {"tool_id": name}, _no_request, op="describe")
+                finally:
+                    self._idle.put_nowait(child)
+        except TimeoutError:
+            return not_done("deadline_exceeded", f"it did not load within {timeout_s:.3f} s")
 
     async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
         """One call within `timeout_s`, waiting included; `context["request"]` is its way out (`outside.Request`).
@@ -98,10 +122,10 @@ class ChildToolRunner:
         except TimeoutError:
             return not_done("deadline_exceeded", f"{call.tool_id} ran over {timeout_s:.3f} s and was killed")
 
-    async def _run_in(self, child: Child, fields: Mapping[str, Any], request: Any) -> ToolResult:
+    async def _run_in(self, child: Child, fields: Mapping[str, Any], request: Any, *, op: str = "call") -> ToolResult:
         is_clean = False
         try:
-            result = await child.call(next(self._numbers), fields, request)
+            result = await child.call(next(self._numbers), fields, request, op=op)
             is_clean = True
         except ChildGone as gone:
             return not_done("unknown_outcome", f"the process of {fields['tool_id']} {gone}")
@@ -111,3 +135,7 @@ class ChildToolRunner:
             if not is_clean:
                 await child.kill()
                 child.start()
+
+
+async def _no_request(_service: str, _type_name: str, _body: Mapping[str, Any]) -> dict[str, Any]:
+    raise ToolFault("nothing is asked while a tool is described")

@@ -10,9 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-
-class ToolFault(Exception):
-    """A tool could not do what it was asked; its one sentence is shown to the model."""
+from bus.tool import ToolFault
 
 
 class ToolHost(Protocol):
@@ -47,6 +45,8 @@ class ToolDefinition:
     idempotent: bool  # whether running it twice is as good as once
     run: Callable[[Mapping[str, Any], ToolHost], Awaitable[Any]]  # gives a JSON-like value
     needs_ledger: bool = False  # reads the record's files, so that it runs on their host alone
+    writes: bool = False  # it may change something: an agent needs its exact id among its permissions
+    source: str = "builtin"  # or `python`, or the name of an MCP server
 
 
 @dataclass(slots=True)

@@ -1,10 +1,12 @@
 """What a worker and its tool processes say to each other: length-prefixed MessagePack maps over a socket pair.
 
-    worker -> child   configure {view, registry, ledger_dir, verifier, output_max_bytes}   once, first
+    worker -> child   configure {view, registry, ledger_dir, verifier, output_max_bytes,    once, first
+                                 definition_max_bytes, entry_points}
                       call      {n, tool_id, arguments, context}                            one at a time
+                      describe  {n, tool_id}                                                likewise, of entry points
                       reply     {n, value} | {n, fault}                                     answer to a request
     child  -> worker  request   {n, service, type, body}                                    while it works on call n
-                      result    {n, ok, code, text, truncated}                              ends call n
+                      result    {n, ok, code, text, truncated}                              ends call or describe n
 
 Every frame is a map with its kind under `op`. Light on imports: tool processes load this and nothing of the bus.
 """

@@ -37,11 +37,11 @@ def snapshot_view(snapshot: Snapshot, tools: Mapping[str, ToolDefinition]) -> di
             {"tool_id": tool.tool_id, "description": tool.description, "idempotent": tool.idempotent}
             for _, tool in sorted(tools.items())
         ],
-        "agent_tools": {agent_id: permitted_tools(agent) for agent_id, agent in sorted(snapshot.agents.items())},
+        "agent_tools": {agent_id: permitted_tools(agent, tools) for agent_id, agent in sorted(snapshot.agents.items())},
         "config": redacted(snapshot.config.model_dump(mode="json")),
     }
 
 
-def permitted_tools(agent: Agent) -> list[str]:
-    """The tools that an agent has and may use, sorted."""
-    return sorted(tool for tool in agent.tools if agent.permissions.allows("tools", tool))
+def permitted_tools(agent: Agent, tools: Mapping[str, ToolDefinition]) -> list[str]:
+    """The tools, of these, that an agent has and may use, sorted."""
+    return sorted(tool_id for tool_id, tool in tools.items() if agent.may_use(tool_id, writes=tool.writes))

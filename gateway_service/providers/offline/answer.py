@@ -10,6 +10,7 @@ from typing import Any
 from bus.messages.gateway import ToolSpec
 from bus.messages.ids import call_id
 from bus.messages.work_order import ToolCall
+from gateway_service.providers.offline.by_name import named_in
 from gateway_service.providers.offline.grammar import Grammar, Intent
 from gateway_service.providers.offline.prose import tell
 from gateway_service.providers.offline.reading import Reading, Said
@@ -34,10 +35,12 @@ def answer(reading: Reading, tools: Sequence[ToolSpec], grammar: Grammar) -> Ans
     """The next step of a turn: tool results are written down; else tools are asked for; else rules answer alone."""
     if reading.answered:
         return Answer(text="\n\n".join(tell(answered) for answered in reading.answered))
+    offered = {tool.tool_id: tool for tool in tools}
+    if (named := named_in(reading.user_input, offered)) is not None:
+        return Answer(text=named.said, tool_calls=named.calls)
     text = grammar.normal(reading.user_input)
     if looked_back := _look_back(reading, text, grammar):
         return Answer(text=looked_back)
-    offered = {tool.tool_id: tool for tool in tools}
     asked, question = _asked(reading, text, grammar)
     if grammar.changes.search(text):
         return Answer(text=f"I can look things up in this system, but I change nothing. {_abilities(offered, grammar)}")

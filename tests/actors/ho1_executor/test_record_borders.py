@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from actors.ho1_executor.ends import Ends
 from actors.ho1_executor.job import Job
@@ -16,6 +15,7 @@ from actors.ho1_executor.receipts import Tally, completed
 from actors.ho1_executor.snapshots import Snapshots
 from actors.ho1_executor.tool_step import ToolStep
 from actors.ho1_executor.tools.in_process import InProcessToolRunner
+from actors.ho1_executor.tools.table import Validators
 from bus.errors import BusError, LedgerError, RuntimeFault, WorkOrderFault
 from bus.ledger_client import LedgerClient
 from bus.messages.ledger import Ack, Entry, WriteEntry
@@ -100,7 +100,7 @@ async def run_tool(ledger: LedgerOnPaper, effects: Effects, tool_id: str, begun:
         ends=Ends(as_client(ledger)),
         runner=InProcessToolRunner(tools=tools, view={}, output_max_bytes=100),
         specs=tools,
-        validators={name: Draft202012Validator(tool.parameters) for name, tool in tools.items()},
+        validators=Validators(),
         config=shipped().config,
         begun=begun,
     )

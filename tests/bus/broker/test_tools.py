@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.bus.broker.rig import Rig
+from bus.codec import decode
+from bus.envelope import Kind, header
+from bus.messages.control import AnnounceTools, ReadTools, Tools, ToolSource, ToolWord
+from tests.bus.broker.rig import BIG, Rig
 
 GRACE_S = Rig().settings.service_grace_ms / 1000
 
@@ -128,3 +131,77 @@ def test_without_any_worker_the_service_is_what_is_missing(rig, ho2):
 
 def _peers(rig):
     return rig.core._operations._read_peers(None).peers
+
+
+def announcement(*tools: str, **source: str) -> AnnounceTools:
+    """What a worker says when its tools have changed."""
+    words = [
+        ToolWord(tool_id=tool, source="files", description=tool, parameters="{}", idempotent=True, writes=False)
+        for tool in tools
+    ]
+    fields = {"name": "files", "kind": "mcp", "state": "ready"} | source
+    return AnnounceTools(tools=words, sources=[ToolSource.model_validate(fields)])
+
+
+def test_a_tool_that_comes_after_the_hello_gets_what_waits_for_it(rig, ho2):
+    """A worker is there before the servers that it has tools from."""
+    worker = rig.worker("ho1/1@a", slots=4, tools=["list"])
+    rig.order(ho2, "V-1", key="verify")
+    rig.advance(GRACE_S / 2)
+    assert rig.requests(worker) == []
+    rig.control(worker, Kind.TOOLS, announcement("list", "verify"))
+    assert rig.requests(worker) == ["V-1"]
+
+
+def test_a_tool_that_goes_takes_what_waits_for_it_elsewhere(rig, ho2):
+    """Its queue is looked at anew: whoever else has the tool gets the order, else the grace begins."""
+    first = rig.worker("ho1/1@a", slots=1, tools=["verify"])
+    rig.order(ho2, "V-1", key="verify")
+    rig.order(ho2, "V-2", key="verify")
+    assert rig.requests(first) == ["V-1"]
+    rig.control(first, Kind.TOOLS, announcement("list"))
+    rig.reply(first, "V-1")
+    assert rig.requests(first) == []
+    rig.advance(GRACE_S + 0.1)
+    answers = [got for got in rig.got(ho2) if got.header.correlation_id == "V-2"]
+    assert answers[-1].failure.code == "no_route"
+
+
+def test_an_order_whose_worker_died_and_whose_tool_nobody_has_is_lost_and_not_unknown_to_all(rig, ho2):
+    """That it was delivered before is said: the tool may have run."""
+    first = rig.worker("ho1/1@a", tools=["verify"])
+    rig.order(ho2, "V-1", key="verify")
+    assert rig.requests(first) == ["V-1"]
+    rig.worker("ho1/2@a", tools=["list"])
+    rig.bye(first)
+    rig.advance(GRACE_S + 0.1)
+    answers = [got for got in rig.got(ho2) if got.header.correlation_id == "V-1"]
+    assert (answers[-1].failure.code, answers[-1].failure.retryable) == ("peer_lost", False)
+
+
+def test_the_broker_tells_each_tool_once_with_all_its_workers_and_every_source(rig, ho2):
+    """What `hobus tools` shows; a hello forgets what was announced before it."""
+    for name in ("ho1/2@a", "ho1/1@a"):
+        rig.control(rig.worker(name), Kind.TOOLS, announcement("verify", "list", detail=f"of {name}"))
+    operator = rig.client("operator/1@a")
+    told = decode(Tools, rig.call(operator, "r1", ReadTools()).body, BIG)
+    assert [(row.tool_id, row.workers) for row in told.tools] == [
+        ("list", ["ho1/1@a", "ho1/2@a"]),
+        ("verify", ["ho1/1@a", "ho1/2@a"]),
+    ]
+    assert [(row.instance, row.detail) for row in told.sources] == [
+        ("ho1/1@a", "of ho1/1@a"),
+        ("ho1/2@a", "of ho1/2@a"),
+    ]
+    rig.worker("ho1/1@a", tools=["verify"])
+    told = decode(Tools, rig.call(operator, "r2", ReadTools()).body, BIG)
+    assert [row.workers for row in told.tools] == [["ho1/2@a"], ["ho1/2@a"]]
+
+
+def test_an_announcement_that_is_none_changes_nothing(rig, ho2):
+    """Garbage harms nobody but its sender."""
+    worker = rig.worker("ho1/1@a", tools=["verify"])
+    rig.frame(worker, header(Kind.TOOLS, "", type=AnnounceTools.TYPE), b"\x81\xa5tools\x01")
+    rig.order(ho2, "V-1", key="verify")
+    assert rig.requests(worker) == ["V-1"]
+    assert rig.core._state.counts["malformed"] == 1

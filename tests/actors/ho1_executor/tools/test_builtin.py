@@ -82,7 +82,8 @@ def test_a_tool_must_be_had_and_permitted(permitted: tuple[str, ...], expected: 
     """Having a tool without permission is not enough, nor the other way round."""
     permissions = Permissions(tools=permitted, providers=(), models=(), paths=())
     agent = shipped().agents["ADMIN"].model_copy(update={"tools": ("b", "a"), "permissions": permissions})
-    assert permitted_tools(agent) == expected
+    tools = dict.fromkeys(("a", "b", "c"), BUILTIN["list_tools"])
+    assert permitted_tools(agent, tools) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""What a server lists, as tools of this system: names that every provider takes, schemas that are schemas. Pure.
+
+Nothing that a server says of itself is trusted: whether its tools write or may run twice stands in the configuration.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from actors.ho1_executor.tools.schema_check import schema_fault
+from config.schema import McpServerConfig
+from config.tool_faults import SEPARATOR, TOOL_ID
+
+_REFUSED_SHOWN = 20
+_NAME_CHARS = 64
+
+
+class Taken(NamedTuple):
+    """What became of a listing."""
+
+    tools: dict[str, ToolDefinition]
+    names: dict[str, str]  # tool id -> the server's own name
+    refused: list[str]  # `<name>: <reason>`, bounded
+
+
+def tool_id_of(server: str, name: str) -> str:
+    """By which models and agents know a server's tool: what no provider takes in a name becomes `_`."""
+    plain = "".join(char if char.isascii() and (char.isalnum() or char in "_-") else "_" for char in name)
+    return f"{server}{SEPARATOR}{plain}"
+
+
+def taken(
+    server: str,
+    config: McpServerConfig,
+    listed: Sequence[Mapping[str, Any]],
+    *,
+    listed_max: int,
+    definition_max_bytes: int,
+) -> Taken:
+    """The tools that are taken from `listed` (each `name`, `description`, `schema`), and why others are not."""
+    tools: dict[str, ToolDefinition] = {}
+    names: dict[str, str] = {}
+    refused: list[str] = []
+    wanted = [tool for tool in listed if config.tools is None or tool["name"] in config.tools]
+    for tool in wanted[:listed_max]:
+        name: str = tool["name"]
+        tool_id = tool_id_of(server, name)
+        fault = _fault(tool, tool_id, definition_max_bytes)
+        if not fault and tool_id in tools:
+            fault = f"has the same id {tool_id} as {names[tool_id]!r}"
+        if fault:
+            refused.append(f"{_shown(name)}: {fault}")
+            continue
+        reads = _is_named(config.reads, name)
+        names[tool_id] = name
+        tools[tool_id] = ToolDefinition(
+            tool_id=tool_id,
+            description=tool["description"],
+            parameters=tool["schema"],
+            idempotent=reads or _is_named(config.idempotent, name),
+            run=_elsewhere,
+            writes=not reads,
+            source=server,
+        )
+    if len(wanted) > listed_max:
+        refused.append(f"{len(wanted) - listed_max} more: it lists {len(wanted)}, tools.listed_max is {listed_max}")
+    missing = sorted(set(config.tools or ()) - {tool["name"] for tool in listed})
+    refused += [f"{_shown(name)}: the server does not list it" for name in missing]
+    return Taken(tools, names, _bounded(refused))
+
+
+def is_listing(tools: Any) -> bool:
+    """Whether it is a list of `{name, description, schema}`."""
+    return isinstance(tools, list) and all(
+        isinstance(tool, dict)
+        and isinstance(tool.get("name"), str)
+        and isinstance(tool.get("description"), str)
+        and "schema" in tool
+        for tool in tools
+    )
+
+
+async def _elsewhere(_arguments: Mapping[str, Any], _host: ToolHost) -> NoReturn:
+    raise AssertionError("a server's tool runs at its server")
+
+
+def _is_named(listed: Sequence[str], name: str) -> bool:
+    return name in listed or "*" in listed
+
+
+def _fault(tool: Mapping[str, Any], tool_id: str, definition_max_bytes: int) -> str:
+    if TOOL_ID.fullmatch(tool_id) is None:
+        return f"its id {_shown(tool_id)} is longer than the 64 characters that providers take"
+    if tool.get("is_too_large"):
+        return f"its description and schema exceed tools.definition_max_bytes ({definition_max_bytes})"
+    try:
+        size = len(tool["description"].encode("utf-8", "replace")) + len(json.dumps(tool["schema"], allow_nan=False))
+    except (ValueError, RecursionError, TypeError):
+        return "its input schema is no JSON"
+    if size > definition_max_bytes:
+        return f"its description and schema have {size} bytes, tools.definition_max_bytes is {definition_max_bytes}"
+    return schema_fault(tool["schema"])
+
+
+def _shown(name: str) -> str:
+    return "".join(char if " " <= char <= "~" else "?" for char in name[:_NAME_CHARS])
+
+
+def _bounded(refused: list[str]) -> list[str]:
+    if len(refused) <= _REFUSED_SHOWN:
+        return refused
+    return [*refused[:_REFUSED_SHOWN], f"and {len(refused) - _REFUSED_SHOWN} more"]

@@ -1,0 +1,107 @@
+"""The process of one MCP server: connects to it with the official SDK, lists its tools, makes calls, stops them.
+
+Started as `python -m actors.ho1_executor.mcp_servers.process <worker pid>` with a socket as standard input. It ends
+when its worker is gone, when its server is gone, and when the server cannot be reached: its worker starts another one.
+Everything that it starts is in its process group, and dies with it. The SDK is imported here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from actors.ho1_executor.mcp_servers.frames import printable
+from actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, unpack_frame
+
+_PR_SET_PDEATHSIG = 1
+_DESCRIPTORS_MAX = 1 << 20
+
+
+class Line:
+    """Frames to and from the worker."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send(self, op: str, **fields: Any) -> None:
+        """One frame, handed to the kernel."""
+        self._writer.write(pack_frame(op, **fields))
+        with suppress(ConnectionError):
+            await self._writer.drain()
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next frame; None when the worker is gone."""
+        try:
+            prefix = await self._reader.readexactly(PREFIX_BYTES)
+            return unpack_frame(await self._reader.readexactly(int.from_bytes(prefix, "big")))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+
+def main() -> None:
+    """Ties its life to its worker's, leaves a guard behind it, and serves."""
+    worker = int(sys.argv[1])
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != worker:
+            os._exit(0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.disable(logging.CRITICAL)  # the SDK logs what servers say, which may be anything
+    descriptor = os.dup(0)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    _leave_guard(keep=descriptor)
+    asyncio.run(_serve(socket.socket(fileno=descriptor)))
+    os._exit(0)
+
+
+def _leave_guard(*, keep: int) -> None:
+    """A small process that outlives this one by a moment: it kills the group, whatever end this one finds.
+
+    A server that reads its standard input ends with it anyway; one that is busy, or never looks, would go on.
+    """
+    ours, theirs = os.pipe()
+    if os.fork():
+        os.close(ours)
+        return  # `theirs` stays open until this process ends, and no program that it starts inherits it
+    os.close(theirs)
+    _guard(ours, keep)
+
+
+def _guard(end_of_process: int, descriptor: int) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.close(descriptor)
+    os.closerange(end_of_process + 1, _DESCRIPTORS_MAX)
+    while os.read(end_of_process, 1):
+        pass
+    os.killpg(0, signal.SIGKILL)
+    os._exit(0)
+
+
+async def _serve(line: socket.socket) -> None:
+    line.setblocking(False)  # noqa: FBT003 - positional only
+    to_worker = Line(*await asyncio.open_connection(sock=line))
+    settings = await to_worker.receive()
+    if settings is None:
+        return
+    try:
+        from actors.ho1_executor.mcp_servers.session import serve  # noqa: PLC0415 - half a second, and an extra
+    except ImportError as error:
+        missing = printable(str(error.name or error))
+        await to_worker.send("failed", detail=f"{missing} is not installed: pip install 'hobus[mcp]'")
+        return
+    os.dup2(1, 2)  # until here standard error shows why it cannot start; what a server makes it say may be anything
+    await serve(to_worker, settings)
+
+
+if __name__ == "__main__":
+    main()

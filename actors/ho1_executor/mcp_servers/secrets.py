@@ -1,0 +1,56 @@
+"""What a server needs to know and no configuration holds: references resolved in the server's own process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from config.secret_refs import HIDDEN, is_secret_ref
+
+_INHERITED = ("PATH", "HOME", "LOGNAME", "USER", "SHELL", "TERM", "LANG", "LC_ALL", "TZ", "TMPDIR")
+"""What every server gets of the worker's environment; nothing else of it."""
+
+
+class NoSecret(Exception):
+    """A reference leads nowhere; the message names it, never a value."""
+
+
+def resolved(values: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The values with references replaced, and those that came from one. Raises NoSecret."""
+    found: dict[str, str] = {}
+    secret: list[str] = []
+    for name, value in values.items():
+        if not is_secret_ref(value):
+            found[name] = value
+            continue
+        found[name] = _value_of(name, value)
+        secret.append(found[name])
+    return found, secret
+
+
+def environment(values: Mapping[str, str]) -> dict[str, str]:
+    """Of a server's process."""
+    return {name: os.environ[name] for name in _INHERITED if name in os.environ} | dict(values)
+
+
+def without(text: str, secret: list[str]) -> str:
+    """The text with every secret hidden, whatever a server made of it."""
+    for value in secret:
+        if value:
+            text = text.replace(value, HIDDEN)
+    return text
+
+
+def _value_of(name: str, reference: str) -> str:
+    kind, _, where = reference.partition(":")
+    if kind == "env":
+        value = os.environ.get(where)
+        if value is None:
+            raise NoSecret(f"{name} refers to the environment variable {where}, which is not set")
+        return value
+    try:
+        return Path(where).expanduser().read_text(encoding="utf-8").rstrip("\n")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise NoSecret(f"{name} refers to the file {where}: {reason}") from None

@@ -1,0 +1,187 @@
+"""One configured MCP server at one worker: kept connected, its tools told, its calls made.
+
+Theory of operation. `keep` is the one long-lived task of a server: it starts the server's process, takes its listings
+while it lives, and after its end begins again, at once if it had been in order, else with a back-off. As long as a
+server comes back at once its tools stay announced and calls wait for it; once a try has failed they are withdrawn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import structlog
+
+from actors.ho1_executor.mcp_servers.connection import Connection, NotConnected, gone_result
+from actors.ho1_executor.mcp_servers.frames import printable
+from actors.ho1_executor.mcp_servers.listing import Taken, taken
+from actors.ho1_executor.tools.child import ChildGone
+from actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
+from bus.messages.work_order import ToolCall
+from config.schema import McpServerConfig, ToolsConfig
+
+State = Literal["starting", "ready", "failed"]
+_log = structlog.get_logger("ho1_executor")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the worker tells of a server."""
+
+    state: State = "starting"
+    detail: str = ""
+    refused: Sequence[str] = ()
+
+
+class McpServer:
+    """Use `keep` as a task, `call` for its tools; `on_change` is called whenever `tools` or `told` have changed."""
+
+    def __init__(
+        self,
+        name: str,
+        config: McpServerConfig,
+        limits: ToolsConfig,
+        *,
+        random: Callable[[], float],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.name = name
+        self.told = Told()
+        self.tools: Mapping[str, ToolDefinition] = {}
+        self._config = config
+        self._limits = limits
+        self._random = random
+        self._on_change = on_change
+        self._names: Mapping[str, str] = {}
+        self._connection: Connection | None = None
+        self._ended: list[Connection] = []
+        self._settled = asyncio.Event()  # ready, or failed: a call need not wait
+        self._failures = 0
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process that runs now."""
+        return None if self._connection is None else self._connection.pid
+
+    async def keep(self) -> None:
+        """For ever connected, or about to be; cancel it to end. Its process is gone then."""
+        while True:
+            await self._live()
+            pause_s = self._pause_s()
+            if pause_s:
+                try:
+                    async with asyncio.timeout(pause_s):
+                        await asyncio.get_running_loop().create_future()
+                except TimeoutError:
+                    pass
+            self._ended = [connection for connection in self._ended if not connection.is_reaped()]
+
+    def close(self) -> None:
+        """No process of it is left; after `keep` has ended."""
+        for connection in self._ended:
+            connection.wait()
+        self._ended.clear()
+
+    async def call(self, tool: ToolDefinition, call: ToolCall, *, idempotency_key: str, timeout_s: float) -> ToolResult:
+        """One call within `timeout_s`, waiting for the server included.
+
+        A call whose server goes away under it is made again if it may be, once; else its outcome is unknown. Over time
+        or cancelled: it has ended, or its server's process was killed, before this returns.
+        """
+        fields = {
+            "tool": self._names.get(tool.tool_id, ""),
+            "arguments": call.arguments,
+            "idempotency_key": idempotency_key,
+        }
+        limit = asyncio.timeout(timeout_s)
+        try:
+            async with limit:
+                try:
+                    return await self._once(tool, fields)
+                except ChildGone as gone:
+                    if not tool.idempotent:
+                        return gone_result(tool.tool_id, gone)
+                try:
+                    return await self._once(tool, fields)
+                except ChildGone as gone:
+                    return gone_result(tool.tool_id, gone)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return not_done("deadline_exceeded", f"{tool.tool_id} ran over {timeout_s:.3f} s and was stopped")
+
+    async def _once(self, tool: ToolDefinition, fields: Mapping[str, Any]) -> ToolResult:
+        await self._settled.wait()
+        connection = self._connection
+        if connection is None or self.told.state != "ready":
+            said = f"the MCP server {self.name} is not connected: {self.told.detail}; nothing was run"
+            return not_done("tool_failed", said)
+        if tool.tool_id not in self._names:
+            return not_done("tool_failed", f"the MCP server {self.name} lists {tool.tool_id} no more; nothing was run")
+        return await connection.call(fields)
+
+    async def _live(self) -> None:
+        """One life of its process, from start to end."""
+        limits = self._limits
+        configure = {
+            "server": self._config.model_dump(mode="json"),
+            "output_max_bytes": limits.output_max_bytes,
+            "message_max_bytes": limits.message_max_bytes,
+            "listed_max": limits.listed_max,
+            "definition_max_bytes": limits.definition_max_bytes,
+            "end_grace_s": limits.kill_grace_ms / 1000,
+        }
+        try:
+            self._connection = Connection(
+                configure,
+                frame_max_bytes=limits.message_max_bytes,
+                kill_grace_s=limits.kill_grace_ms / 1000,
+                on_closed=self._settled.clear,
+            )
+            self._ended.append(self._connection)
+            await self._connection.serve(self._listed, connect_timeout_s=self._config.connect_timeout_ms / 1000)
+        except NotConnected as error:
+            self._failures += 1
+            self._lost("failed", str(error))
+        except OSError as error:
+            self._failures += 1
+            self._lost("failed", f"its process cannot be started: {error.strerror}")
+        except ChildGone as gone:
+            # It had been in order, or it is the first of several: the next try says which.
+            self._failures = 0
+            self._lost("starting", f"its process {gone}: connecting again")
+        finally:
+            self._connection = None
+            if self.told.state == "failed":
+                self._settled.set()  # calls are told so at once
+
+    def _listed(self, who: str, listed: Sequence[Mapping[str, Any]]) -> None:
+        found: Taken = taken(
+            self.name,
+            self._config,
+            listed,
+            listed_max=self._limits.listed_max,
+            definition_max_bytes=self._limits.definition_max_bytes,
+        )
+        self.tools, self._names = found.tools, found.names
+        self.told = Told("ready", printable(who), found.refused)
+        self._settled.set()
+        _log.info("mcp_server_ready", server=self.name, tools=len(found.tools), refused=len(found.refused))
+        self._on_change()
+
+    def _lost(self, state: State, detail: str) -> None:
+        _log.warning("mcp_server_lost", server=self.name, state=state, detail=detail)
+        self.told = Told(state, printable(detail))
+        if state == "failed":
+            self.tools, self._names = {}, {}
+        self._on_change()
+
+    def _pause_s(self) -> float:
+        """Doubles with each failure in a row, with jitter so that many workers do not come at once."""
+        if not self._failures:
+            return 0.0
+        most = self._limits.reconnect_max_ms / 1000
+        pause = min(most, self._limits.reconnect_min_ms / 1000 * 2 ** min(self._failures - 1, 30))
+        return pause * (0.5 + self._random() / 2)

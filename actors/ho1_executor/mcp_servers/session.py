@@ -1,0 +1,274 @@
+"""MCP itself, in the process of one server: handshake, listings, calls, cancels. The one place that knows the SDK.
+
+The handshake of the protocol up to version 2025-11-25 is spoken, which servers of every age understand. Requests go
+through the SDK's dispatcher as they are, since a listing with one bad tool is still a listing. What a server asks of
+its client (sampling, elicitation, roots) is declined by the session: no such ability is declared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Protocol
+
+import httpx2
+import mcp_types
+from mcp.client.session import ClientSession, IncomingMessage
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import CallOptions
+from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+
+from actors.ho1_executor.mcp_servers.content import told
+from actors.ho1_executor.mcp_servers.frames import printable
+from actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
+from actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
+from actors.ho1_executor.tools.definition import ToolResult, cut, not_done
+
+CLIENT = mcp_types.Implementation(name="hobus", version="1")
+IDEMPOTENCY_KEY = "hobus/idempotency_key"
+"""Key of a call's `_meta` under which a server finds what is the same for every try of one call."""
+
+_PAGES_MAX = 1000
+"""A listing of more pages never ends."""
+
+_LOST = frozenset({mcp_types.CONNECTION_CLOSED, mcp_types.REQUEST_TIMEOUT})
+_HTTP_LOST = _LOST | {mcp_types.INTERNAL_ERROR, mcp_types.PARSE_ERROR}
+"""Errors after which nobody knows what became of a call: over HTTP the SDK also says so of a connection that broke."""
+
+_SESSION_GONE = "Session terminated"
+"""The SDK's word for a server over HTTP that has forgotten us."""
+
+
+class ToWorker(Protocol):
+    """Frames to and from the worker."""
+
+    async def send(self, op: str, **fields: Any) -> None:
+        """One frame."""
+        ...
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next one; None when the worker is gone."""
+        ...
+
+
+async def serve(worker: ToWorker, settings: Mapping[str, Any]) -> None:
+    """Connected until the worker or the server is gone; a server that cannot be connected is told as `failed`."""
+    traffic, secret = Traffic(), list[str]()
+    has_listed = False
+    try:
+        async with _streams(settings, traffic, secret) as (read, write):
+            dispatcher = JSONRPCDispatcher(read, write)
+            link = _Link(worker, dispatcher, settings, traffic)
+            async with ClientSession(dispatcher=dispatcher, message_handler=link.heard, client_info=CLIENT) as session:
+                await session.initialize()
+                link.begin(session)
+                await link.tell_listing()
+                has_listed = True
+                await link.work()
+    except NoSecret as error:
+        await worker.send("failed", detail=str(error))
+    except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - the SDK raises what its libraries raise
+        if not has_listed:
+            await worker.send("failed", detail=without(_why(error, traffic), secret))
+
+
+@asynccontextmanager
+async def _streams(settings: Mapping[str, Any], traffic: Traffic, secret: list[str]) -> AsyncGenerator[Streams, None]:
+    server: Mapping[str, Any] = settings["server"]
+    is_stdio = server["transport"] == "stdio"
+    values, found = resolved(server["env"] if is_stdio else server["headers"])
+    secret += found
+    async with AsyncExitStack() as stack:
+        if is_stdio:
+            yield await stack.enter_async_context(
+                stdio(
+                    server["command"],
+                    environment(values),
+                    traffic,
+                    message_max_bytes=settings["message_max_bytes"],
+                    end_grace_s=settings["end_grace_s"],
+                )
+            )
+        else:
+            client = await stack.enter_async_context(httpx2.AsyncClient(headers=values, timeout=None))
+            yield await stack.enter_async_context(
+                streamable_http_client(
+                    server["url"], http_client=client, max_sse_event_size=settings["message_max_bytes"]
+                )
+            )
+
+
+def _why(error: BaseException, traffic: Traffic) -> str:
+    """Why a server could not be connected, in one line."""
+    while isinstance(error, BaseExceptionGroup) and error.exceptions:
+        error = error.exceptions[0]
+    if isinstance(error, FileNotFoundError):
+        return f"the command {error.filename or ''} is not there"
+    if isinstance(error, PermissionError):
+        return f"the command {error.filename or ''} may not be run"
+    parts = [traffic.why_ended or f"it did not take the handshake ({type(error).__name__}: {error})"]
+    if traffic.passed_over:
+        parts.append(f"{traffic.passed_over} lines on its standard output were no MCP messages")
+    if traffic.last_error_line:
+        parts.append(f"its last word: {traffic.last_error_line}")
+    return printable("; ".join(parts))
+
+
+class _Link:
+    """The worker's frames on one side, the server's dispatcher on the other."""
+
+    def __init__(
+        self, worker: ToWorker, dispatcher: JSONRPCDispatcher[Any], settings: Mapping[str, Any], traffic: Traffic
+    ) -> None:
+        self._worker = worker
+        self._dispatcher = dispatcher
+        self._settings = settings
+        self._traffic = traffic
+        self._is_http = settings["server"]["transport"] == "http"
+        self._lost = _HTTP_LOST if self._is_http else _LOST
+        self._version = ""
+        self._who = ""
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._relist = asyncio.Event()
+
+    def begin(self, session: ClientSession) -> None:
+        """The handshake is over."""
+        self._version = session.protocol_version or ""
+        info = session.server_info
+        self._who = f"{info.name} {info.version}" if info is not None else ""
+
+    async def heard(self, message: IncomingMessage) -> None:
+        """Of what a server says by itself only that its tools have changed is of interest."""
+        if isinstance(message, mcp_types.ToolListChangedNotification):
+            self._relist.set()
+
+    async def work(self) -> None:
+        """Carries out the worker's frames until it, or the server, is gone."""
+        async with asyncio.TaskGroup() as tasks:
+            mine = [
+                tasks.create_task(self._carry_out(tasks)),
+                tasks.create_task(self._list_again()),
+                tasks.create_task(self._notice_end()),
+            ]
+            await self._over
+            for task in mine:
+                task.cancel()
+
+    def _end(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    async def tell_listing(self) -> None:
+        """The worker knows the server's tools as they are now. Raises MCPError."""
+        tools: list[Any] = []
+        cursor: str | None = None
+        for _ in range(_PAGES_MAX):
+            page = await self._request("tools/list", {"cursor": cursor} if cursor else {})
+            listed = page.get("tools")
+            tools += listed if isinstance(listed, list) else []
+            cursor = page.get("nextCursor")
+            if not isinstance(cursor, str) or not cursor or len(tools) > self._settings["listed_max"] * 2:
+                break
+        limit: int = self._settings["definition_max_bytes"]
+        rows = [row for tool in tools if (row := _row(tool, limit)) is not None]
+        await self._worker.send("listed", server=self._who, tools=rows)
+
+    async def _list_again(self) -> None:
+        while True:
+            await self._relist.wait()
+            self._relist.clear()
+            try:
+                await self.tell_listing()
+            except MCPError:
+                self._end()
+
+    async def _notice_end(self) -> None:
+        """A process that is gone ends this one: the worker starts another. Of one over HTTP only a call can tell."""
+        await self._traffic.ended.wait()
+        self._end()
+
+    async def _carry_out(self, tasks: asyncio.TaskGroup) -> None:
+        while (frame := await self._worker.receive()) is not None:
+            if frame["op"] == "call":
+                tasks.create_task(self._call(frame))
+            elif frame["op"] == "cancel":
+                await self._dispatcher.notify(
+                    "notifications/cancelled",
+                    {"requestId": _request_id(frame["n"]), "reason": "the call is not wanted any more"},
+                    self._options(),
+                )
+        self._end()
+
+    async def _call(self, frame: Mapping[str, Any]) -> None:
+        params = {
+            "name": frame["tool"],
+            "arguments": frame["arguments"],
+            "_meta": {IDEMPOTENCY_KEY: frame["idempotency_key"]},
+        }
+        try:
+            answer = await self._request("tools/call", params, request_id=_request_id(frame["n"]))
+            result = self._result(answer)
+        except MCPError as error:
+            is_gone = self._is_http and error.message == _SESSION_GONE
+            if error.code == mcp_types.CONNECTION_CLOSED and not self._is_http:
+                return  # this process ends; its worker knows what that means for a call
+            if error.code in self._lost:
+                result = not_done("unknown_outcome", f"the MCP server did not answer: {printable(error.message)}")
+            else:
+                result = not_done("tool_failed", f"the MCP server refused: {printable(error.message)}")
+            if is_gone or error.code in self._lost:
+                await self._send(frame["n"], result)
+                self._end()
+                return
+        await self._send(frame["n"], result)
+
+    async def _send(self, number: int, result: ToolResult) -> None:
+        await self._worker.send(
+            "result", n=number, ok=result.ok, code=result.code, text=result.text, truncated=result.truncated
+        )
+
+    def _result(self, answer: Mapping[str, Any]) -> ToolResult:
+        content, is_error = answer.get("content", []), answer.get("isError", False)
+        if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
+            return not_done("tool_failed", "the MCP server answered with something that is no result")
+        text, truncated = cut(told(content, answer.get("structuredContent")), self._settings["output_max_bytes"])
+        return ToolResult(ok=not is_error, code="tool_failed" if is_error else "", text=text, truncated=truncated)
+
+    async def _request(
+        self, method: str, params: Mapping[str, Any], *, request_id: str | None = None
+    ) -> dict[str, Any]:
+        options = self._options()
+        options["cancel_on_abandon"] = False  # cancels are sent by name, and waited for
+        if request_id is not None:
+            options["request_id"] = request_id
+        return await self._dispatcher.send_raw_request(method, params, options)
+
+    def _options(self) -> CallOptions:
+        return {"headers": {MCP_PROTOCOL_VERSION_HEADER: self._version}}
+
+
+def _request_id(number: int) -> str:
+    return f"call-{number}"
+
+
+def _row(tool: Any, definition_max_bytes: int) -> dict[str, Any] | None:
+    """A listed tool as the worker is told of it; None for one that has not even a name."""
+    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+        return None
+    row = {"name": tool["name"][:200], "description": _described(tool), "schema": tool.get("inputSchema")}
+    try:
+        size = len(json.dumps(row))
+    except (ValueError, RecursionError):
+        size = definition_max_bytes + 1
+    if size > 2 * definition_max_bytes:
+        return {"name": row["name"], "description": "", "schema": None, "is_too_large": True}
+    return row
+
+
+def _described(tool: Mapping[str, Any]) -> str:
+    words = [tool.get("description"), tool.get("title"), tool["name"]]
+    return next(word for word in words if isinstance(word, str) and word.strip())

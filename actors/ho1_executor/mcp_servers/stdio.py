@@ -1,0 +1,127 @@
+"""An MCP server as a process: its standard input and output as streams of messages, in bounds.
+
+Not the SDK's own transport, which starts the server in a process group of its own, where no kill of ours reaches it,
+and reads lines of any length. What a server prints beside its messages is passed over and counted; the last it writes
+to standard error is kept until it is connected, to say why it could not be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import mcp_types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+
+_ERRORS_KEPT_BYTES = 4096
+
+Streams = tuple[Any, Any]
+"""From the server, to the server; the SDK keeps the names of their types to itself."""
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What is known of the server's process beside its messages."""
+
+    why_ended: str = ""
+    passed_over: int = 0
+    errors: bytearray = field(default_factory=bytearray)
+    errors_read: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def last_error_line(self) -> str:
+        """The last line on standard error."""
+        lines = self.errors.decode("utf-8", "replace").strip().splitlines()
+        return lines[-1] if lines else ""
+
+
+@asynccontextmanager
+async def stdio(
+    command: Sequence[str], env: Mapping[str, str], traffic: Traffic, *, message_max_bytes: int, end_grace_s: float
+) -> AsyncGenerator[Streams, None]:
+    """The two streams of a started server; afterwards it had `end_grace_s` to end by itself. Raises OSError."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=dict(env),
+        limit=message_max_bytes,
+    )
+    to_session, read_stream = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    write_stream, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_read, process, to_session, traffic, end_grace_s)
+        tasks.start_soon(_write, process, from_session)
+        tasks.start_soon(_keep_errors, process, traffic)
+        try:
+            yield read_stream, write_stream
+        finally:
+            if process.stdin is not None:
+                process.stdin.close()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(end_grace_s):
+                    await process.wait()
+            tasks.cancel_scope.cancel()
+
+
+async def _read(
+    process: asyncio.subprocess.Process,
+    to_session: MemoryObjectSendStream[SessionMessage | Exception],
+    traffic: Traffic,
+    end_grace_s: float,
+) -> None:
+    """Line by line until the server closes its output or says too much at once; then the session sees the end."""
+    assert process.stdout is not None  # noqa: S101 - it was asked for
+    async with to_session:
+        while not traffic.ended.is_set():
+            try:
+                line = await process.stdout.readline()
+            except ValueError:
+                traffic.why_ended = "it sent a message of more than tools.message_max_bytes"
+                traffic.ended.set()
+                return
+            if not line:
+                traffic.why_ended = await _end_of(process, traffic, end_grace_s)
+                traffic.ended.set()
+                return
+            try:
+                message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+            except ValueError:
+                traffic.passed_over += bool(line.strip())
+                continue
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await to_session.send(SessionMessage(message))
+
+
+async def _end_of(process: asyncio.subprocess.Process, traffic: Traffic, end_grace_s: float) -> str:
+    """How a server went that closed its output; its last words are read first."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(end_grace_s):
+            await traffic.errors_read.wait()
+            code = await process.wait()
+            return f"it ended ({f'signal {-code}' if code < 0 else f'exit {code}'})"
+    return "it closed its standard output"
+
+
+async def _write(process: asyncio.subprocess.Process, from_session: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    assert process.stdin is not None  # noqa: S101 - it was asked for
+    async with from_session:
+        async for message in from_session:
+            process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            with suppress(ConnectionError):
+                await process.stdin.drain()
+
+
+async def _keep_errors(process: asyncio.subprocess.Process, traffic: Traffic) -> None:
+    assert process.stderr is not None  # noqa: S101 - it was asked for
+    while piece := await process.stderr.read(_ERRORS_KEPT_BYTES):
+        traffic.errors += piece
+        del traffic.errors[:-_ERRORS_KEPT_BYTES]
+    traffic.errors_read.set()

@@ -1,0 +1,155 @@
+"""All tools of one worker: built-in ones, those of Python packages, those of MCP servers; run where each belongs.
+
+The worker is there at once with the built-in tools. What packages and servers bring is learned while it works already,
+and announced whenever it changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from actors.ho1_executor.mcp_servers.frames import printable
+from actors.ho1_executor.mcp_servers.server import McpServer
+from actors.ho1_executor.tools.children import ChildToolRunner
+from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost, ToolResult, not_done
+from actors.ho1_executor.tools.schema_check import schema_fault
+from actors.ho1_executor.tools.table import ToolTable
+from bus.messages.control import AnnounceTools, ToolSource, ToolWord
+from bus.messages.work_order import ToolCall
+from config.schema import McpServerConfig, ToolsConfig
+
+PYTHON = "python"
+Announce = Callable[[AnnounceTools], None]
+
+
+class ToolSources:
+    """`bus.port.ToolRunner` of a real worker, and the owner of the tasks that keep its servers connected."""
+
+    def __init__(
+        self,
+        *,
+        children: ChildToolRunner,
+        table: ToolTable,
+        servers: Mapping[str, McpServerConfig],
+        limits: ToolsConfig,
+        random: Callable[[], float],
+    ) -> None:
+        """`children` has run already; nothing else is started before `begin`."""
+        self._children = children
+        self._table = table
+        self._limits = limits
+        self._servers_wanted = servers
+        self._random = random
+        self._servers: dict[str, McpServer] = {}
+        self._python = ToolSource(name=PYTHON, kind="python", state="starting")
+        self._announce: Announce = _to_nobody
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def begin(self, announce: Announce) -> None:
+        """On the running loop, once: servers are connected and packages loaded; `announce` hears of every change."""
+        self._announce = announce
+        loop = asyncio.get_running_loop()
+        for name, config in self._servers_wanted.items():
+            server = McpServer(name, config, self._limits, random=self._random, on_change=self._changed)
+            self._servers[name] = server
+            self._tasks.append(loop.create_task(server.keep()))
+        if self._children.entry_points:
+            self._tasks.append(loop.create_task(self._load_packages()))
+        self._changed()
+
+    async def close(self) -> None:
+        """No task and no process is left."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for server in self._servers.values():
+            server.close()
+        await self._children.close()
+
+    def available(self) -> Sequence[str]:
+        """Ids of the tools that can be run here now, sorted."""
+        servers = [tool_id for server in self._servers.values() for tool_id in server.tools]
+        packages = [tool.tool_id for tool in self._table.of(PYTHON)]
+        return sorted({*self._children.available(), *servers, *packages})
+
+    async def run(self, call: ToolCall, *, context: dict[str, Any], timeout_s: float) -> ToolResult:
+        """One call, where its tool is."""
+        tool = self._table.get(call.tool_id)
+        if tool is None:
+            return not_done("tool_not_found", f"no tool {call.tool_id[:64]}")
+        server = self._servers.get(tool.source)
+        if server is None:
+            return await self._children.run(call, context=context, timeout_s=timeout_s)
+        return await server.call(tool, call, idempotency_key=context["idempotency_key"], timeout_s=timeout_s)
+
+    def announcement(self) -> AnnounceTools:
+        """What can be run here now, and how each source of it is."""
+        able = set(self.available())
+        sources = [ToolSource(name="builtin", kind="builtin", state="ready")]
+        if self._children.entry_points:
+            sources.append(self._python)
+        sources += [
+            ToolSource(
+                name=name,
+                kind="mcp",
+                state=server.told.state,
+                detail=server.told.detail,
+                refused=list(server.told.refused),
+            )
+            for name, server in sorted(self._servers.items())
+        ]
+        return AnnounceTools(tools=[_word(tool) for name, tool in self._table.items() if name in able], sources=sources)
+
+    def _changed(self) -> None:
+        for name, server in self._servers.items():
+            self._table.put(name, list(server.tools.values()))
+        self._announce(self.announcement())
+
+    async def _load_packages(self) -> None:
+        """Each entry point is described by a tool process, one after the other; those that are none are told."""
+        found: list[ToolDefinition] = []
+        refused: list[str] = []
+        for name in self._children.entry_points:
+            result = await self._children.describe(name, timeout_s=self._limits.timeout_ms / 1000)
+            tool = described(name, result)
+            if isinstance(tool, str):
+                refused.append(printable(f"{name}: {tool}"))
+            else:
+                found.append(tool)
+        self._table.put(PYTHON, found)
+        detail = "" if found or not refused else "not one of them can be loaded"
+        state = "failed" if refused else "ready"
+        self._python = ToolSource(name=PYTHON, kind="python", state=state, detail=detail, refused=refused)
+        self._changed()
+
+
+def described(name: str, result: ToolResult) -> ToolDefinition | str:
+    """The tool that a tool process described, or why it is none."""
+    if not result.ok:
+        return result.text
+    said: dict[str, Any] = json.loads(result.text)
+    if fault := schema_fault(said["parameters"]):
+        return f"{fault}; mend its parameters="
+    return ToolDefinition(tool_id=name, run=_elsewhere, source=PYTHON, **said)
+
+
+async def _elsewhere(_arguments: Mapping[str, Any], _host: ToolHost) -> Any:
+    raise AssertionError("a package's tool runs in a tool process")
+
+
+def _word(tool: ToolDefinition) -> ToolWord:
+    return ToolWord(
+        tool_id=tool.tool_id,
+        source=tool.source,
+        description=tool.description,
+        parameters=json.dumps(tool.parameters, sort_keys=True),
+        idempotent=tool.idempotent,
+        writes=tool.writes,
+    )
+
+
+def _to_nobody(_tools: AnnounceTools) -> None:
+    """Before `begin`."""

@@ -1,0 +1,69 @@
+"""What a Python package needs to offer a tool to agents: a decorator, the call's own facts, and one exception.
+
+    # my_package/tools.py
+    from bus.tool import Invocation, ToolFault, tool
+
+    @tool(idempotent=False, writes=True)
+    def open_ticket(title: str, urgent: bool = False, *, call: Invocation) -> dict[str, str]:
+        \"\"\"Opens a ticket and gives its number.\"\"\"
+        return {"ticket": tickets.create(title, urgent, key=call.idempotency_key)}
+
+    # pyproject.toml of that package
+    [project.entry-points."hobus.tools"]
+    open_ticket = "my_package.tools:open_ticket"
+
+The name of the entry point is the tool's id. The function stays a plain function; it runs in a killable tool process,
+one call at a time. Standard library alone: tool processes load this and nothing else of the bus. See docs/tools.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MARK = "__hobus_tool__"
+"""Where the decorator leaves its word on the function."""
+
+
+class ToolFault(Exception):
+    """A tool could not do what it was asked; its one sentence is shown to the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What a tool may know of the call that it answers: a parameter annotated with this class is given it."""
+
+    idempotency_key: str
+    """The same for every try of one call, and of no other: to be passed on to whatever is changed."""
+    session_id: str
+    agent_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What the decorator was told."""
+
+    idempotent: bool
+    writes: bool
+    description: str | None
+    parameters: Mapping[str, Any] | None
+
+
+def tool(
+    *, idempotent: bool, writes: bool, description: str | None = None, parameters: Mapping[str, Any] | None = None
+) -> Callable[[F], F]:
+    """Makes a function a tool.
+
+    `idempotent`: running it twice is as good as once, so that a call is made again after a crash. `writes`: it changes
+    something, so that an agent needs its exact name among its permissions. The description is the docstring unless
+    given; `parameters`, a JSON Schema of the arguments, is made from the annotations unless given.
+    """
+
+    def marked(function: F) -> F:
+        setattr(function, MARK, Declared(idempotent, writes, description, parameters))
+        return function
+
+    return marked

@@ -1,0 +1,88 @@
+"""What must hold of the tools in the configuration: plain functions, every fault in words with the mend. Pure.
+
+What only a machine can tell (is the command there, does the entry point load) is `hobus doctor`'s and `hobus up`'s.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+from config.assets import Agent
+from config.schema import HttpServer, McpServerConfig, ToolsConfig
+from config.secret_refs import is_secret_name, is_secret_ref
+
+SEPARATOR = "__"
+"""Between a server's name and its own name for a tool."""
+
+TOOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""What every model provider takes as the name of a tool."""
+
+OWN_SOURCES = ("builtin", "python")
+"""Where tools come from that are no server's."""
+
+_SERVER_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
+
+
+def tool_faults(tools: ToolsConfig, agents: Mapping[str, Agent]) -> list[str]:
+    """Every fault of section `tools`, and of agents that name a tool of a server that nobody configured."""
+    return [
+        *_limit_faults(tools),
+        *_entry_point_faults(tools),
+        *(fault for name, server in tools.mcp_servers.items() for fault in _server_faults(name, server)),
+        *_agent_faults(tools, agents),
+    ]
+
+
+def _limit_faults(tools: ToolsConfig) -> Iterator[str]:
+    pairs = (
+        ("tools.reconnect_min_ms", tools.reconnect_min_ms, "tools.reconnect_max_ms", tools.reconnect_max_ms),
+        ("tools.output_max_bytes", tools.output_max_bytes, "tools.message_max_bytes", tools.message_max_bytes),
+        ("tools.definition_max_bytes", tools.definition_max_bytes, "tools.message_max_bytes", tools.message_max_bytes),
+    )
+    for low, low_value, high, high_value in pairs:
+        if low_value > high_value:
+            yield f"{low}: {low_value} is above {high} ({high_value}); lower the first or raise the second"
+
+
+def _entry_point_faults(tools: ToolsConfig) -> Iterator[str]:
+    for number, name in enumerate(tools.entry_points):
+        if TOOL_ID.fullmatch(name) is None or SEPARATOR in name:
+            yield (
+                f"tools.entry_points.{number}: a tool's name has 1 to 64 letters, digits, `-` and single `_`; "
+                "rename the entry point"
+            )
+        elif name in tools.entry_points[:number]:
+            yield f"tools.entry_points.{number}: {name!r} is named twice; remove one"
+
+
+def _server_faults(name: str, server: McpServerConfig) -> Iterator[str]:
+    path = f"tools.mcp_servers.{name[:64]}"
+    if _SERVER_NAME.fullmatch(name) is None or name in OWN_SOURCES:
+        yield f"{path}: a server's name has 1 to 32 of a-z, 0-9, `-`, begins with a letter, is not builtin or python"
+    for listed in ("reads", "idempotent"):
+        unknown = [tool for tool in getattr(server, listed) if tool != "*" and tool not in (server.tools or [tool])]
+        if unknown:
+            yield f"{path}.{listed}: {unknown[0]!r} is not in its `tools`; add it there or remove it here"
+    if isinstance(server, HttpServer):
+        parts = urlsplit(server.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            yield f"{path}.url: expected http://HOST/PATH or https://HOST/PATH"
+        elif parts.username or parts.password:
+            yield f"{path}.url: holds a user or password; put it into headers as `env:NAME` or `file:PATH`"
+    elif not server.command[0].strip():
+        yield f"{path}.command.0: blank text; name the program"
+    kind = "headers" if isinstance(server, HttpServer) else "env"
+    for key, value in (server.headers if isinstance(server, HttpServer) else server.env).items():
+        if is_secret_name(key) and not is_secret_ref(value):
+            yield f"{path}.{kind}.{key[:64]}: a secret must not stand here; write `env:NAME` or `file:PATH`"
+
+
+def _agent_faults(tools: ToolsConfig, agents: Mapping[str, Agent]) -> Iterator[str]:
+    for agent_id, agent in agents.items():
+        for tool in agent.tools:
+            server, separator, _ = tool.partition(SEPARATOR)
+            if separator and server not in tools.mcp_servers:
+                known = ", ".join(tools.mcp_servers) or "none"
+                yield f"agents/{agent_id}.json: tools: {tool!r}: no MCP server {server!r}; configured: {known}"

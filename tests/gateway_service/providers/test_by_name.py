@@ -1,0 +1,41 @@
+"""A message that names a tool gets that tool, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway_service.providers.offline.by_name import named_in
+
+OFFERED = ("time__get_current_time", "list_tools")
+
+
+def test_one_line_is_one_call_with_its_arguments():
+    """The id as it stands, the arguments as JSON, none as an empty object."""
+    named = named_in('use time__get_current_time {"timezone": "Europe/Berlin"}\nuse list_tools', OFFERED)
+    assert named is not None
+    assert [(call.call_id, call.tool_id, call.arguments) for call in named.calls] == [
+        ("001", "time__get_current_time", {"timezone": "Europe/Berlin"}),
+        ("002", "list_tools", {}),
+    ]
+
+
+@pytest.mark.parametrize("text", ["use short words", "use words", "please use list_tools", "", "use list_tools\nthanks"])
+def test_any_other_message_is_read_as_before(text):
+    """Only lines of the form, and only of something that can be a tool."""
+    assert named_in(text, OFFERED) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("use files__delete", "I was not given a tool files__delete. I was given list_tools, time__get"),
+        ("use list_tools {nonsense}", "no JSON object"),
+        ("use list_tools {" + '"a":{' * 5000 + "}", "no JSON object"),
+    ],
+)
+def test_what_cannot_be_done_is_said(text, part):
+    """No call is made up."""
+    named = named_in(text, OFFERED)
+    assert named is not None
+    assert named.calls == ()
+    assert part in named.said
