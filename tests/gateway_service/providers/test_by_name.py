@@ -19,7 +19,9 @@ def test_one_line_is_one_call_with_its_arguments():
     ]
 
 
-@pytest.mark.parametrize("text", ["use short words", "use words", "please use list_tools", "", "use list_tools\nthanks"])
+@pytest.mark.parametrize(
+    "text", ["use short words", "use words", "please use list_tools", "", "use list_tools\nthanks"]
+)
 def test_any_other_message_is_read_as_before(text):
     """Only lines of the form, and only of something that can be a tool."""
     assert named_in(text, OFFERED) is None
