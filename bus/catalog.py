@@ -110,7 +110,7 @@ BY_ROUTE: dict[tuple[str, str], Row] = {(row.service, row.cls.TYPE): row for row
 CLASSES: dict[str, type[Message]] = (
     {row.cls.TYPE: row.cls for row in ROWS}
     | {row.reply.TYPE: row.reply for row in ROWS if row.reply is not None}
-    | {cls.TYPE: cls for cls in (streams.StreamDelta, streams.StreamReset)}
+    | {cls.TYPE: cls for cls in (streams.StreamDelta, streams.StreamReset, streams.StreamWaiting)}
 )
 """type -> class for every routed body, replies and stream frames included."""
 

@@ -17,7 +17,7 @@ from bus.messages.base import Message
 from bus.messages.streams import StreamDelta, StreamReset
 
 Listener = Callable[[Message], None]
-Reason = Literal["retry", "tools", "take_over", "degraded", "rejected"]
+Reason = Literal["retry", "tools", "take_over", "degraded", "rejected", "steered"]
 Place = Literal["next", "anew", "lost"]
 
 

@@ -159,6 +159,7 @@ class SessionsConfig(Section):
     lease_heartbeat_timeout_s: Positive = Field(description="silence of such a requester after which its run ends")
     follow_up_timeout_ms: Positive = Field(description="deadline of a run that a follow-up starts")
     cancel_grace_ms: Positive = Field(description="how long a cancelled run waits for what its open calls became")
+    cancel_poll_ms: Positive = Field(description="how often it asks the record for that meanwhile")
 
 
 class QualityGateConfig(Section):

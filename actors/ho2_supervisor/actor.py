@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 
 from actors.ho2_supervisor import answers, commanding, turn, views
-from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit
+from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit, is_pending_follow_up
+from actors.ho2_supervisor.cancelling import Closing
 from actors.ho2_supervisor.consolidations import Consolidations
 from actors.ho2_supervisor.drive import Drive, Drives, TurnInput
 from actors.ho2_supervisor.learning import Learning
@@ -18,7 +19,6 @@ from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession, is_gone
 from actors.ho2_supervisor.session.journal import input_digest, turn_key
 from actors.ho2_supervisor.sessions import Sessions
-from actors.ho2_supervisor.verdicts import verdict_result
 from bus.dispatch import Actor, Call
 from bus.errors import RuntimeFault, SessionFault
 from bus.ledger_client import LedgerClient
@@ -28,10 +28,8 @@ from bus.messages.session import (
     CommandVerdict,
     Consolidate,
     EndSession,
-    LifecycleChanged,
+    LeaseTerms,
     ReadSession,
-    RunCancelled,
-    RunStarted,
     SessionClosed,
     SessionCommand,
     SessionConfig,
@@ -42,9 +40,7 @@ from bus.messages.session import (
     StartSession,
     TurnReply,
     TurnRequest,
-    TurnResult,
 )
-from bus.messages.work_order import Cost
 from bus.port import Bus
 from config.snapshot import Snapshot
 
@@ -72,7 +68,10 @@ class Supervisor(Actor):
         self._consolidations = memory and Consolidations(
             bus=bus, client=self._client, snapshot=self._snapshot, memory=memory, own_entries=own_entries
         )
-        self._drives = Drives(bus=bus, snapshot=self._snapshot, own_entries=own_entries, learning=self._learning)
+        closing = Closing(bus, self._client, self._config.sessions, own_entries)
+        self._drives = Drives(
+            bus=bus, snapshot=self._snapshot, own_entries=own_entries, learning=self._learning, closing=closing
+        )
         self._sessions = Sessions(
             bus=bus,
             client=self._client,
@@ -80,6 +79,7 @@ class Supervisor(Actor):
             limits=turn.history_limits(self._config),
             taken_over=self._taken_over,
             is_running=self._drives.is_running,
+            let_go=self._drives.let_go,
         )
         self._drives.sessions = self._sessions
 
@@ -141,10 +141,11 @@ class Supervisor(Actor):
                     raise SessionFault("moved", f"session {session.session_id} is being read", retryable=True)
                 self._drives.attach(drive, deadline_at)
             case Begin():
-                wanted = TurnInput(message.input_id, message.text, message.run_overrides, deadline_at)
+                lease = self._lease_terms if message.lease else None
+                wanted = TurnInput(message.input_id, message.text, message.run_overrides, deadline_at, lease)
                 drive = self._drives.begin(session, wanted, trace=call.trace)
         with drive.draft.watched(call.stream if message.stream else None):
-            return TurnReply(result=await asyncio.shield(drive.answer))
+            return await self._reply(drive, message)
 
     async def read_session(self, message: ReadSession, call: Call) -> SessionView:  # noqa: ARG002 - a handler's shape
         """What is known of a session; reading never takes it over."""
@@ -158,23 +159,13 @@ class Supervisor(Actor):
         """The session is closed, durably; a run in progress is cancelled first. Idempotent."""
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._started(message.session_id)
-            drive = self._drives.of(session)
-            cancelled: TurnResult | None = None
-            if session.record.state.status == "open":
-                cancelled = self._cancel_run(session, drive)
+            state = session.record.state
+            if state.status == "open" and state.active_run_id is not None:
+                await self._drives.cancel(session)
+                continue
+            if state.status == "open":
                 self._append_end(session, message.reason, call.trace)
-            ended: TurnResult | RuntimeFault = self._keeps_moving(session.session_id)
-            try:
-                is_durable = await self._is_durable(session)
-                if is_durable and cancelled is not None:
-                    ended = cancelled
-            except RuntimeFault as fault:
-                ended = fault
-                raise
-            finally:
-                if drive is not None and cancelled is not None:
-                    _settle(drive, ended)
-            if is_durable:
+            if await self._is_durable(session):
                 return SessionClosed(session_id=session.session_id, turn_count=session.record.turn_count)
         raise self._keeps_moving(message.session_id)
 
@@ -183,10 +174,19 @@ class Supervisor(Actor):
         command = message.command
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._started(message.session_id)
-            is_repeat = command.command_id in session.record.commands
+            if command.command_id in session.record.commands and not await self._is_durable(session):
+                continue
+            earlier = await commanding.earlier(self._client, session.session_id, command)
+            if earlier is not None:
+                return commanding.repeated(session, command, earlier)
+            if self._sessions.held(session.session_id) is not session:
+                continue
+            is_repeat = command.command_id in session.record.commands  # it came twice at the same moment
             if not is_repeat:
-                commanding.receive(session, command, trace=call.trace)
+                refusal = commanding.refusal_of(session.record.state, command, self._config)
+                self._drives.notice(session, commanding.receive(session, command, refusal=refusal, trace=call.trace))
             if await self._is_durable(session):
+                self._drives.follow(session)
                 return commanding.verdict_of(session, command, is_repeat=is_repeat)
         raise self._keeps_moving(message.session_id)
 
@@ -197,9 +197,42 @@ class Supervisor(Actor):
 
     # --- steps of the handlers ----------------------------------------------------------------------------------------
 
+    @property
+    def _lease_terms(self) -> LeaseTerms:
+        """What a run gets whose requester asks for a lease."""
+        sessions = self._config.sessions
+        return LeaseTerms(ttl_secs=sessions.lease_ttl_s, heartbeat_timeout_secs=sessions.lease_heartbeat_timeout_s)
+
+    async def _reply(self, drive: Drive, message: TurnRequest) -> TurnReply:
+        """The run's answer; before it, that it stands still or goes on again, or that its lease is to be renewed."""
+        run_id, terms = drive.session.record.state.active_run_id, drive.input.lease
+        # Three renewals fit into the silence that ends a lease, so that one of them may get lost.
+        renewal_s = None if terms is None else terms.heartbeat_timeout_secs / 3
+        try:
+            async with asyncio.timeout(renewal_s):
+                while not drive.answer.done() and drive.waiting.standstill == message.waiting:
+                    await drive.waiting.change()
+        except TimeoutError:
+            pass
+        if drive.answer.done():
+            return TurnReply(result=drive.answer.result())
+        lease = drive.session.record.state.active_run_lease
+        return TurnReply(
+            result=None,
+            waiting=drive.waiting.standstill,
+            run_id=run_id,
+            held_calls=views.held_calls(drive.session.record),
+            lease_id=None if lease is None else lease.lease_id,
+        )
+
     def _taken_over(self, session: OwnedSession) -> None:
-        """An unfinished run is driven on; what the newest finished one taught may have got lost with its owner."""
+        """What the earlier owner left undone: a command to decide, a run to drive on, a message that starts the next.
+
+        What the newest finished run taught may have got lost with that owner.
+        """
+        commanding.decide(session)
         self._drives.resume(session)
+        self._drives.follow(session)
         if self._learning is not None:
             self._learning.log_later(session)
 
@@ -207,6 +240,9 @@ class Supervisor(Actor):
         """The session at hand and what becomes of this input; the caller's next step is synchronous with it."""
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._started(message.session_id)
+            while is_pending_follow_up(session.record.state, message.input_id):
+                await self._drives.turnover(session)
+                session = await self._started(message.session_id)
             await self._learn_digest(session, message.input_id)
             decision = admit(
                 session.record.state,
@@ -235,8 +271,8 @@ class Supervisor(Actor):
         drive = self._drives.of(session)
         self._sessions.drop(session)
         if drive is not None:
-            self._drives.stop(drive)
-            _settle(drive, SessionFault("moved", f"input {input_id} was answered by the host", retryable=True))
+            answered = SessionFault("moved", f"input {input_id} was answered by the host", retryable=True)
+            self._drives.stop(drive, answered)
         return True
 
     async def _started(self, session_id: str) -> OwnedSession:
@@ -296,30 +332,6 @@ class Supervisor(Actor):
             trace=trace,
         )
 
-    def _cancel_run(self, session: OwnedSession, drive: Drive | None) -> TurnResult | None:
-        """The active run is recorded as cancelled, the one answer to its input, and stops. None if no run is active.
-
-        Whoever calls settles the drive's answer. A run that was only just requested passes through Running.
-        """
-        run_id, input_id = session.record.state.active_run_id, session.record.state.active_input_id
-        if run_id is None or input_id is None:
-            return None
-        result = verdict_result(
-            "cancelled", session_id=session.session_id, run_id=run_id, input_id=input_id, cost=Cost(),
-            elapsed_ms=0, tool_calls=[], exchange_entry_ids=[],
-        )  # fmt: skip
-        if session.record.state.lifecycle == "Idle":
-            session.append(RunStarted(at=session.now()))
-        session.append(LifecycleChanged(lifecycle="Cancelling", at=session.now()))
-        session.append(
-            RunCancelled(input_id=input_id, reason="session_ended", at=session.now()),
-            bodies=[pack(result.model_dump())],
-            once=turn_key(session.session_id, input_id),
-        )
-        if drive is not None:
-            self._drives.stop(drive)
-        return result
-
     def _append_end(self, session: OwnedSession, reason: str, trace: str) -> None:
         record = session.record
         total = {"total_tokens": record.total_tokens, "cost_usd": record.total_cost_usd}
@@ -331,13 +343,3 @@ class Supervisor(Actor):
 
     def _keeps_moving(self, session_id: str) -> SessionFault:
         return SessionFault("moved", f"session {session_id}: its head keeps moving", retryable=True)
-
-
-def _settle(drive: Drive, ended: TurnResult | RuntimeFault) -> None:
-    """Whoever waits for the stopped run is told how it ended; if its cancellation did not commit, to ask again."""
-    if drive.answer.done():
-        return
-    if isinstance(ended, RuntimeFault):
-        drive.answer.set_exception(ended)
-    else:
-        drive.answer.set_result(ended)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from actors.ho2_supervisor.session.commands import command_of
 from actors.ho2_supervisor.session.record import KnownInput
 from actors.ho2_supervisor.session.state import SessionState, resolve_run_config
+from bus.messages.ids import follow_up_input
 from bus.messages.session import SessionConfig
 
 
@@ -69,3 +71,8 @@ def admit(  # noqa: PLR0913 - what a request and a session are
     if resolve_run_config(state.session_config, overrides) is None:
         return Refused("invalid_input", "the run's provider or model is blank; name both or leave them out")
     return Begin()
+
+
+def is_pending_follow_up(state: SessionState, input_id: str) -> bool:
+    """Whether this input is a message that waits for its turn: its run is still to come."""
+    return any(follow_up_input(command_of(ref)) == input_id for ref in state.pending_follow_up)

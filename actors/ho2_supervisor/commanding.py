@@ -6,11 +6,17 @@ whoever drives the run sees it in the state, or by the outcome's effects.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from actors.ho2_supervisor.owner import OwnedSession
 from actors.ho2_supervisor.session import journal
 from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.reducer import reduce
+from actors.ho2_supervisor.session.state import SessionState
+from bus.ledger_client import LedgerClient
+from bus.messages.base import unpack
 from bus.messages.ids import follow_up_input
+from bus.messages.ledger import Entry
 from bus.messages.session import (
     CommandVerdict,
     FollowUp,
@@ -18,8 +24,10 @@ from bus.messages.session import (
     HostCommandApplied,
     HostCommandReceived,
     HostCommandRejected,
+    SessionEvent,
     Steer,
 )
+from config.schema import AdminConfig
 
 
 def text_of(command: HostCommand) -> str | None:
@@ -34,6 +42,21 @@ def without_text(command: HostCommand) -> HostCommand:
     return command.model_copy(update={"command": command.command.model_copy(update={"text": ""})})
 
 
+def refusal_of(state: SessionState, command: HostCommand, config: AdminConfig) -> str:
+    """Why the owner does not take this command, whatever the life cycle says; empty: it does."""
+    text, sessions = text_of(command), config.sessions
+    if text is None:
+        return ""
+    if not text.strip():
+        return f"blank: a {command.command.kind} needs text"
+    if (size := len(text.encode())) > config.host.prompt_max_bytes:
+        return f"too_large: {size} bytes; at most {config.host.prompt_max_bytes} are taken (host.prompt_max_bytes)"
+    pending = state.pending_steer if isinstance(command.command, Steer) else state.pending_follow_up
+    if len(pending) >= sessions.pending_max:
+        return f"too_many: {len(pending)} wait already; at most {sessions.pending_max} may (sessions.pending_max)"
+    return ""
+
+
 def receive(session: OwnedSession, command: HostCommand, *, refusal: str = "", trace: str = "") -> Outcome | None:
     """Received, then applied or rejected; what it did, or None if it was rejected. Durable with the next barrier.
 
@@ -42,7 +65,7 @@ def receive(session: OwnedSession, command: HostCommand, *, refusal: str = "", t
     text = text_of(command)
     session.append(
         HostCommandReceived(command=without_text(command), at=session.now()),
-        bodies=[] if text is None else [text.encode()],
+        bodies=[] if text is None or refusal.startswith("too_large") else [text.encode()],
         trace=trace,
     )
     return decide(session, refusal=refusal, trace=trace)
@@ -77,3 +100,50 @@ def verdict_of(session: OwnedSession, command: HostCommand, *, is_repeat: bool) 
         session_epoch=state.session_epoch,
         input_id=follow_up_input(command.command_id) if is_applied and isinstance(command.command, FollowUp) else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What the record says of a command id that came before."""
+
+    is_same: bool  # the command that came then is this one
+    reason: str  # why it was rejected; empty: it was applied
+
+
+async def earlier(client: LedgerClient, session_id: str, command: HostCommand) -> Earlier | None:
+    """What became of the command that has this id, also where memory no longer holds it; None: it is new."""
+    names = ("HostCommandReceived", "HostCommandApplied", "HostCommandRejected")
+    came, applied, rejected = await client.lookup(
+        [f"{name}:{session_id}/{command.command_id}" for name in names], with_bodies=True
+    )
+    if came is None or (applied is None and rejected is None):
+        return None
+    event, rejection = _event_in(came), _event_in(rejected)
+    reason = rejection.reason if isinstance(rejection, HostCommandRejected) else ""
+    return Earlier(_is_same(command, event, came), reason)
+
+
+def repeated(session: OwnedSession, command: HostCommand, earlier: Earlier) -> CommandVerdict:
+    """The verdict that was given then; another command under its id is rejected, and changes nothing."""
+    session.record.commands[command.command_id] = earlier.reason
+    verdict = verdict_of(session, command, is_repeat=True)
+    if earlier.is_same:
+        return verdict
+    reason = f"command_conflict: {command.command_id} came before with another content; a new command needs a new id"
+    return verdict.model_copy(update={"outcome": "rejected", "reason": reason, "input_id": None})
+
+
+def _event_in(entry: Entry | None) -> object:
+    """The event of an entry; None without one, or once it is erased."""
+    body = None if entry is None or not entry.bodies else entry.bodies[0]
+    return None if body is None else SessionEvent.model_validate(unpack(body)).event
+
+
+def _is_same(command: HostCommand, event: object, came: Entry) -> bool:
+    """Whether it is the command that came then; what was erased matches anything."""
+    if not isinstance(event, HostCommandReceived):
+        return True
+    if without_text(command).model_copy(update={"issued_at": event.command.issued_at}) != event.command:
+        return False
+    text, recorded = text_of(command), came.bodies[1] if len(came.bodies) > 1 else None
+    return text is None or recorded is None or text.encode() == recorded

@@ -1,7 +1,8 @@
-"""Driving a run to its one answer: deadline, failures, verdicts, refused appends.
+"""Driving a run to its one answer: deadline, failures, verdicts, refused appends, cancellation.
 
 `Drives` is the long-lived owner of one task per active run; requesters wait for its answer, so that several of them get
-the same one and none of them ends it by going away.
+the same one and none of them ends it by going away. A run that stands still keeps its task, and is let go of whenever
+that is of use: whoever is asked for it next finds it in the record as it stands.
 Source: spec pages "Session contracts" and "Session host and HO2 supervisor".
 """
 
@@ -14,17 +15,32 @@ from typing import NoReturn
 import structlog
 
 from actors.ho2_supervisor import answers, turn, turn_record
+from actors.ho2_supervisor.cancelling import Closing
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.own_entries import OwnEntries
-from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession
+from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession, is_gone
 from actors.ho2_supervisor.run import Run
+from actors.ho2_supervisor.session import leases
+from actors.ho2_supervisor.session.commands import command_of
 from actors.ho2_supervisor.session.journal import input_digest
+from actors.ho2_supervisor.session.outcome import Outcome, RunStops
+from actors.ho2_supervisor.session.record import RunMemo
 from actors.ho2_supervisor.sessions import Sessions
 from actors.ho2_supervisor.turn import Progress
 from actors.ho2_supervisor.verdicts import failure_code, is_verdict
+from actors.ho2_supervisor.waiting import Waiting, standstill_of
 from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
-from bus.messages.ids import body_ref, iso, parse_iso
-from bus.messages.session import RunAttached, RunFailed, RunRequested, SessionConfig, TurnResult
+from bus.messages.ids import body_ref, follow_up_input, iso, parse_iso
+from bus.messages.session import (
+    LeaseTerms,
+    LifecycleChanged,
+    RunAttached,
+    RunFailed,
+    RunRequested,
+    SessionConfig,
+    TimePassed,
+    TurnResult,
+)
 from bus.port import Bus
 from bus.streaming import Draft
 from config.snapshot import Snapshot
@@ -40,6 +56,8 @@ class TurnInput:
     text: str
     overrides: SessionConfig | None
     deadline_at: str
+    lease: LeaseTerms | None = None
+    ref: str | None = None  # where the text stands already; None: the request brings it
 
 
 @dataclass(slots=True, eq=False)
@@ -51,28 +69,37 @@ class Drive:
     trace: str
     answer: asyncio.Future[TurnResult]
     draft: Draft
+    waiting: Waiting = field(default_factory=Waiting)
     task: asyncio.Task[None] | None = None
-    scope: asyncio.Timeout | None = field(default=None)
+    lease_watch: asyncio.Task[None] | None = None
+    is_begun: bool = False  # its task has had its first step
+    is_stopping: bool = False  # its task was cancelled because the run is being cancelled
 
 
 class Drives:
     """Session id -> the drive of its active run."""
 
-    def __init__(self, *, bus: Bus, snapshot: Snapshot, own_entries: OwnEntries, learning: Learning | None) -> None:
+    def __init__(
+        self, *, bus: Bus, snapshot: Snapshot, own_entries: OwnEntries, learning: Learning | None, closing: Closing
+    ) -> None:
         self._bus = bus
         self._snapshot = snapshot
         self._config = snapshot.config
         self._own_entries = own_entries
         self._learning = learning
+        self._closing = closing
         self._drives: dict[str, Drive] = {}
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._is_draining = False
         self.sessions: Sessions | None = None
 
     def __len__(self) -> int:
         return len(self._drives)
 
     def is_running(self, session_id: str) -> bool:
-        """Whether a run of this session is being driven here."""
-        return session_id in self._drives
+        """Whether a run of this session is at work here."""
+        drive = self._drives.get(session_id)
+        return drive is not None and drive.waiting.standstill is None
 
     def of(self, session: OwnedSession) -> Drive | None:
         """The drive of the session's active run."""
@@ -85,8 +112,9 @@ class Drives:
 
     def begin(self, session: OwnedSession, wanted: TurnInput, *, trace: str) -> Drive:
         """A new run for this input, requested and being driven. Raises BusError(busy) at `ho2.runs_max`."""
-        if len(self._drives) >= self._config.ho2.runs_max:
-            raise BusError("busy", f"{len(self._drives)} runs are active; the limit is ho2.runs_max", retryable=True)
+        at_work = sum(map(self.is_running, self._drives))
+        if at_work >= self._config.ho2.runs_max:
+            raise BusError("busy", f"{at_work} runs are at work; the limit is ho2.runs_max", retryable=True)
         self._request(session, wanted, trace)
         return self._start(session, wanted, trace, Draft())
 
@@ -100,6 +128,8 @@ class Drives:
             text=memo.input_text or "",
             overrides=memo.requested.run_overrides,
             deadline_at=memo.requested.deadline_at,
+            lease=memo.requested.lease,
+            ref=None if memo.input_text is not None else memo.requested.input_ref,
         )
         self._start(session, wanted, "", Draft(before="take_over"))
 
@@ -116,34 +146,143 @@ class Drives:
             return
         session.append(RunAttached(deadline_at=moved, at=session.now()), trace=drive.trace)
         session.flush()
-        if drive.scope is not None and not drive.scope.expired():
-            drive.scope.reschedule(self._monotonic(moved))
+        if drive.waiting.standstill is None:
+            drive.waiting.due(self._monotonic(moved))
 
-    def stop(self, drive: Drive) -> None:
-        """Drive it no further (the session ends); the caller records how the run ended and settles the answer."""
+    def notice(self, session: OwnedSession, outcome: Outcome | None) -> None:
+        """What an event did to the session's run: it is cancelled, goes on, or sees what was said when it looks."""
+        drive = self.of(session)
+        if drive is None or outcome is None:
+            return
+        if any(isinstance(effect, RunStops) for effect in outcome.effects):
+            drive.is_stopping = True
+            if drive.is_begun and drive.task is not None:
+                drive.task.cancel()
+        drive.waiting.changed()
+
+    async def cancel(self, session: OwnedSession) -> bool:
+        """The active run of a session that ends is cancelled; False if the session is to be read again first."""
+        drive = self.of(session)
+        if drive is None:
+            return False
+        if session.record.state.lifecycle != "Cancelling":
+            self.notice(session, session.append(LifecycleChanged(lifecycle="Cancelling", at=session.now())))
+        try:
+            await asyncio.shield(drive.answer)
+        except SessionFault as fault:
+            if fault.code != "moved":
+                raise
+            return False
+        return True
+
+    def stop(self, drive: Drive, fault: RuntimeFault) -> None:
+        """Drive it no further: somebody else will, or has. Whoever waits is told why."""
         if drive.task is not None:
             drive.task.cancel()
+        if self._drives.get(drive.session.session_id) is drive:
+            del self._drives[drive.session.session_id]
+        if not drive.answer.done():
+            drive.answer.set_exception(fault)
+
+    def let_go(self, session_id: str) -> None:
+        """A run that stands still is driven here no more; it stands in the record as it is."""
+        drive = self._drives.get(session_id)
+        if drive is not None and drive.waiting.standstill is not None:
+            self._registry.drop(drive.session)
+            self.stop(drive, SessionFault("moved", f"session {session_id} is given up here", retryable=True))
 
     async def drain(self) -> None:
-        """Every run that is being driven has its answer."""
+        """Every run that is at work has its answer; those that stand still are let go."""
+        self._is_draining = True
         while self._drives:
-            await asyncio.gather(*(asyncio.shield(d.answer) for d in self._drives.values()), return_exceptions=True)
+            for session_id in list(self._drives):
+                self.let_go(session_id)
+            await asyncio.gather(*(drive.waiting.change() for drive in self._drives.values()))
+
+    # --- what follows a run -------------------------------------------------------------------------------------------
+
+    def follow(self, session: OwnedSession) -> None:
+        """The oldest message that waits for the end of the run starts the next one, unless a run is active."""
+        session_id = session.session_id
+        if self._is_draining or session_id in self._following or not self._has_follow_up(session):
+            return
+        task = asyncio.get_running_loop().create_task(self._begin_follow_up(session))
+        self._following[session_id] = task
+        task.add_done_callback(lambda _: self._following.pop(session_id))
+
+    async def turnover(self, session: OwnedSession) -> None:
+        """Returns when what keeps a follow-up waiting has changed."""
+        drive, following = self.of(session), self._following.get(session.session_id)
+        if following is not None:
+            await asyncio.shield(following)
+        elif drive is not None:
+            await drive.waiting.change()
+
+    def _has_follow_up(self, session: OwnedSession) -> bool:
+        state = session.record.state
+        is_free = state.active_run_id is None and session.session_id not in self._drives and state.status == "open"
+        return is_free and bool(state.pending_follow_up) and self._registry.held(session.session_id) is session
+
+    async def _begin_follow_up(self, session: OwnedSession) -> None:
+        ref = session.record.state.pending_follow_up[0]
+        try:
+            await session.barrier()
+            text = await session.text(ref)
+        except AppendRefused:
+            self._registry.drop(session)  # whoever reads it next sees to its follow-ups
+            return
+        except RuntimeFault as fault:
+            if not is_gone(fault):
+                _log.warning("follow_up_not_started", session_id=session.session_id, code=fault.code)
+                self._registry.drop(session)
+                return
+            text = ""  # it was erased: its run fails, and says so
+        if not self._has_follow_up(session) or session.record.state.pending_follow_up[0] != ref:
+            return
+        wanted = TurnInput(
+            input_id=follow_up_input(command_of(ref)),
+            text=text,
+            overrides=None,
+            deadline_at=self.deadline_at(self._config.sessions.follow_up_timeout_ms / 1000),
+            ref=ref,
+        )
+        self._request(session, wanted, "")
+        self._start(session, wanted, "", Draft())
 
     # --- one drive ----------------------------------------------------------------------------------------------------
 
     def _start(self, session: OwnedSession, wanted: TurnInput, trace: str, draft: Draft) -> Drive:
         loop = asyncio.get_running_loop()
         drive = Drive(session, wanted, trace, loop.create_future(), draft)
+        drive.waiting.standstill = standstill_of(session.record.state.lifecycle)
         drive.answer.add_done_callback(_seen)
+        drive.answer.add_done_callback(lambda _: drive.waiting.changed())
         self._drives[session.session_id] = drive
         drive.task = loop.create_task(self._drive(drive))
         drive.task.add_done_callback(lambda task: self._over(drive, task))
+        if wanted.lease is not None:
+            drive.lease_watch = loop.create_task(self._watch_lease(drive, wanted.lease))
         return drive
 
+    async def _watch_lease(self, drive: Drive, terms: LeaseTerms) -> None:
+        """The clock is journaled as soon as the run's lease is over by it."""
+        session = drive.session
+        while True:
+            expires_at = leases.expiry(session.record.state)
+            # Before it was issued, and it is never over sooner than that.
+            left_s = terms.heartbeat_timeout_secs if expires_at is None else parse_iso(expires_at) - self._bus.now()
+            if expires_at is not None and left_s <= 0:
+                break
+            await self._bus.sleep(left_s)
+        self.notice(session, session.append(TimePassed(at=session.now()), trace=drive.trace))
+
     async def _drive(self, drive: Drive) -> None:
+        drive.is_begun = True
         try:
             result = await self._answered(drive)
         except RuntimeFault as fault:
+            if isinstance(fault, JournalLost):
+                self._registry.drop(drive.session)
             if not drive.answer.done():
                 drive.answer.set_exception(fault)
         else:
@@ -154,6 +293,10 @@ class Drives:
         """The drive has ended; a programming error reaches the requesters, and the session is read again when asked."""
         if self._drives.get(drive.session.session_id) is drive:
             del self._drives[drive.session.session_id]
+        if drive.lease_watch is not None:
+            drive.lease_watch.cancel()
+        drive.waiting.changed()
+        self.follow(drive.session)
         if task.cancelled() or task.exception() is None:
             return
         self._registry.drop(drive.session)
@@ -173,6 +316,9 @@ class Drives:
                 if refused is None:
                     return await self._attempt(drive)
                 await self._give_up(drive, refused)
+            except asyncio.CancelledError:
+                if not _is_run_stopped(drive):
+                    raise
             except AppendRefused:
                 await self._registry.reread(session)
             except EntryRefused as fault:
@@ -181,39 +327,46 @@ class Drives:
                     raise
                 refused = fault
                 await self._registry.reread(session)
-            except JournalLost:
-                self._registry.drop(session)
-                raise
             known = session.record.inputs.get(input_id)
-            if known is None and refused is not None:
-                raise refused  # the request itself: there is no run that could fail
             if known is None:
-                self._request(session, drive.input, drive.trace)
+                self._request_again(drive, refused)
             elif known.became != "running":
                 return await answers.recorded(session, known)
         self._registry.drop(session)
         raise SessionFault("moved", f"session {session.session_id}: its head keeps moving", retryable=True)
 
+    def _request_again(self, drive: Drive, refused: EntryRefused | None) -> None:
+        """The input, whose request is not in the record. Raises what was refused: there is no run that could fail."""
+        if refused is not None:
+            raise refused
+        self._request(drive.session, drive.input, drive.trace)
+
     async def _attempt(self, drive: Drive) -> TurnResult:
         """The turn under the run's deadline; a failure or a verdict is journaled before it is told."""
         session, progress = drive.session, Progress()
         memo = session.record.run
+        if memo is not None and session.record.state.lifecycle == "Cancelling":
+            return await self._cancelled(drive, memo)
         agent = self._snapshot.agents.get(session.record.state.agent_id or "")
         run: Run | None = None
         fault: RuntimeFault = WorkOrderFault("deadline_exceeded", f"input {drive.input.input_id}: no time is left")
         try:
             if memo is None or agent is None:
                 raise WorkOrderFault("execution_error", f"agent {session.record.state.agent_id} is not configured")
+            if memo.input_text is None:
+                memo.input_text = await session.text(memo.requested.input_ref)
             run = Run(
                 session=session, memo=memo, bus=self._bus, config=self._config, agent=agent,
                 own_entries=self._own_entries, learning=self._learning, trace=drive.trace, draft=drive.draft,
+                waiting=drive.waiting,
             )  # fmt: skip
             _log.info(
                 "run_started", turn=str(run.run_id), input_id=run.input_id, resumed=drive.draft.before is not None
             )
             if run.remaining_s() > 0:
                 deadline_at = session.record.state.deadline_at or drive.input.deadline_at
-                async with asyncio.timeout_at(self._monotonic(deadline_at)) as drive.scope:
+                due = self._monotonic(deadline_at) if drive.waiting.standstill is None else None
+                async with asyncio.timeout_at(due) as drive.waiting.scope:
                     return _told(run, await turn.take_turn(run, progress))
         except TimeoutError:
             pass
@@ -222,8 +375,14 @@ class Drives:
         except RuntimeFault as caught:
             fault = caught
         finally:
-            drive.scope = None
+            drive.waiting.scope = None
         return await self._ended(drive, run, fault, progress)
+
+    async def _cancelled(self, drive: Drive, memo: RunMemo) -> TurnResult:
+        """The run is over, on purpose: nothing of it is open, and that is the one answer to its input."""
+        result = await self._closing.close(drive.session, memo, trace=drive.trace)
+        _log.info("turn_cancelled", turn=str(memo.run_id), input_id=memo.requested.input_id)
+        return result
 
     async def _ended(self, drive: Drive, run: Run | None, fault: RuntimeFault, progress: Progress) -> TurnResult:
         session, active = drive.session, drive.session.record.run
@@ -262,15 +421,16 @@ class Drives:
         submission_id = f"RunRequested:{session.session_id}/{wanted.input_id}"
         session.append(
             RunRequested(
-                input_ref=body_ref(submission_id, 1),
+                input_ref=wanted.ref or body_ref(submission_id, 1),
                 input_id=wanted.input_id,
                 input_digest=input_digest(wanted.input_id, wanted.text),
                 run_overrides=wanted.overrides,
                 deadline_at=wanted.deadline_at,
                 config_digest=self._snapshot.digest,
+                lease=wanted.lease,
                 at=session.now(),
             ),
-            bodies=[wanted.text.encode()],
+            bodies=[] if wanted.ref else [wanted.text.encode()],
             trace=trace,
         )
 
@@ -283,6 +443,16 @@ class Drives:
         if self.sessions is None:
             raise AssertionError("the registry is set before anything is driven")
         return self.sessions
+
+
+def _is_run_stopped(drive: Drive) -> bool:
+    """Whether a cancellation of the drive's task means its run: then the task goes on, and closes it."""
+    task = asyncio.current_task()
+    if task is None or not drive.is_stopping:
+        return False
+    drive.is_stopping = False
+    task.uncancel()
+    return True
 
 
 def _told(run: Run, result: TurnResult) -> TurnResult:

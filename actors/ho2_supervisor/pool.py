@@ -67,6 +67,19 @@ def lost_receipt(order: WorkOrder, fault: RuntimeFault, *, by: str, at: str) -> 
     )
 
 
+def cancelled_receipt(order: WorkOrder, *, by: str, at: str) -> Receipt:
+    """The end of an order whose run was cancelled and of which nobody said how it ended."""
+    return Receipt(
+        wo_id=order.wo_id,
+        fence=order.fence,
+        state="failed",
+        error=WorkOrderError(code="cancelled", message="the run was cancelled; this order had no end by then"),
+        cost=Cost(cost_usd=None),
+        executed_by=by,
+        completed_at=at,
+    )
+
+
 def _code_of(order: WorkOrder, fault: RuntimeFault) -> str:
     """Why an order without a receipt failed; that no worker announces its tool is final, anything else may pass.
 

@@ -9,21 +9,27 @@ Source: spec pages "Session contracts" (Where it lives, and how a turn survives)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from actors.ho2_supervisor import chain, composed, pool, recorded_form, work_orders
 from actors.ho2_supervisor.history import History
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import OwnedSession
+from actors.ho2_supervisor.session.commands import DENIED
+from actors.ho2_supervisor.session.leases import FIRST
 from actors.ho2_supervisor.session.record import RunMemo, step_key
+from actors.ho2_supervisor.waiting import Waiting, standstill_of
 from actors.ho2_supervisor.work_orders import OrderContext
 from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
 from bus.messages.base import pack
-from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, parse_iso, work_order_id
+from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, iso, lease_id_of, parse_iso, work_order_id
 from bus.messages.session import (
     BatchSettled,
+    LeaseIssued,
+    LifecycleChanged,
     OrderDispatched,
     OrderEnded,
     RunConfig,
@@ -33,7 +39,7 @@ from bus.messages.session import (
     ToolBatchIssued,
     ToolReceipt,
 )
-from bus.messages.work_order import Receipt, Segment, ToolCall, WorkOrder
+from bus.messages.work_order import Cost, Receipt, Segment, ToolCall, WorkOrder, WorkOrderError
 from bus.port import Bus
 from bus.streaming import Draft
 from config.assets import Agent
@@ -64,6 +70,7 @@ class Run:
         learning: Learning | None,
         trace: str,
         draft: Draft,
+        waiting: Waiting,
     ) -> None:
         if memo.input_text is None:
             raise LedgerError("erased", f"the text of input {memo.requested.input_id} is erased")
@@ -81,6 +88,8 @@ class Run:
         self.requested_at = memo.requested.at  # the turn's event time
         self.receipts: dict[str, Receipt] = {}
         self.round_count = 0
+        self.steers: list[Segment] = []  # what operators said to the run and its rounds have observed, in order
+        self._waiting = waiting
         self._memo = memo
         self._bus = bus
         self._step_seq = 0
@@ -110,8 +119,7 @@ class Run:
     @property
     def is_classified(self) -> bool:
         """Whether its first round is a classification: as the journal has it, else as it is configured."""
-        turn_id = TurnId(run_id=self.run_id, turn_seq=1)
-        first = self._memo.orders.get(work_order_id(StepId(turn_id=turn_id, step_seq=1), ""))
+        first = self._memo.orders.get(work_order_id(self._step(1, 1)))
         return self.config.ho2.classify if first is None else first["wo_type"] == "classify"
 
     @property
@@ -120,9 +128,10 @@ class Run:
         return max(0, round((self._bus.now() - parse_iso(self._memo.requested.at)) * 1000))
 
     def remaining_s(self) -> float:
-        """Until the run's deadline, which an attached request may have moved; never negative."""
-        deadline_at = self.session.record.state.deadline_at
-        return max(0.0, parse_iso(deadline_at) - self._bus.now()) if deadline_at else 0.0
+        """Until the run's deadline, which an attached request may have moved; never negative. Waiting uses none."""
+        state = self.session.record.state
+        now = self._bus.now() if state.waiting_since is None else parse_iso(state.waiting_since)
+        return max(0.0, parse_iso(state.deadline_at) - now) if state.deadline_at else 0.0
 
     def timeout_s(self, limit_ms: int) -> float:
         """An order's own time-out. Raises WorkOrderFault when the run has no time left.
@@ -137,22 +146,38 @@ class Run:
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """RunStarted: the run's configuration is frozen."""
+        """RunStarted: the run's configuration is frozen; its lease begins, if its requester asked for one."""
         self.step(RunStarted(at=self.session.now()))
+        terms = self._memo.requested.lease
+        if terms is None:
+            return
+        issued_at = self.session.now()
+        self.step(
+            LeaseIssued(
+                lease_id=lease_id_of(self.run_id, FIRST),
+                issued_at=issued_at,
+                expires_at=iso(parse_iso(issued_at) + terms.ttl_secs),
+                heartbeat_timeout_secs=terms.heartbeat_timeout_secs,
+                at=issued_at,
+            )
+        )
 
-    def new_round(self) -> OrderContext:
-        """The first step of the next model round."""
+    async def new_round(self) -> OrderContext:
+        """The first step of the next model round, once the run may go on; it observes the steers that are pending."""
         self.round_count += 1
         self._step_seq = 0
-        return self.new_step()
+        return await self.new_step()
 
-    def new_step(self) -> OrderContext:
-        """A step boundary; what an order of this step carries."""
+    async def new_step(self) -> OrderContext:
+        """A step boundary, once the run may go on; what an order of this step carries."""
         self._step_seq += 1
-        turn_id = TurnId(run_id=self.run_id, turn_seq=self.round_count)
-        step_id = StepId(turn_id=turn_id, step_seq=self._step_seq)
-        self.step(StepStarted(step_id=step_id, new_round=self._step_seq == 1, at=self.session.now()))
-        return OrderContext(
+        step_id = self._step(self.round_count, self._step_seq)
+        if f"StepStarted:{step_id}" not in self._memo.steps:
+            await self.boundary()
+            is_new_round = self._step_seq == 1
+            steers = list(self.session.record.state.pending_steer) if is_new_round else []
+            self.step(StepStarted(step_id=step_id, new_round=is_new_round, steers=steers, at=self.session.now()))
+        context = OrderContext(
             step_id=step_id,
             fence=self.session.record.state.fence,
             agent=self.agent,
@@ -160,6 +185,41 @@ class Run:
             planned_at=self.session.now(),
             budget_mode=self.config.budget.budget_mode,
         )
+        for ref in self._memo.steers.get(str(step_id), ()):
+            text = self._memo.said.get(ref)
+            self.steers.append(
+                Segment(name="steer", ref=ref, text=await self.session.text(ref) if text is None else text)
+            )
+        return context
+
+    async def boundary(self) -> None:
+        """Returns once the run may issue effects: at once, or when it was resumed or its held calls were decided.
+
+        That it stands still is durable before anybody is told.
+        """
+        while True:
+            state = self.session.record.state
+            if state.pause_requested and not state.open_orders:
+                self.step(LifecycleChanged(lifecycle="Paused", at=self.session.now()))
+            elif (standstill := standstill_of(state.lifecycle)) is None:
+                break
+            elif self._waiting.standstill == standstill:
+                await self._waiting.stand_still(standstill)
+                continue
+            await self.session.barrier()
+            state = self.session.record.state
+            if not state.pause_requested and (standstill := standstill_of(state.lifecycle)) is not None:
+                await self._waiting.stand_still(standstill)
+        if self._waiting.standstill is not None:
+            self._waiting.go_on(self._bus.clock.monotonic() + self.remaining_s())
+
+    @property
+    def is_steered(self) -> bool:
+        """Whether somebody has said something that no round has observed; as the journal has it if it goes on."""
+        step_id = self._step(self.round_count + 1, 1)
+        if f"StepStarted:{step_id}" in self._memo.steps:
+            return bool(self._memo.steers.get(str(step_id)))
+        return bool(self.session.record.state.pending_steer)
 
     def step(self, event: SessionEventKind, *, bodies: Sequence[bytes] = ()) -> None:
         """The event is journaled, unless an earlier drive of this run did so."""
@@ -168,13 +228,11 @@ class Run:
 
     def is_round_recorded(self, number: int) -> bool:
         """Whether an earlier drive of this run began this round."""
-        step_id = StepId(turn_id=TurnId(run_id=self.run_id, turn_seq=number), step_seq=1)
-        return f"StepStarted:{step_id}" in self._memo.steps
+        return f"StepStarted:{self._step(number, 1)}" in self._memo.steps
 
     async def recorded_inputs(self, round_number: int) -> list[Segment] | None:
         """The input_context of the order that an earlier drive of this run sent in this round; None: it sent none."""
-        step_id = StepId(turn_id=TurnId(run_id=self.run_id, turn_seq=round_number), step_seq=1)
-        recorded = self._memo.orders.get(work_order_id(step_id))
+        recorded = self._memo.orders.get(work_order_id(self._step(round_number, 1)))
         if recorded is None:
             return None
         order = recorded_form.recorded_order(recorded, self._memo.orders)
@@ -198,14 +256,34 @@ class Run:
         return await self._finish(pending)
 
     async def calls(self, asked: Sequence[ToolCall], *, parent_wo_id: str) -> list[Receipt]:
-        """One batch: every call as an order of its own, in parallel over the pool, settled; receipts in call order."""
-        context = self.new_step()
+        """One batch: every call as an order of its own, in parallel over the pool, settled; receipts in call order.
+
+        Calls that need an approval run when they have it, after the others; a denied one runs never.
+        """
+        context = await self.new_step()
         batch_id = ToolBatchId(step_id=context.step_id, batch_seq=1)
         call_ids = [call.call_id for call in asked]
-        self.step(ToolBatchIssued(tool_batch_id=batch_id, call_ids=call_ids, at=self.session.now()))
-        receipts: list[Receipt] = []
-        for wave in _waves(asked, self.session.record.state.max_in_flight_effects):
-            receipts += await self._wave(context, batch_id, wave, parent_wo_id)
+        held = [call.call_id for call in asked if needs_approval(call.tool_id, self.config.tools.approval)]
+        self.step(ToolBatchIssued(tool_batch_id=batch_id, call_ids=call_ids, held=held, at=self.session.now()))
+        ended: dict[str, Receipt] = {}
+        while left := [call for call in asked if call.call_id not in ended]:
+            state = self.session.record.state
+            batch = state.active_tool_batch
+            waiting = batch.held if batch is not None and batch.tool_batch_id == batch_id else []
+            ready = [call for call in left if call.call_id not in waiting]
+            if ready:
+                wave = ready[: state.max_in_flight_effects]
+                receipts = await self._wave(context, batch_id, wave, parent_wo_id)
+                ended |= dict(zip((call.call_id for call in wave), receipts, strict=True))
+                continue
+            if state.lifecycle == "Running" and not state.pause_requested:
+                self.step(LifecycleChanged(lifecycle="WaitingInput", at=self.session.now()))
+            await self.boundary()
+        receipts = [ended[call.call_id] for call in asked]
+        # Receipts arrive in any order; the chain has them in call order.
+        for receipt in receipts:
+            if receipt.wo_id in self.receipts:
+                self.receipts[receipt.wo_id] = self.receipts.pop(receipt.wo_id)
         results = [
             {
                 "call_id": call.call_id,
@@ -226,24 +304,38 @@ class Run:
         """As many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""
         timeout_s = self.timeout_s(self.config.ho2.order_timeout_ms)
         budget = self.config.budget.synthesize_budget
-        pending = [
-            await self._pending(
-                work_orders.tool_call(
-                    context, call, token_budget=budget, timeout_seconds=timeout_s, parent_wo_id=parent_wo_id
-                )
+        pending: dict[str, _Pending] = {}
+        for call in wave:
+            if f"{batch_id}.{call.call_id}" in self._memo.denied:
+                continue
+            planned = work_orders.tool_call(
+                context, call, token_budget=budget, timeout_seconds=timeout_s, parent_wo_id=parent_wo_id
             )
+            pending[call.call_id] = await self._pending(planned)
+        await self._dispatch(list(pending.values()))
+        async with asyncio.TaskGroup() as group:
+            tasks = {
+                call.call_id: group.create_task(self._call(batch_id, call, pending[call.call_id]))
+                for call in wave
+                if call.call_id in pending
+            }
+        return [
+            tasks[call.call_id].result() if call.call_id in tasks else self._denied(context, batch_id, call)
             for call in wave
         ]
-        await self._dispatch(pending)
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(self._call(batch_id, call, one)) for call, one in zip(wave, pending, strict=True)
-            ]
-        receipts = [task.result() for task in tasks]
-        # Receipts arrive in any order; the chain has them in call order.
-        for receipt in receipts:
-            self.receipts[receipt.wo_id] = self.receipts.pop(receipt.wo_id)
-        return receipts
+
+    def _denied(self, context: OrderContext, batch_id: ToolBatchId, call: ToolCall) -> Receipt:
+        """What stands for the order of a call that an operator refused: none was made."""
+        reason = self._memo.denied[f"{batch_id}.{call.call_id}"]
+        return Receipt(
+            wo_id=work_order_id(context.step_id, call.call_id),
+            fence=context.fence,
+            state="failed",
+            error=WorkOrderError(code=DENIED, message=f"the operator refused this call{reason and ': '}{reason}"),
+            cost=Cost(),
+            executed_by=self._bus.instance,
+            completed_at=self.session.now(),
+        )
 
     async def _call(self, batch_id: ToolBatchId, call: ToolCall, pending: _Pending) -> Receipt:
         receipt = await self._finish(pending)
@@ -338,7 +430,10 @@ class Run:
         )
         return receipt
 
+    def _step(self, turn_seq: int, step_seq: int) -> StepId:
+        return StepId(turn_id=TurnId(run_id=self.run_id, turn_seq=turn_seq), step_seq=step_seq)
 
-def _waves(calls: Sequence[ToolCall], size: int) -> Iterator[Sequence[ToolCall]]:
-    for start in range(0, len(calls), size):
-        yield calls[start : start + size]
+
+def needs_approval(tool_id: str, patterns: Sequence[str]) -> bool:
+    """Whether calls of this tool wait for an operator (`tools.approval`)."""
+    return any(fnmatchcase(tool_id, pattern) for pattern in patterns)

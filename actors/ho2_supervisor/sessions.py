@@ -30,6 +30,7 @@ class Sessions:
         limits: HistoryLimits,
         taken_over: Callable[[OwnedSession], None],
         is_running: Callable[[str], bool],
+        let_go: Callable[[str], None],
     ) -> None:
         self._bus = bus
         self._client = client
@@ -37,6 +38,7 @@ class Sessions:
         self._limits = limits
         self._taken_over = taken_over
         self._is_running = is_running
+        self._let_go = let_go
         self._loadings: OrderedDict[str, asyncio.Task[OwnedSession]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -129,6 +131,7 @@ class Sessions:
                 return
             if loading.done() and not self._is_running(session_id):
                 del self._loadings[session_id]
+                self._let_go(session_id)  # a run of it that stands still is picked up by whoever is asked next
 
 
 def _seen(loading: asyncio.Task[OwnedSession]) -> None:

@@ -31,6 +31,7 @@ class Progress:
     tokens_used: int = 0
     parent: str | None = None
     note: str = ""
+    draft: Segment | None = None  # what would have been the answer, had nobody steered
     rejections: int = 0
     best: tuple[OutputResult, Judgement] | None = None
 
@@ -54,14 +55,28 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
         judgement = quality_gate.judge(_criteria(run.config), output)
         if progress.best is None or quality_gate.better(progress.best, (output, judgement)):
             progress.best = (output, judgement)
-        if judgement.is_accepted or not _may_retry(run, progress):
+        if not judgement.is_accepted and _may_retry(run, progress):
+            run.draft.take_back("rejected")
+            progress.rejections += 1
+            progress.note = judgement.note()
+        elif await _is_steered(run, progress):
+            run.draft.take_back("steered")
+            progress.draft, progress.best, progress.note = output.text, None, ""
+        else:
             break
-        run.draft.take_back("rejected")
-        progress.rejections += 1
-        progress.note = judgement.note()
 
     answer, verdict = progress.best
     return await turn_record.record_answer(run, answer, verdict, labels, progress.tool_calls)
+
+
+async def _is_steered(run: Run, progress: Progress) -> bool:
+    """Whether an answer that is there is a draft after all: somebody said something, and a further round is left.
+
+    The last step boundary of the run: one that is to be paused stands still here, before its answer counts.
+    """
+    if not run.is_round_recorded(run.round_count + 1):
+        await run.boundary()
+    return run.is_steered and _has_room(run, progress)
 
 
 async def _understand(run: Run, progress: Progress) -> tuple[Classification, list[Segment]]:
@@ -84,7 +99,7 @@ async def _classify(run: Run, progress: Progress) -> Classification:
     ]
     receipt = await run.order(
         work_orders.classify(
-            run.new_round(),
+            await run.new_round(),
             inputs=inputs,
             token_budget=config.budget.classify_budget,
             timeout_seconds=run.timeout_s(config.ho2.classify_timeout_ms),
@@ -126,8 +141,8 @@ async def _synthesize(run: Run, context: list[Segment], progress: Progress) -> R
     note = [Segment(name="prior_results", text=progress.note)] if progress.note else []
     return await run.order(
         work_orders.synthesize(
-            run.new_round(),
-            inputs=[*context, *note],
+            await run.new_round(),
+            inputs=[*context, *note, *_steered(run, progress)],
             exchanges=progress.exchanges,
             run_config=run.run_config,
             token_budget=_round_budget(config.budget, progress.tokens_used),
@@ -136,6 +151,13 @@ async def _synthesize(run: Run, context: list[Segment], progress: Progress) -> R
             parent_wo_id=progress.parent,
         )
     )
+
+
+def _steered(run: Run, progress: Progress) -> list[Segment]:
+    """What operators said to the run so far, one after another, and the answer that the newest of it met."""
+    draft = [] if progress.draft is None else [progress.draft.model_copy(update={"name": "draft"})]
+    spoken = [part for steer in run.steers for part in (Segment(name="steer", text="\n"), steer)]
+    return [*draft, *spoken[1:]]
 
 
 async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:
@@ -189,10 +211,14 @@ def _require_round(run: Run, progress: Progress) -> None:
 
 def _may_retry(run: Run, progress: Progress) -> bool:
     """Whether a rejected answer is tried again: within max_retries, the round limit and an enforced budget."""
-    config = run.config
-    is_affordable = config.budget.budget_mode != "enforce" or _has_budget(config.budget, progress.tokens_used)
-    has_round = run.round_count < config.budget.turn_limit
-    return progress.rejections < config.quality_gate.max_retries and has_round and is_affordable
+    return progress.rejections < run.config.quality_gate.max_retries and _has_room(run, progress)
+
+
+def _has_room(run: Run, progress: Progress) -> bool:
+    """Whether the round limit and an enforced budget leave a further round."""
+    budget = run.config.budget
+    is_affordable = budget.budget_mode != "enforce" or _has_budget(budget, progress.tokens_used)
+    return run.round_count < budget.turn_limit and is_affordable
 
 
 def _has_budget(budget: BudgetConfig, tokens_used: int) -> bool:

@@ -41,6 +41,7 @@ async def record_answer(
         elapsed_ms=run.elapsed_ms,
     )
     completed_id = f"RunCompleted:{run.run_id}"
+    unobserved = run.session.record.state.pending_steer  # no round was left for them
     own_text = [] if answer.text.ref else [answer.text.text.encode()]
     about = run.session.provenance(run.run_id)
     run.session.append(
@@ -62,7 +63,7 @@ async def record_answer(
         "cost": result.cost.model_dump(),
         "labels": {"domain": list(labels.domain), "task": list(labels.task)},
         "labels_dropped": list(labels.dropped),
-    }
+    } | ({"steers_unobserved": unobserved} if unobserved else {})
     gate_payload: dict[str, Any] = {"run_id": str(run.run_id), "faults": list(judgement.faults)}
     decision = "ACCEPTED" if judgement.is_accepted else "REJECTED"
     also = [("WO_CHAIN_COMPLETE", "", chain_payload), ("WO_QUALITY_GATE", decision, gate_payload)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from actors.ho2_supervisor.session import leases
 from actors.ho2_supervisor.session.record import SessionRecord
 from actors.ho2_supervisor.session.state import state_hash
-from bus.messages.session import SessionView
+from bus.messages.session import CallView, HeldCall, RunView, SessionView
 
 
 def view_of(record: SessionRecord) -> SessionView | None:
@@ -23,7 +24,61 @@ def view_of(record: SessionRecord) -> SessionView | None:
         owner=state.owner,
         turn_count=record.turn_count,
         active_input_id=state.active_input_id,
+        run=run_view_of(record),
+        pending_follow_ups=len(state.pending_follow_up),
         created_at=state.created_at,
         updated_at=state.updated_at,
         state_hash=state_hash(state),
     )
+
+
+def run_view_of(record: SessionRecord) -> RunView | None:
+    """The active run; None if there is none."""
+    state = record.state
+    if state.active_run_id is None or state.active_input_id is None:
+        return None
+    lease = state.active_run_lease
+    return RunView(
+        run_id=state.active_run_id,
+        input_id=state.active_input_id,
+        rounds=state.next_turn_seq - 1,
+        in_flight=state.in_flight_effects,
+        calls=_calls(record),
+        pause_requested=state.pause_requested,
+        cancel_reason=state.cancel_reason,
+        pending_steers=len(state.pending_steer),
+        deadline_at=state.deadline_at,
+        lease_id=None if lease is None else lease.lease_id,
+        lease_expires_at=leases.expiry(state),
+    )
+
+
+def held_calls(record: SessionRecord) -> list[HeldCall]:
+    """Calls of the active batch that wait for an operator."""
+    return [HeldCall(call_id=call.call_id, tool_id=call.tool_id) for call in _calls(record) if call.held]
+
+
+def _calls(record: SessionRecord) -> list[CallView]:
+    batch = record.state.active_tool_batch
+    if batch is None:
+        return []
+    tools = _asked_for(record)
+    return [
+        CallView(
+            call_id=call_id,
+            tool_id=tools.get(call_id, ""),
+            state=batch.call_status[call_id].state,
+            code=batch.call_status[call_id].code,
+            held=call_id in batch.held,
+        )
+        for call_id in batch.expected_call_ids
+    ]
+
+
+def _asked_for(record: SessionRecord) -> dict[str, str]:
+    """Call id -> tool of the model's newest answer that asked for tools: the active batch is made of it."""
+    receipts = [] if record.run is None else list(record.run.receipts.values())
+    for receipt in reversed(receipts):
+        if calls := (receipt.get("output_result") or {}).get("tool_calls"):
+            return {call["call_id"]: call["tool_id"] for call in calls}
+    return {}

@@ -102,7 +102,8 @@ class Deny(Record):
 
 COMMAND_REFUSALS = (
     "not_started", "session_closed", "no_active_run", "stale_target", "stale_epoch", "cancelling", "not_paused",
-    "already_paused", "wrong_lease", "lease_expired", "not_newer", "call_not_open", "blank", "too_many",
+    "already_paused", "wrong_lease", "lease_expired", "not_newer", "call_not_open", "blank", "too_large", "too_many",
+    "command_conflict",
 )  # fmt: skip
 """Closed codes of a rejected command."""
 
@@ -519,6 +520,9 @@ class TurnRequest(Message):
     lease: bool = Field(
         default=False, description="the run is cancelled when whoever asked goes away (terms: section sessions)"
     )
+    waiting: Literal["Paused", "WaitingInput"] | None = Field(
+        default=None, description="what the requester knows of the run; answered as soon as that has changed"
+    )
 
 
 class HeldCall(Record):
@@ -529,9 +533,9 @@ class HeldCall(Record):
 
 
 class TurnReply(Message):
-    """HO2 -> host: the result; or that the run waits for a resume or an approval, or has a lease to be renewed.
+    """HO2 -> host: the result; or that the run waits for a resume or an approval, goes on, or has a lease to renew.
 
-    Without a result the host asks again under the same input_id.
+    Without a result the host asks again under the same input_id, with what it knows now.
     """
 
     TYPE: ClassVar[str] = "ho2.turn_reply"

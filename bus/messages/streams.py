@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from bus.messages.base import Count, Message
+from bus.messages.session import HeldCall
 
 
 class StreamDelta(Message):
@@ -30,4 +31,18 @@ class StreamReset(Message):
     TYPE: ClassVar[str] = "stream.reset"
 
     run: str = Field(default="", description="`<session>-<run>`; empty: not known where it was made")
-    reason: Literal["retry", "tools", "take_over", "degraded", "rejected"] = Field(description="why")
+    reason: Literal["retry", "tools", "take_over", "degraded", "rejected", "steered"] = Field(description="why")
+
+
+class StreamWaiting(Message):
+    """The run stands still until an operator says something, or goes on; no piece comes meanwhile."""
+
+    TYPE: ClassVar[str] = "stream.waiting"
+
+    run: str = Field(default="", description="`<session>-<run>`; empty: not known where it was made")
+    waiting: Literal["Paused", "WaitingInput"] | None = Field(
+        description="it waits for a resume, or for an approval of held_calls; None: it goes on"
+    )
+    held_calls: list[HeldCall] = Field(
+        default_factory=list[HeldCall], description="tool calls that wait for an Approve or a Deny"
+    )

@@ -16,13 +16,7 @@ DECLARED_IN = ("config.schema", "bus.settings", "config.consistency")
 NOT_USED_YET: dict[str, str] = {
     "BudgetConfig.projection_budget": "with the projection",
     "ProviderConfig.concurrency_max": "with the limits of the gateway",
-    "SessionsConfig.pending_max": "with the supervisor's commands",
     "SessionsConfig.snapshot_entries": "with snapshots",
-    "SessionsConfig.lease_ttl_s": "with the supervisor's leases",
-    "SessionsConfig.lease_heartbeat_timeout_s": "with the supervisor's leases",
-    "SessionsConfig.follow_up_timeout_ms": "with the supervisor's follow-ups",
-    "SessionsConfig.cancel_grace_ms": "with the supervisor's cancel",
-    "ToolsConfig.approval": "with the supervisor's approvals",
 }
 """Setting -> which later part uses it; its place in the file is final."""
 

@@ -19,7 +19,13 @@ from actors.ho2_supervisor.session.outcome import (
     RunStops,
     Verdict,
 )
-from actors.ho2_supervisor.session.state import ActiveToolBatch, CallStatus, SessionState, epochs_raised
+from actors.ho2_supervisor.session.state import (
+    ActiveToolBatch,
+    CallStatus,
+    SessionState,
+    epochs_raised,
+    resolve_run_config,
+)
 from bus.messages import session as commands
 from bus.messages.ids import body_ref, iso, parse_iso
 from bus.messages.session import HostCommand
@@ -31,6 +37,11 @@ DENIED = "denied"
 def text_ref(session_id: str, command_id: str) -> str:
     """Where the text of a steer or a follow-up stands."""
     return body_ref(f"HostCommandReceived:{session_id}/{command_id}", 1)
+
+
+def command_of(ref: str) -> str:
+    """The id of the command whose text stands there."""
+    return ref.removesuffix("/1").rpartition("/")[2]
 
 
 def received(state: SessionState, command: HostCommand) -> Verdict:
@@ -85,6 +96,7 @@ def cancelling(state: SessionState, reason: str) -> Verdict:
         "pause_requested": False,
         "waiting_since": None,
         "active_run_lease": None,
+        "active_run_config": state.active_run_config or resolve_run_config(state.session_config, state.run_overrides),
     }
     return changes | epochs_raised(state), (RunStops(state.active_run_id, reason),)
 

@@ -11,13 +11,14 @@ from typing import Any, Literal
 
 from actors.ho2_supervisor import history as history_rules
 from actors.ho2_supervisor.history import DeliveredTurn, History, HistoryLimits
+from actors.ho2_supervisor.session.commands import text_ref
 from actors.ho2_supervisor.session.journal import Recorded, own_text
 from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.reducer import reduce
 from actors.ho2_supervisor.session.state import SessionState
 from bus.messages import session as events
 from bus.messages.base import unpack
-from bus.messages.ids import RunId
+from bus.messages.ids import RunId, body_ref
 from bus.messages.session import TurnResult
 
 AnswerKind = Literal["running", "answered", "failed", "degraded"]
@@ -48,9 +49,13 @@ class RunMemo:
     dispatched_in: dict[str, int] = field(default_factory=dict[str, int])
     receipts: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     steers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # step -> refs that it observed
+    said: dict[str, str] = field(default_factory=dict[str, str])  # ref -> words of a steer
+    denied: dict[str, str] = field(default_factory=dict[str, str])  # batch.call -> why an operator refused it
+    _command: events.HostCommand | None = None
 
-    def take(self, event: events.SessionEventKind, tenure: int) -> None:
-        """One more event of the run."""
+    def take(self, entry: Recorded, state: SessionState) -> None:
+        """One more event of the run; `state` is the one after it."""
+        event, tenure = entry.event.event, state.tenure
         if key := step_key(event):
             self.steps.add(key)
         match event:
@@ -61,8 +66,20 @@ class RunMemo:
                 self.dispatched_in[event.wo_id] = tenure
             case events.OrderEnded():
                 self.receipts.setdefault(event.wo_id, event.receipt)
+            case events.HostCommandReceived(command=command):
+                self._command = command
+                ref = text_ref(state.session_id, command.command_id)
+                if (text := own_text(entry, ref)) is not None:
+                    self.said[ref] = text
+            case events.HostCommandApplied():
+                self._decided(state)
             case _:
                 pass
+
+    def _decided(self, state: SessionState) -> None:
+        command, batch = self._command and self._command.command, state.active_tool_batch
+        if isinstance(command, events.Deny) and batch is not None:
+            self.denied[f"{batch.tool_batch_id}.{command.call_id}"] = command.reason or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +149,7 @@ class SessionRecord:
     def _remember(self, entry: Recorded) -> None:
         event = entry.event.event
         if self.run is not None:
-            self.run.take(event, self.state.tenure)
+            self.run.take(entry, self.state)
         match event:
             case events.HostCommandApplied() | events.HostCommandRejected():
                 self.commands[event.command_id] = event.reason if event.kind == "HostCommandRejected" else ""
@@ -143,7 +160,8 @@ class SessionRecord:
             case events.RunFailed():
                 self._ended(entry, event.input_id, "failed", code=event.code, result_ref=event.detail_ref or "")
             case events.RunCancelled():
-                self._ended(entry, event.input_id, "failed", code="cancelled")
+                told = body_ref(entry.submission_id, 1) if len(entry.bodies) > 1 else ""
+                self._ended(entry, event.input_id, "failed", code="cancelled", result_ref=told)
             case events.TurnDegraded():
                 self._degraded(entry, event)
             case _:

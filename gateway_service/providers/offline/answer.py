@@ -32,7 +32,17 @@ class Answer:
 
 
 def answer(reading: Reading, tools: Sequence[ToolSpec], grammar: Grammar) -> Answer:
-    """The next step of a turn: tool results are written down; else tools are asked for; else rules answer alone."""
+    """The next step of a turn: what a steer asks for comes first; tool results are written down; else rules answer."""
+    if further := _further_calls(reading, tools, grammar):
+        return Answer(tool_calls=further)
+    own = _unsteered(reading, tools, grammar)
+    if own.tool_calls or not reading.steers:
+        return own
+    return Answer(text="\n\n".join([own.text, *(_heard(steer, tools, grammar) for steer in reading.steers)]))
+
+
+def _unsteered(reading: Reading, tools: Sequence[ToolSpec], grammar: Grammar) -> Answer:
+    """What the message alone leads to: tool results are written down; else tools are asked for; else rules answer."""
     if reading.answered:
         return Answer(text="\n\n".join(tell(answered) for answered in reading.answered))
     offered = {tool.tool_id: tool for tool in tools}
@@ -46,16 +56,50 @@ def answer(reading: Reading, tools: Sequence[ToolSpec], grammar: Grammar) -> Ans
         return Answer(text=f"I can look things up in this system, but I change nothing. {_abilities(offered, grammar)}")
     wanted = [intent for intent in asked if intent.tool_id in offered]
     if wanted:
-        calls = [
-            ToolCall(
-                call_id=call_id(number),
-                tool_id=intent.tool_id,
-                arguments=_arguments(offered[intent.tool_id], question, grammar),
-            )
-            for number, intent in enumerate(wanted, start=1)
-        ]
-        return Answer(tool_calls=tuple(calls))
+        return Answer(tool_calls=_calls([(intent, question) for intent in wanted], offered, grammar))
     return Answer(text=_alone(reading, text, asked, offered, grammar))
+
+
+def _calls(
+    wanted: Sequence[tuple[Intent, str]], offered: dict[str, ToolSpec], grammar: Grammar
+) -> tuple[ToolCall, ...]:
+    """One call per intent, with the arguments that the words beside it name."""
+    return tuple(
+        ToolCall(
+            call_id=call_id(number),
+            tool_id=intent.tool_id,
+            arguments=_arguments(offered[intent.tool_id], words, grammar),
+        )
+        for number, (intent, words) in enumerate(wanted, start=1)
+    )
+
+
+def _further_calls(reading: Reading, tools: Sequence[ToolSpec], grammar: Grammar) -> tuple[ToolCall, ...]:
+    """Tools that steers ask for and that this turn has not asked yet; the message's own come with them."""
+    offered = {tool.tool_id: tool for tool in tools}
+    done = {answered.call.tool_id for answered in reading.answered}
+    steered = {
+        intent.tool_id: (intent, steer)
+        for steer in reading.steers
+        for intent in grammar.intents_in(grammar.normal(steer))
+        if intent.tool_id in offered and intent.tool_id not in done
+    }
+    if not steered or not (own := _unsteered(reading, tools, grammar)).tool_calls:
+        return _calls(list(steered.values()), offered, grammar)
+    asked = {call.tool_id for call in own.tool_calls}
+    further = _calls([row for tool_id, row in steered.items() if tool_id not in asked], offered, grammar)
+    return tuple(
+        call.model_copy(update={"call_id": call_id(number)})
+        for number, call in enumerate([*own.tool_calls, *further], start=1)
+    )
+
+
+def _heard(steer: str, tools: Sequence[ToolSpec], grammar: Grammar) -> str:
+    """What became of a steer: it was asked for, or rules cannot follow it."""
+    offered = {tool.tool_id for tool in tools}
+    asked = [intent.says for intent in grammar.intents_in(grammar.normal(steer)) if intent.tool_id in offered]
+    said = f"Meanwhile you said: “{_short(steer)}”"
+    return f"{said} So I was to {' and '.join(asked)}." if asked else f"{said} {SELF}, so I cannot follow that."
 
 
 def degraded() -> str:
@@ -161,4 +205,8 @@ def _bounded(value: Any, schema: Any) -> Any:
 
 
 def _quoted(said: Said) -> str:
-    return said.text if len(said.text) <= _QUOTED_CHARS else said.text[: _QUOTED_CHARS - 1] + "…"
+    return _short(said.text)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _QUOTED_CHARS else text[: _QUOTED_CHARS - 1] + "…"

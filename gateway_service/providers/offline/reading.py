@@ -38,6 +38,7 @@ class Reading:
     history: tuple[Said, ...]
     answered: tuple[Answered, ...]
     segments: dict[str, str]
+    steers: tuple[str, ...] = ()  # what was said while this turn was at work
 
     def named(self, name: str) -> str:
         """The text of all segments of this name."""
@@ -47,8 +48,11 @@ class Reading:
 def read_prompt(prompt: Prompt) -> Reading:
     """The reading of a prompt; without a segment `user_input` the last user message counts as one."""
     segments: dict[str, str] = {}
+    steers: list[str] = []
     for message in prompt.messages:
         for segment in message.segments:
+            if segment.name == "steer" and segment.text.strip():
+                steers.append(segment.text.strip())
             if message.role != "tool" and segment.name:
                 segments[segment.name] = segments.get(segment.name, "") + segment.text
     spoken = [message for message in prompt.messages if message.role == "user"]
@@ -58,6 +62,7 @@ def read_prompt(prompt: Prompt) -> Reading:
         history=tuple(said_in(segments.get("history", ""))),
         answered=tuple(_answered(prompt.messages)),
         segments=segments,
+        steers=tuple(steers),
     )
 
 

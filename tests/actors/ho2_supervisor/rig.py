@@ -16,9 +16,13 @@ from bus.messages.base import Message, pack
 from bus.messages.ids import iso
 from bus.messages.ledger import Ack, Entry, WriteEntry, session_stream
 from bus.messages.session import (
+    Command,
+    CommandVerdict,
     EndSession,
+    HostCommand,
     ReadSession,
     SessionClosed,
+    SessionCommand,
     SessionEvent,
     SessionReady,
     SessionView,
@@ -63,7 +67,7 @@ def snapshot(*changes: tuple[str, Any]) -> Snapshot:
         for step in sections:
             section = section[step]
         assert name in section, path
-        section[name] = value
+        section[name] = list(value) if isinstance(value, tuple) else value
     config = type(shipped.config).model_validate(values)
     return Snapshot(
         digest=shipped.digest, config=config, agents=shipped.agents, contracts=shipped.contracts,
@@ -245,6 +249,27 @@ class Rig:
         reply = await self.ask(request, TurnReply, timeout_s=timeout_s, to=to)
         assert reply.result is not None
         return reply.result
+
+    async def command(
+        self, command: Command, command_id: str = "", *, to: str = "ho2", **fields: Any
+    ) -> CommandVerdict:
+        """An operator's command; its id follows from its kind unless it is given."""
+        wanted = HostCommand(
+            command_id=command_id or command.kind.lower(), issued_at=iso(self.world.loop.time()), command=command,
+            **fields,
+        )  # fmt: skip
+        return await self.ask(SessionCommand(session_id=SESSION, command=wanted), CommandVerdict, to=to)
+
+    async def asked(self, input_id: str, text: str, *, timeout_s: float = 30.0, **fields: Any) -> TurnReply:
+        """One request for a turn, and whatever it is answered."""
+        request = TurnRequest(**{"session_id": SESSION, "input_id": input_id, "text": text, **fields})
+        return await self.ask(request, TurnReply, timeout_s=timeout_s)
+
+    async def until(self, holds: Callable[[SessionView], bool]) -> SessionView:
+        """The session as soon as this holds of it."""
+        while not holds(view := await self.view()):
+            await self.host.sleep(0.01)
+        return view
 
     async def end_session(self) -> SessionClosed:
         return await self.ask(EndSession(session_id=SESSION), SessionClosed)

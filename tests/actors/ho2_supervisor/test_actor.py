@@ -263,7 +263,7 @@ def test_end_of_a_session_cancels_its_run() -> None:
         result = rig.run(run())
         assert (result.outcome, result.code) == ("error", "cancelled")
         journal = rig.run(rig.journal())
-        assert names(journal)[-3:] == ["LifecycleChanged", "RunCancelled", "SESSION_END"]
+        assert names(journal)[-4:] == ["LifecycleChanged", "OrderEnded", "RunCancelled", "SESSION_END"]
         assert journal[-2].once == turn_key(SESSION, "i1")
         assert rig.run(rig.turn("i1", "hello")).code == "cancelled"
         rig.run(rig.host.sleep(30))
@@ -287,8 +287,8 @@ def test_end_of_a_session_cancels_a_run_that_was_only_just_requested(is_held: bo
 
         assert rig.run(run()).code == "cancelled"
         journal = rig.run(rig.journal())
-        ended = ["RunRequested", "RunStarted", "LifecycleChanged", "RunCancelled", "SESSION_END"]
-        assert names(journal)[-5:] == ended
+        ended = ["RunRequested", "LifecycleChanged", "RunCancelled", "SESSION_END"]
+        assert names(journal)[-4:] == ended
         view = rig.run(rig.view())
         assert (view.status, view.lifecycle, view.active_input_id) == ("closed", "Idle", None)
         assert rig.run(rig.turn("i1", "hello")).code == "cancelled"

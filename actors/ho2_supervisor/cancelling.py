@@ -1,0 +1,174 @@
+"""How a cancelled run is closed: what became of its open orders is read, what has no end gets one; then RunCancelled.
+
+Nothing is issued here. What an executor recorded in time is journaled as it is and ignored as stale; an order that has
+no end within `sessions.cancel_grace_ms` is ended by HO2, so that whatever comes later is kept as WO_LATE.
+Source: spec page "Session contracts", sections Host commands (cancel) and Fences, leases, batches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actors.ho2_supervisor import chain, recorded_form
+from actors.ho2_supervisor.own_entries import OwnEntries
+from actors.ho2_supervisor.owner import OwnedSession
+from actors.ho2_supervisor.pool import cancelled_receipt
+from actors.ho2_supervisor.session.journal import turn_key
+from actors.ho2_supervisor.session.record import RunMemo
+from actors.ho2_supervisor.verdicts import verdict_result
+from bus.ledger_client import LedgerClient
+from bus.messages.base import pack, unpack
+from bus.messages.ids import parse_iso
+from bus.messages.ledger import Entry
+from bus.messages.session import OrderEnded, RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
+from bus.messages.work_order import Receipt
+from bus.port import Bus
+from config.schema import SessionsConfig
+
+CANCELLED = "cancelled"
+
+
+def end_key(wo_id: str) -> str:
+    """The once key for which everything competes that can be the end of an order."""
+    return f"end:{wo_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Closes cancelled runs of this instance."""
+
+    bus: Bus
+    client: LedgerClient
+    config: SessionsConfig
+    own_entries: OwnEntries
+
+    async def close(self, session: OwnedSession, memo: RunMemo, *, trace: str) -> TurnResult:
+        """The run's one answer, durable: it was cancelled, and no call of it is open. Raises as an append does."""
+        await session.barrier()
+        clock = self.bus.clock
+        give_up = clock.monotonic() + self.config.cancel_grace_ms / 1000
+        while session.record.state.open_orders:
+            await self._take_ends(session, memo, trace)
+            left_s = give_up - clock.monotonic()
+            if left_s <= 0 or not session.record.state.open_orders:
+                break
+            await self.bus.sleep(min(left_s, self.config.cancel_poll_ms / 1000))
+        for wo_id in session.record.state.open_orders:
+            await self._end(session, memo, wo_id, trace)
+        _close_calls(session, trace)
+        result = _result(session, memo, now=self.bus.now())
+        session.append(
+            RunCancelled(
+                input_id=memo.requested.input_id, reason=session.record.state.cancel_reason or None, at=session.now()
+            ),
+            bodies=[pack(result.model_dump())],
+            once=turn_key(session.session_id, memo.requested.input_id),
+            trace=trace,
+        )
+        await session.barrier()
+        return result
+
+    async def _take_ends(self, session: OwnedSession, memo: RunMemo, trace: str) -> None:
+        """Ends that executors have recorded by now."""
+        open_orders = session.record.state.open_orders
+        found = await self.client.lookup(once=[end_key(wo_id) for wo_id in open_orders], with_bodies=True)
+        for wo_id, entry in zip(open_orders, found, strict=True):
+            receipt = receipt_in(entry)
+            if receipt is not None:
+                self._ended(session, memo, wo_id, receipt, trace)
+
+    async def _end(self, session: OwnedSession, memo: RunMemo, wo_id: str, trace: str) -> None:
+        """An end of our own making, unless one came at the last moment."""
+        order = recorded_form.recorded_order(memo.orders[wo_id], memo.orders)
+        receipt = cancelled_receipt(order, by=self.bus.instance, at=session.now())
+        entry = self.own_entries.lost_order(
+            receipt, provenance=session.provenance(memo.run_id, wo_id), at_us=session.at_us(), trace=trace
+        )
+        if not await session.stands(entry):
+            [winner] = await self.client.lookup(once=[end_key(wo_id)], with_bodies=True)
+            receipt = receipt_in(winner) or receipt
+        self._ended(session, memo, wo_id, receipt, trace)
+
+    def _ended(self, session: OwnedSession, memo: RunMemo, wo_id: str, receipt: Receipt, trace: str) -> None:
+        session.append(
+            OrderEnded(wo_id=wo_id, receipt=recorded_form.blank_receipt(receipt), at=session.now()),
+            work_order_id=wo_id,
+            trace=trace,
+        )
+        call, batch = memo.orders[wo_id].get("tool_call"), session.record.state.active_tool_batch
+        if call is None or batch is None:
+            return
+        session.append(
+            ToolReceipt(
+                tool_batch_id=batch.tool_batch_id,
+                call_id=call["call_id"],
+                status=chain.call_status(receipt),
+                code=chain.failure_code(receipt),
+                session_epoch=receipt.fence.session_epoch,
+                step_epoch=receipt.fence.step_epoch,
+                at=session.now(),
+            ),
+            trace=trace,
+        )
+
+
+def receipt_in(entry: Entry | None) -> Receipt | None:
+    """The receipt that an end records; None without one, or once it is erased."""
+    payload = None if entry is None or not entry.bodies else entry.bodies[0]
+    return None if payload is None else Receipt.model_validate(unpack(payload))
+
+
+def _close_calls(session: OwnedSession, trace: str) -> None:
+    """Calls that were never sent are closed under the batch's own fence, which is stale by now."""
+    state = session.record.state
+    batch = state.active_tool_batch
+    for call_id in [] if batch is None else batch.expected_call_ids:
+        if batch is None or batch.call_status[call_id].is_terminal:
+            continue
+        session.append(
+            ToolReceipt(
+                tool_batch_id=batch.tool_batch_id,
+                call_id=call_id,
+                status="Cancelled",
+                code=CANCELLED,
+                session_epoch=state.session_epoch - 1,
+                step_epoch=batch.issued_at_step_epoch,
+                at=session.now(),
+            ),
+            trace=trace,
+        )
+
+
+def _result(session: OwnedSession, memo: RunMemo, *, now: float) -> TurnResult:
+    receipts = [Receipt.model_validate(receipt) for receipt in memo.receipts.values()]
+    elapsed_ms = max(0, round((now - parse_iso(memo.requested.at)) * 1000))
+    return verdict_result(
+        CANCELLED,
+        session_id=session.session_id,
+        run_id=memo.run_id,
+        input_id=memo.requested.input_id,
+        cost=chain.total_cost(receipts, elapsed_ms),
+        elapsed_ms=elapsed_ms,
+        tool_calls=_calls(session, memo, {receipt.wo_id: receipt for receipt in receipts}),
+        exchange_entry_ids=chain.prompt_records(receipts),
+    )
+
+
+def _calls(session: OwnedSession, memo: RunMemo, receipts: dict[str, Receipt]) -> list[ToolCallSummary]:
+    """What became of each call that was sent: those of the batch that was open are ignored as stale."""
+    batch = session.record.state.active_tool_batch
+    stale = set() if batch is None else {c for c, status in batch.call_status.items() if status.state == "IgnoredStale"}
+    summaries: list[ToolCallSummary] = []
+    for wo_id, order in memo.orders.items():
+        call, receipt = order.get("tool_call"), receipts.get(wo_id)
+        if call is None or receipt is None:
+            continue
+        is_stale = call["call_id"] in stale and wo_id in session.record.state.step_orders
+        summaries.append(
+            ToolCallSummary(
+                tool_id=call["tool_id"],
+                status="IgnoredStale" if is_stale else chain.call_status(receipt),
+                code=chain.failure_code(receipt),
+            )
+        )
+    return summaries

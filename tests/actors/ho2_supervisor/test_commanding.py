@@ -1,0 +1,390 @@
+"""Commands at a running session: pause, resume, steer, cancel, approve; recorded, idempotent, and alive after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bus.messages.session import (
+    Approve,
+    Cancel,
+    Deny,
+    FollowUp,
+    LeaseHeartbeat,
+    Pause,
+    Resume,
+    SessionView,
+    Steer,
+    TurnReply,
+    TurnResult,
+)
+from bus.messages.work_order import WorkOrder
+from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, names, one_tool, text_of
+
+QUESTION = "what packages are installed?"
+
+
+def slow(delay_s: float, wo_type: str = "synthesize") -> Callable[[WorkOrder], float]:
+    """Orders of one type take a while, so that there is a middle to speak into."""
+    return lambda order: delay_s if order.wo_type == wo_type else 0.0
+
+
+def at_work(view: SessionView) -> bool:
+    """An order is on its way in the first round towards the answer."""
+    return view.run is not None and view.run.rounds >= 2 and view.run.in_flight > 0
+
+
+def waits(view: SessionView) -> bool:
+    """The run stands still."""
+    return view.lifecycle in ("Paused", "WaitingInput")
+
+
+def echo(order: WorkOrder) -> Answer:
+    """Answers with everything that was said."""
+    if order.wo_type == "classify":
+        return classified()
+    return f"{text_of(order, 'user_input')}|{text_of(order, 'steer')}|{text_of(order, 'draft')}"
+
+
+# --- pause and resume -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_paused_run_stands_still_and_goes_on_from_where_it_was(is_killed: bool) -> None:
+    """Whoever asked is told at once; an hour later nothing was issued, and the answer comes after the resume."""
+    with Rig(script=one_tool) as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                turn = group.create_task(rig.asked("i1", QUESTION))
+                await rig.until(at_work)
+                assert (await rig.command(Pause())).outcome == "applied"
+                reply = await turn
+            assert (reply.result, reply.waiting) == (None, "Paused")
+            sent = len(rig.pool.received)
+            if is_killed:
+                rig.world.kill(rig.instances[0])
+                rig.supervise()
+            await rig.host.sleep(1800)
+            assert (await rig.view()).lifecycle == "Paused"
+            assert len(rig.pool.received) == sent
+            async with asyncio.TaskGroup() as group:
+                turn = group.create_task(rig.asked("i1", QUESTION, waiting="Paused"))
+                await rig.host.sleep(1)
+                assert not turn.done()
+                assert (await rig.command(Resume())).lifecycle == "Running"
+            assert (turn.result().result, turn.result().waiting) == (None, None)  # it goes on
+            return await rig.turn("i1", QUESTION)
+
+        result = rig.run(run())
+        assert result.response.startswith("from tools: result of list_packages")
+        journal = rig.run(rig.journal())
+        assert names(journal).count("LifecycleChanged") == names(journal).count("RunCompleted") == 1
+        assert len(rig.pool.executed) == len(set(rig.pool.executed)) == 6
+
+
+def test_pause_before_the_answer_counts_holds_the_answer_back() -> None:
+    """Asked for while the last order is on its way, it begins before RunCompleted."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(rig.asked("i1", "hello"))
+                await rig.until(at_work)
+                await rig.command(Pause())
+            assert "RunCompleted" not in names(await rig.journal())
+            await rig.command(Resume())
+            return await rig.turn("i1", "hello")
+
+        assert rig.run(run()).response == "answer to hello"
+
+
+def test_paused_time_is_not_taken_from_the_deadline() -> None:
+    """A run that has seconds left has as many after a pause of minutes, and fails when they are over."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(8.0)
+
+        async def run(pause_s: float) -> TurnResult:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(rig.asked("i1", "hello", timeout_s=10.0))
+                await rig.until(lambda view: view.run is not None)
+                await rig.command(Pause())
+            await rig.host.sleep(pause_s)
+            await rig.command(Resume())
+            return await rig.turn("i1", "hello", timeout_s=30.0)
+
+        assert rig.run(run(600.0)).outcome == "success"
+
+
+# --- steer ------------------------------------------------------------------------------------------------------------
+
+
+def test_steer_is_observed_by_the_next_round_and_every_later_one() -> None:
+    """In order, each in its words with a ref to where it was said, and an answer that it meets is a draft."""
+    with Rig(script=echo) as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                turn = group.create_task(rig.turn("i1", "hello"))
+                await rig.until(at_work)
+                await rig.command(Steer(text="be brief"), "s1")
+                await rig.command(Steer(text="in Welsh"), "s2")
+                await rig.until(lambda view: view.run is not None and view.run.rounds == 3)
+                await rig.command(Steer(text="no, in Irish"), "s3")
+            return turn.result()
+
+        assert rig.run(run()).response.startswith("hello|be brief\nin Welsh\nno, in Irish|hello|be brief\nin Welsh|")
+        spoken = [s for s in rig.pool.orders[-1].input_context if s.name == "steer" and s.ref]
+        assert [s.ref for s in spoken] == [f"HostCommandReceived:{SESSION}/s{n}/1" for n in (1, 2, 3)]
+        started = [e for e in rig.run(rig.journal()) if e.event_type == "StepStarted"]
+        assert len(started) == 4
+
+
+@pytest.mark.parametrize("number", range(1, 4))
+def test_steered_run_is_driven_on_with_the_same_bytes(number: int) -> None:
+    """Killed after its n-th round began: the successor's orders are those that the dead owner sent."""
+    orders = {}
+    for is_killed in (False, True):
+        with Rig(script=echo) as rig:
+            rig.pool.delay_s = slow(1.0)
+
+            async def run(rig: Rig, *, is_killed: bool) -> TurnResult:
+                await rig.start_session()
+                async with asyncio.TaskGroup() as group:
+                    turn = group.create_task(rig.turn("i1", "hello"))
+                    await rig.until(at_work)
+                    await rig.command(Steer(text="be brief"), "s1")
+                    if is_killed:
+                        await rig.until(lambda view: view.run is not None and view.run.rounds >= min(number, 3))
+                        rig.supervise()
+                        rig.world.kill(rig.instances[0])
+                return turn.result()
+
+            assert rig.run(run(rig, is_killed=is_killed)).response == "hello|be brief|hello||"
+            orders[is_killed] = {o.wo_id: [(s.name, s.text) for s in o.input_context] for o in rig.pool.orders}
+    assert orders[True] == orders[False]
+
+
+# --- cancel -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wo_type", ["classify", "tool_call", "synthesize"])
+def test_cancelled_run_ends_at_once_and_the_next_one_works(wo_type: str) -> None:
+    """Whoever waits is told; every open order has an end, every call is terminal; a late result changes nothing."""
+    with Rig(script=one_tool) as rig:
+        rig.pool.delay_s = slow(3.0, wo_type)
+
+        async def run() -> tuple[TurnResult, float]:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                turn = group.create_task(rig.turn("i1", QUESTION))
+                await rig.until(lambda view: view.run is not None and view.run.in_flight > 0 and is_there())
+                started = rig.host.clock.monotonic()
+                verdict = await rig.command(Cancel(reason="wrong question"))
+                assert (verdict.outcome, verdict.lifecycle) == ("applied", "Cancelling")
+            return turn.result(), rig.host.clock.monotonic() - started
+
+        def is_there() -> bool:
+            return any(order.wo_type == wo_type for order in rig.pool.orders)
+
+        result, took_s = rig.run(run())
+        assert (result.outcome, result.code) == ("error", "cancelled")
+        assert took_s < 1.0
+        journal = rig.run(rig.journal())
+        dispatched = [e.submission_id.split(":", 1)[1] for e in journal if e.event_type == "WO_DISPATCHED"]
+        ended = [e.submission_id.split(":", 1)[1] for e in journal if e.event_type == "OrderEnded"]
+        assert sorted(dispatched) == sorted(ended)
+        assert names(journal)[-1] == "RunCancelled"
+        if wo_type == "tool_call":
+            assert [call.status for call in result.tool_calls] == ["IgnoredStale"] * 3
+        rig.pool.delay_s = lambda _: 0.0
+        assert rig.run(rig.turn("i1", QUESTION)).code == "cancelled"
+        assert rig.run(rig.turn("i2", QUESTION)).response.startswith("from tools")
+
+
+@pytest.mark.parametrize("state", ["Paused", "WaitingInput"])
+def test_run_that_stands_still_is_cancelled_at_once(state: str) -> None:
+    """Nothing is in flight; held calls are closed, and the input is answered."""
+    changes = [("tools.approval", ("list_*",))] if state == "WaitingInput" else []
+    with Rig(*changes, script=one_tool) as rig:
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            if state == "Paused":
+                rig.pool.delay_s = slow(1.0)
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(rig.asked("i1", QUESTION))
+                    await rig.until(at_work)
+                    await rig.command(Pause())
+            else:
+                await rig.asked("i1", QUESTION)
+            assert (await rig.view()).lifecycle == state
+            await rig.command(Cancel())
+            return await rig.turn("i1", QUESTION)
+
+        assert rig.run(run()).code == "cancelled"
+        view = rig.run(rig.view())
+        assert (view.lifecycle, view.run, view.status) == ("Idle", None, "open")
+
+
+# --- approvals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_held_calls_run_when_they_are_approved_and_others_at_once(is_killed: bool) -> None:
+    """Results stand in call order; a denied call never ran, and the model reads why."""
+
+    def script(order: WorkOrder) -> Answer:
+        if order.wo_type == "synthesize" and not order.exchanges:
+            return calls("list_tools", "list_packages", "list_tools")
+        return one_tool(order)
+
+    with Rig(("tools.approval", ("list_t*",)), script=script) as rig:
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            reply: TurnReply = await rig.asked("i1", QUESTION)
+            assert reply.waiting == "WaitingInput"
+            assert [(call.call_id, call.tool_id) for call in reply.held_calls] == [
+                ("001", "list_tools"),
+                ("003", "list_tools"),
+            ]
+            if is_killed:
+                rig.supervise()
+                rig.world.kill(rig.instances[0])
+            assert (await rig.command(Approve(call_id="002"))).reason.startswith("call_not_open")
+            assert (await rig.command(Deny(call_id="001", reason="not today"))).lifecycle == "WaitingInput"
+            assert (await rig.command(Approve(call_id="001"), "again")).outcome == "rejected"
+            assert (await rig.command(Approve(call_id="003"), "go")).lifecycle == "Running"
+            return await rig.turn("i1", QUESTION)
+
+        result = rig.run(run())
+        assert result.response == (
+            "from tools: error denied: the operator refused this call: not today, result of list_packages, "
+            "result of list_tools"
+        )
+        assert [call.status for call in result.tool_calls] == ["Failed", "Succeeded", "Succeeded"]
+        assert [o.tool_call.call_id for o in rig.pool.orders if o.tool_call is not None] == ["002", "003"]
+
+
+# --- follow-ups -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_follow_ups_run_one_after_another_and_are_answered_by_their_input_ids(is_killed: bool) -> None:
+    """Each begins by itself when the run before it is over; a client asks under `followup:<command id>`."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> list[TurnResult]:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                turn = group.create_task(rig.turn("i1", "first"))
+                await rig.until(at_work)
+                one = await rig.command(FollowUp(text="second"), "f1")
+                two = await rig.command(FollowUp(text="third"), "f2")
+                if is_killed:
+                    rig.supervise()
+                    rig.world.kill(rig.instances[0])
+                later = group.create_task(rig.turn(two.input_id or "", "third"))
+            return [turn.result(), await rig.turn(one.input_id or "", "second"), later.result()]
+
+        results = rig.run(run())
+        assert [result.response for result in results] == [f"answer to {n}" for n in ("first", "second", "third")]
+        assert [result.run_id.run_seq for result in results if result.run_id] == [1, 2, 3]
+        assert text_of(rig.pool.orders[-1], "history").count("user: ") == 2
+
+
+def test_follow_up_of_an_idle_session_begins_at_once_and_too_many_are_refused() -> None:
+    """Nobody has to ask for it; the queue has a bound."""
+    with Rig(("sessions.pending_max", 1)) as rig:
+
+        async def run() -> list[Any]:
+            await rig.start_session()
+            await rig.command(FollowUp(text="hello"), "f1")
+            await rig.until(lambda view: view.turn_count == 1)
+            rig.pool.delay_s = slow(1.0)
+            await rig.command(FollowUp(text="again"), "f2")
+            await rig.until(at_work)
+            return [await rig.command(FollowUp(text=text), f"q{n}") for n, text in enumerate(("a", "b", " "))]
+
+        verdicts = rig.run(run())
+        assert [verdict.reason.partition(":")[0] for verdict in verdicts] == ["", "too_many", "blank"]
+
+
+# --- leases -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_leased_run_ends_when_nobody_renews_it(is_killed: bool) -> None:
+    """Renewed it goes on past its first expiry; silent for `lease_heartbeat_timeout_s` it is cancelled, once."""
+    with Rig(("sessions.lease_heartbeat_timeout_s", 3), ("sessions.lease_ttl_s", 9)) as rig:
+        rig.pool.delay_s = slow(40.0)
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            for beat in range(6):
+                reply = await rig.asked("i1", "hello", lease=True, timeout_s=100)
+                at = (await rig.view()).updated_at
+                now = f"{at[:17]}{rig.host.now() % 60:09.6f}Z"
+                heartbeat = LeaseHeartbeat(lease_id=reply.lease_id or "", heartbeat_at=now)
+                assert (await rig.command(heartbeat, f"beat-{beat}")).outcome == "applied"
+            if is_killed:
+                rig.supervise()
+                rig.world.kill(rig.instances[0])
+            return await rig.turn("i1", "hello", timeout_s=100, waiting=None)
+
+        async def ended() -> TurnResult:
+            reply: TurnReply | None = None
+            while reply is None or reply.result is None:
+                reply = await rig.asked("i1", "hello", timeout_s=100)
+            return reply.result
+
+        with pytest.raises(AssertionError):
+            rig.run(run())
+        assert rig.run(ended()).code == "cancelled"
+        entries = rig.run(rig.journal())
+        assert names(entries).count("TimePassed") == 1
+
+
+# --- idempotency and faults -------------------------------------------------------------------------------------------
+
+
+def test_command_is_applied_once_and_its_id_takes_no_other_content() -> None:
+    """The same verdict again, from memory and, after a kill, from the record; another content is refused."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(20.0)
+
+        async def run() -> None:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(rig.turn("i1", "hello"))
+                await rig.until(at_work)
+                for is_repeat in (False, True):
+                    verdict = await rig.command(Steer(text="be brief"), "s1")
+                    assert (verdict.outcome, verdict.is_repeat) == ("applied", is_repeat)
+                other = await rig.command(Steer(text="be long"), "s1")
+                assert (other.outcome, other.reason.partition(":")[0]) == ("rejected", "command_conflict")
+                stale = await rig.command(Pause(), expected_session_epoch=7)
+                assert stale.reason.startswith("stale_epoch")
+                rig.supervise()
+                rig.world.kill(rig.instances[0])
+                again = await rig.command(Steer(text="be brief"), "s1")
+                assert (again.outcome, again.is_repeat) == ("applied", True)
+                assert (await rig.command(Pause(), expected_session_epoch=7)).reason == stale.reason
+                await rig.command(Cancel())
+
+        rig.run(run())
+        journal = rig.run(rig.journal())
+        assert names(journal).count("HostCommandReceived") == 3
+        assert names(journal).count("HostCommandApplied") == 2
