@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("launch.commands.chat:chat", "Talk with the agent, in a terminal or over a pipe."),
     "tap": ("launch.commands.tap:tap", "Watch the frames on the bus."),
     "request": ("launch.commands.request:request", "Send one typed message as the operator."),
+    "tools": ("launch.commands.tools:tools", "Which tools there are, where from, and who may use them."),
     "memory": ("launch.commands.memory:memory", "What an agent has learned, why, and how to switch it off."),
     "ledger": ("launch.commands.ledger:ledger", "Show, follow and verify the record."),
     "cost": ("launch.commands.cost:cost", "What models have used and cost, by the record."),

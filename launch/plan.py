@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,9 @@ def make_plan(home: Home, *, config_file: Path | None, scale: Sequence[str], lis
         )
     counts = parse_scale(scale)
     snapshot = load_snapshot(home.config if home.config.is_dir() else None, config_file)
+    if snapshot.config.tools.entry_points:
+        # By name: few clusters have any.
+        importlib.import_module("launch.tool_check").require_entry_points(snapshot.config.tools)
     if listen is not None:
         snapshot = snapshot.listening(listen)
     config = snapshot.config

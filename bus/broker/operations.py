@@ -167,6 +167,7 @@ class Operations:
                 "last_beat_ms": max(0, int((state.now - peer.last_seen) * 1000)),
                 "connected_ms": max(0, int((state.now - peer.connected_at) * 1000)),
                 "tools": list(peer.tools),
+                "missing_tools": _missing_tools(peer),
                 "config_digest": peer.config_digest,
                 "version": peer.version,
                 "host": peer.host,
@@ -214,3 +215,8 @@ class Operations:
 
     def _probe(self, _: control.Probe) -> control.Probed:
         return control.Probed(instance=self._state.me.instance, state="ready")
+
+
+def _missing_tools(peer: Peer) -> list[str]:
+    said = peer.announced_tools
+    return [] if said is None else [source.name for source in said.sources if source.state == "failed"]

@@ -225,6 +225,9 @@ class PeerRow(Message):
     last_beat_ms: Count = Field(description="since the last frame of this peer")
     connected_ms: Count = Field(description="since its hello")
     tools: list[str] = Field(default_factory=list[str], description="tools it can run")
+    missing_tools: list[str] = Field(
+        default_factory=list[str], description="sources of tools that failed there; `broker.read_tools` says why"
+    )
     config_digest: str = Field(
         default="", description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet"
     )

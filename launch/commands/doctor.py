@@ -7,10 +7,14 @@ import asyncio
 import click
 
 from bus.clock import SystemClock
-from launch import checkup, exit_codes
+from bus.errors import RuntimeFault
+from launch import checkup, exit_codes, tool_check
 from launch.checkup import Finding
+from launch.client import place_of
 from launch.commands.options import with_home
 from launch.commands.ps import actor_row, peers_of
+from launch.commands.tools import tools_of
+from launch.errors import CommandError
 from launch.home import Home
 from launch.output import as_json, say, styled
 from launch.run_file import RunFile
@@ -26,9 +30,10 @@ def doctor(*, home: Home, as_json_: bool) -> int:
     clock = SystemClock()
     settings, snapshot = checkup.configuration(home)
     of_cluster, run = checkup.cluster(home)
-    found = [*checkup.machine(), settings, *checkup.place(home, snapshot, clock), *of_cluster]
+    of_tools = tool_check.configured(snapshot.config.tools) if snapshot is not None else []
+    found = [*checkup.machine(), settings, *of_tools, *checkup.place(home, snapshot, clock), *of_cluster]
     if run is not None:
-        found += _health(home, run, clock.now())
+        found += [*_health(home, run, clock.now()), *_tools(home, run)]
     code = checkup.code_of(found)
     if as_json_:
         checks = [one.model_dump() for one in found]
@@ -48,6 +53,14 @@ def _health(home: Home, run: RunFile, now: float) -> list[Finding]:
     damaged = [child.actor for child in run.children if child.is_damaged]
     elsewhere = [peer.role for peer in (peers or {}).values() if peer.address and peer.state == "ready"]
     return checkup.health(states, broker_answers=peers is not None, home=home, damaged=damaged, elsewhere=elsewhere)
+
+
+def _tools(home: Home, run: RunFile) -> list[Finding]:
+    """What workers say of their servers and packages; nothing where the broker does not answer, which is said above."""
+    try:
+        return tool_check.running(asyncio.run(tools_of(place_of(home, run))), home)
+    except (RuntimeFault, CommandError):
+        return []
 
 
 def _print(one: Finding, width: int) -> None:

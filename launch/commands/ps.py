@@ -136,7 +136,7 @@ def remote_row(peer: PeerRow) -> ActorRow:
         rss_bytes=None,
         in_flight=peer.in_flight,
         last_beat_ms=peer.last_beat_ms,
-        note=peer.reason or _NOTES.get(peer.state, ""),
+        note=peer.reason or _NOTES.get(peer.state, "") or _missing_tools(peer),
         host=f"{peer.host} {peer.address}".strip(),
         slots=peer.slots,
         tools=tuple(peer.tools),
@@ -176,8 +176,13 @@ def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> 
         last_beat_ms=peer.last_beat_ms if peer is not None and not is_missing else None,
         note=("alive, but not on the bus: frozen or cut off" if is_cut_off and not child.note else "")
         or why
-        or child.note,
+        or child.note
+        or (_missing_tools(peer) if peer is not None else ""),
     )
+
+
+def _missing_tools(peer: PeerRow) -> str:
+    return f"without the tools of {', '.join(peer.missing_tools)} (hobus tools)" if peer.missing_tools else ""
 
 
 def _rss(pid: int) -> int | None:

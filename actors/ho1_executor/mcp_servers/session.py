@@ -35,9 +35,9 @@ IDEMPOTENCY_KEY = "hobus/idempotency_key"
 _PAGES_MAX = 1000
 """A listing of more pages never ends."""
 
-_LOST = frozenset({mcp_types.CONNECTION_CLOSED, mcp_types.REQUEST_TIMEOUT})
-_HTTP_LOST = _LOST | {mcp_types.INTERNAL_ERROR, mcp_types.PARSE_ERROR}
-"""Errors after which nobody knows what became of a call: over HTTP the SDK also says so of a connection that broke."""
+_HTTP_LOST = frozenset({mcp_types.CONNECTION_CLOSED, mcp_types.INTERNAL_ERROR, mcp_types.PARSE_ERROR})
+"""Errors over HTTP after which nobody knows what became of a call: the SDK says these of a connection that broke. A
+server may say them itself, and then the doubt is needless; the other mistake would be worse."""
 
 _SESSION_GONE = "Session terminated"
 """The SDK's word for a server over HTTP that has forgotten us."""
@@ -129,7 +129,6 @@ class _Link:
         self._settings = settings
         self._traffic = traffic
         self._is_http = settings["server"]["transport"] == "http"
-        self._lost = _HTTP_LOST if self._is_http else _LOST
         self._version = ""
         self._who = ""
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -213,17 +212,17 @@ class _Link:
             answer = await self._request("tools/call", params, request_id=_request_id(frame["n"]))
             result = self._result(answer)
         except MCPError as error:
-            is_gone = self._is_http and error.message == _SESSION_GONE
-            if error.code == mcp_types.CONNECTION_CLOSED and not self._is_http:
+            if self._traffic.ended.is_set():
                 return  # this process ends; its worker knows what that means for a call
-            if error.code in self._lost:
+            is_lost = self._is_http and error.code in _HTTP_LOST
+            if is_lost:
                 result = not_done("unknown_outcome", f"the MCP server did not answer: {printable(error.message)}")
             else:
                 result = not_done("tool_failed", f"the MCP server refused: {printable(error.message)}")
-            if is_gone or error.code in self._lost:
-                await self._send(frame["n"], result)
-                self._end()
-                return
+            await self._send(frame["n"], result)
+            if is_lost or (self._is_http and error.message == _SESSION_GONE):
+                self._end()  # a new connection finds it, or says why not
+            return
         await self._send(frame["n"], result)
 
     async def _send(self, number: int, result: ToolResult) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import os
+import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
 from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
 from actors.ho1_executor.tools.registry import BUILTIN
+from actors.ho1_executor.tools.schema_check import schema_fault
 from actors.ho1_executor.tools.signature import NoSchema, invocation_parameter, schema_of
 from bus.tool import MARK, Declared, Invocation
 
@@ -106,3 +109,24 @@ def _line(error: BaseException) -> str:
     """The first line of what an import said, printable and short: no traceback, and no call has been made yet."""
     first = (str(error).splitlines() or [""])[0]
     return "".join(char if char.isprintable() and char.isascii() else "?" for char in first[:160])
+
+
+def main() -> None:
+    """`python -m actors.ho1_executor.tools.entry_points MAX_BYTES NAME...`: name -> why it is no tool, as JSON."""
+    faults: dict[str, str] = {}
+    out = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)  # what a package prints while it is imported is no part of the answer
+    os.dup2(nowhere, 2)
+    for name in sys.argv[2:]:
+        try:
+            fault = schema_fault(json.loads(description_of(name, int(sys.argv[1])))["parameters"])
+        except BadEntryPoint as bad:
+            fault = str(bad)
+        faults[name] = fault
+    os.write(out, json.dumps(faults).encode())
+    os._exit(0)  # threads that a package left behind are nobody's business
+
+
+if __name__ == "__main__":
+    main()

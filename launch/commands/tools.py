@@ -1,0 +1,66 @@
+"""`hobus tools`: every tool of the running cluster, where it comes from, and who may use it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from bus.messages.control import ReadTools, Tools
+from launch import exit_codes
+from launch.client import connected, place_of
+from launch.commands.options import running, with_home
+from launch.endpoints import Place
+from launch.home import Home
+from launch.output import as_json, note, printable, say, table
+from launch.tool_rows import SourceLine, ToolLine, source_lines, tool_lines
+
+
+@click.command()
+@click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
+@with_home
+def tools(*, home: Home, as_json_: bool) -> int:
+    """List every tool, its workers, whether it writes, and which agents may use it; say which servers are missing."""
+    place = place_of(home, running(home))
+    told = asyncio.run(tools_of(place))
+    lines, sources = tool_lines(told, place.snapshot), source_lines(told, place.snapshot)
+    if as_json_:
+        document = {
+            "home": str(home.root),
+            "tools": [line.model_dump() for line in lines],
+            "sources": [line.model_dump() for line in sources],
+        }
+        say(as_json(document, indent=1))
+        return exit_codes.OK
+    table(("TOOL", "FROM", "WORKERS", "REPEATABLE", "WRITES", "APPROVAL", "AGENTS"), [_cells(line) for line in lines])
+    if any(source.kind != "builtin" for source in sources):
+        say()
+        table(("SOURCE", "STATE", "WORKER", "TOOLS", "DETAIL"), [_source_cells(one) for one in sources], coloured=1)
+    for source in sources:
+        for refused in source.refused:
+            note(printable(f"{source.name} at {source.worker.partition('@')[0]}: not taken: {refused}"))
+    return exit_codes.OK
+
+
+async def tools_of(place: Place) -> Tools:
+    """What the broker was told. Raises BusError when it does not answer."""
+    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    async with connected(place, "operator") as bus:
+        return await bus.request("broker", ReadTools(), expect=Tools, timeout_s=timeout_s)
+
+
+def _cells(line: ToolLine) -> tuple[str, ...]:
+    return (
+        line.tool_id,
+        line.source,
+        ", ".join(worker.partition("@")[0] for worker in line.workers),
+        "yes" if line.idempotent else "no",
+        "yes" if line.writes else "no",
+        "needed" if line.needs_approval else "-",
+        ", ".join(line.agents) or "nobody",
+    )
+
+
+def _source_cells(source: SourceLine) -> tuple[str, ...]:
+    worker = source.worker.partition("@")[0] or "-"
+    return source.name, source.state, worker, str(source.tools), source.detail

@@ -1,0 +1,89 @@
+"""Tools as `hobus tools` lists them: the workers' words beside the configuration's. Pure."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from pydantic import Field
+
+from bus.messages.base import Record
+from bus.messages.control import Tools
+from config.assets import Agent
+from config.snapshot import Snapshot
+
+
+class ToolLine(Record):
+    """One tool; the shape of `--json` is stable."""
+
+    tool_id: str
+    source: str = Field(description="`builtin`, `python`, or an MCP server")
+    description: str
+    workers: list[str] = Field(description="instances that can run it now")
+    idempotent: bool
+    writes: bool
+    needs_approval: bool = Field(description="its calls wait for an operator (tools.approval)")
+    agents: list[str] = Field(description="who may use it")
+
+
+class SourceLine(Record):
+    """One source of tools at one worker."""
+
+    name: str
+    kind: str
+    worker: str = Field(description="instance; empty: no worker tells of it")
+    state: str
+    detail: str
+    tools: int
+    refused: list[str]
+
+
+def tool_lines(tools: Tools, snapshot: Snapshot) -> list[ToolLine]:
+    """Every tool that some worker announces."""
+    return [
+        ToolLine(
+            tool_id=row.tool_id,
+            source=row.source,
+            description=row.description,
+            workers=row.workers,
+            idempotent=row.idempotent,
+            writes=row.writes,
+            needs_approval=needs_approval(snapshot.config.tools.approval, row.tool_id),
+            agents=users_of(row.tool_id, snapshot, writes=row.writes),
+        )
+        for row in tools.tools
+    ]
+
+
+def source_lines(tools: Tools, snapshot: Snapshot) -> list[SourceLine]:
+    """Every source of every worker, and configured ones of which no worker tells."""
+    lines = [
+        SourceLine(
+            name=source.name,
+            kind=source.kind,
+            worker=source.instance,
+            state=source.state,
+            detail=source.detail,
+            tools=sum(row.source == source.name and source.instance in row.workers for row in tools.tools),
+            refused=source.refused,
+        )
+        for source in tools.sources
+    ]
+    told = {line.name for line in lines}
+    silent = [name for name in snapshot.config.tools.mcp_servers if name not in told]
+    return lines + [
+        SourceLine(
+            name=name, kind="mcp", worker="", state="failed", detail="no worker tells of it", tools=0, refused=[]
+        )
+        for name in silent
+    ]
+
+
+def needs_approval(patterns: list[str], tool_id: str) -> bool:
+    """Whether a pattern of tools.approval fits."""
+    return any(fnmatchcase(tool_id, pattern) for pattern in patterns)
+
+
+def users_of(tool_id: str, snapshot: Snapshot, *, writes: bool) -> list[str]:
+    """Agents that may use it, sorted."""
+    agents: dict[str, Agent] = dict(snapshot.agents)
+    return sorted(agent_id for agent_id, agent in agents.items() if agent.may_use(tool_id, writes=writes))

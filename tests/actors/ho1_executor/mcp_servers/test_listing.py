@@ -1,0 +1,101 @@
+"""What is taken from a server's listing, under which name, and what is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.ho1_executor.mcp_servers.listing import is_listing, taken, tool_id_of
+from config.schema import StdioServer
+
+OBJECT = {"type": "object", "properties": {}}
+
+
+def server(**changes):
+    """A configured server."""
+    fields = {
+        "transport": "stdio", "command": ["x"], "env": {}, "tools": None, "reads": [], "idempotent": [],
+        "connect_timeout_ms": 1000, "elsewhere": False,
+    }  # fmt: skip
+    return StdioServer.model_validate(fields | changes)
+
+
+def tool(name, schema=OBJECT, description="does it", **more):
+    """One row of a listing."""
+    return {"name": name, "description": description, "schema": schema, **more}
+
+
+def found(*tools, limit=10, size=1000, **changes):
+    """What is taken of these."""
+    return taken("files", server(**changes), tools, listed_max=limit, definition_max_bytes=size)
+
+
+def test_a_tool_is_known_by_its_server_and_name_and_is_held_to_write():
+    """Whatever it says of itself; only the configuration says that it reads or may run twice."""
+    one = found(tool("read"), tool("write"), tool("put"), reads=["read"], idempotent=["put"])
+    assert {name: (spec.idempotent, spec.writes) for name, spec in one.tools.items()} == {
+        "files__read": (True, False),
+        "files__write": (False, True),
+        "files__put": (True, True),
+    }
+    assert all(spec.source == "files" for spec in one.tools.values())
+    everything = found(tool("a"), tool("b"), reads=["*"]).tools.values()
+    assert [spec.writes for spec in everything] == [False, False]
+
+
+def test_names_become_what_every_provider_takes():
+    """And the server is asked by its own."""
+    one = found(tool("späce x/y.z"))
+    assert one.names == {"files__sp_ce_x_y_z": "späce x/y.z"}
+    assert tool_id_of("a", "b-c_D9") == "a__b-c_D9"
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (tool("x" * 80), "64 characters"),
+        (tool("t", schema="nonsense"), "does not describe an object"),
+        (tool("t", schema=None), "does not describe an object"),
+        (tool("t", schema={"type": "array"}), "does not describe an object"),
+        (tool("t", schema={"type": "object", "properties": {"a": {"type": "strange"}}}), "no JSON Schema"),
+        (tool("t", schema={"type": "object", "$ref": "http://127.0.0.1:1/x"}), "outside itself"),
+        (tool("t", schema={"type": "object", "allOf": [{"$ref": "#/nowhere"}]}), "refers to something"),
+        (tool("t", schema={"type": "object", "allOf": [{"$ref": "#"}]}), "too deeply"),
+        (tool("t", schema={**OBJECT, "description": "x" * 2000}), "definition_max_bytes is 1000"),
+        (tool("t", description="x" * 2000), "definition_max_bytes is 1000"),
+        (tool("t", schema=None, is_too_large=True), "exceed tools.definition_max_bytes"),
+        (tool("t", schema={"type": "object", "maximum": float("nan")}), "no JSON"),
+    ],
+)
+def test_what_cannot_be_a_tool_is_refused_with_its_reason(row, reason):
+    """One bad tool takes no other with it."""
+    one = found(row, tool("good"))
+    assert list(one.tools) == ["files__good"]
+    assert len(one.refused) == 1
+    assert reason in one.refused[0]
+
+
+def test_two_names_with_one_id_are_one_tool_and_one_refusal():
+    """The first stands."""
+    one = found(tool("a b"), tool("a_b"))
+    assert one.names == {"files__a_b": "a b"}
+    assert "same id files__a_b as 'a b'" in one.refused[0]
+
+
+def test_limits_and_the_list_of_wanted_tools():
+    """Beyond listed_max nothing is taken; what is wanted and not there is said; refusals are bounded and printable."""
+    many = found(*(tool(f"t{n}") for n in range(200)), limit=150)
+    assert len(many.tools) == 150
+    assert many.refused == ["50 more: it lists 200, tools.listed_max is 150"]
+    some = found(tool("a"), tool("b"), tools=["b", "c"])
+    assert list(some.tools) == ["files__b"]
+    assert some.refused == ["c: the server does not list it"]
+    bad = found(*(tool(f"\x1b[31m{n}", schema=1) for n in range(100)), limit=200)
+    assert len(bad.refused) == 21
+    assert bad.refused[-1] == "and 80 more"
+    assert all(line.isprintable() for line in bad.refused)
+
+
+@pytest.mark.parametrize("listed", [None, {}, [1], [{"name": 1, "description": "", "schema": {}}], [{"name": "a"}]])
+def test_what_is_no_listing(listed):
+    """A process that says so has lost its mind, and is replaced."""
+    assert not is_listing(listed)

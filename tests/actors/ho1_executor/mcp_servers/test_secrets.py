@@ -1,0 +1,32 @@
+"""References of a server's configuration, resolved in its process."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
+
+
+def test_references_are_replaced_and_remembered(monkeypatch, tmp_path):
+    """From the environment and from files; other values stay."""
+    monkeypatch.setenv("A_KEY", "one")
+    (tmp_path / "k").write_text("two\n")
+    found, secret = resolved({"X": "plain", "Y": "env:A_KEY", "Z": f"file:{tmp_path}/k"})
+    assert found == {"X": "plain", "Y": "one", "Z": "two"}
+    assert secret == ["one", "two"]
+    assert without("bad key one or two", secret) == "bad key (hidden) or (hidden)"
+
+
+@pytest.mark.parametrize("reference", ["env:NOT_SET_ANYWHERE", "file:/nowhere/at/all"])
+def test_a_reference_that_leads_nowhere_is_named(reference):
+    """By its name and place."""
+    with pytest.raises(NoSecret, match=reference.partition(":")[2]):
+        resolved({"TOKEN": reference})
+
+
+def test_a_server_gets_little_of_the_workers_environment(monkeypatch):
+    """What it needs to run, and what its configuration gives it."""
+    monkeypatch.setenv("PROVIDER_KEY", "secret")
+    monkeypatch.setenv("PATH", "/bin")
+    assert "PROVIDER_KEY" not in environment({})
+    assert environment({"PATH": "/own", "X": "1"})["PATH"] == "/own"

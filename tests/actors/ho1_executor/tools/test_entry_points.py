@@ -1,0 +1,135 @@
+"""Functions of installed packages as tools: what they become, and every way in which they are none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from actors.ho1_executor.tools.entry_points import BadEntryPoint, definition_of, description_of, load
+from actors.ho1_executor.tools.in_process import InProcessHost
+from bus.tool import Invocation, ToolFault, tool
+from tests.actors.ho1_executor.tools.packages import install
+
+CONTEXT = {"idempotency_key": "WO-1", "session_id": "S", "agent_id": "A", "wo_id": "WO-1"}
+
+
+async def nobody(*_):
+    """A tool of a package asks nobody."""
+    raise ToolFault("nobody is asked")
+
+
+HOST = InProcessHost({}, CONTEXT, nobody, None)
+
+
+@tool(idempotent=False, writes=True)
+def greet(name: str, times: int = 1, *, call: Invocation) -> dict[str, str]:
+    """Greets somebody."""
+    return {"said": f"hello {name} " * times, "key": call.idempotency_key}
+
+
+async def test_a_decorated_function_is_a_tool_and_stays_a_function():
+    """Its docstring is the description, its annotations the schema; the call's key reaches it."""
+    made = definition_of("greet", greet)
+    assert (made.tool_id, made.description, made.idempotent, made.writes) == ("greet", "Greets somebody.", False, True)
+    assert made.source == "python"
+    assert await made.run({"name": "you"}, HOST) == {"said": "hello you ", "key": "WO-1"}
+    assert greet("you", call=Invocation("k", "s", "a"))["key"] == "k"
+
+
+def test_an_async_function_runs_in_a_loop_of_its_own():
+    """In a tool process, which has none."""
+
+    @tool(idempotent=True, writes=False, description="Waits.", parameters={"type": "object"})
+    async def wait() -> str:
+        await asyncio.sleep(0)
+        return "done"
+
+    steps = definition_of("wait", wait).run({}, HOST)
+    with pytest.raises(StopIteration) as end:
+        steps.send(None)
+    assert end.value.value == "done"
+
+
+def plain() -> None:
+    """No tool."""
+
+
+@tool(idempotent=True, writes=False)
+def wordless(a: int) -> int:  # noqa: D103 - that is the point
+    return a
+
+
+@tool(idempotent=True, writes=False)
+def shapeless(a) -> int:
+    """Has no annotation."""
+    return a
+
+
+@pytest.mark.parametrize(
+    ("function", "mend"),
+    [(plain, "@bus.tool.tool"), (7, "@bus.tool.tool"), (wordless, "docstring"), (shapeless, "annotation")],
+)
+def test_what_is_no_tool_says_what_mends_it(function, mend):
+    """Each in one sentence."""
+    with pytest.raises(BadEntryPoint, match=mend):
+        definition_of("x", function)
+
+
+GOOD = """
+from bus.tool import tool
+@tool(idempotent=True, writes=False)
+def double(a: int) -> int:
+    "Doubles."
+    return 2 * a
+@tool(idempotent=True, writes=False, description="d", parameters={"a": object()})
+def unjson(a): return a
+"""
+
+
+def test_an_installed_one_is_found_by_its_name_and_described(tmp_path, monkeypatch):
+    """As its worker hears of it."""
+    monkeypatch.syspath_prepend(str(install(tmp_path, "good_pack", GOOD, double="double")))
+    said = json.loads(description_of("double", 1000))
+    assert said["description"] == "Doubles."
+    assert said["parameters"]["required"] == ["a"]
+    with pytest.raises(BadEntryPoint, match="more than 10 bytes"):
+        description_of("double", 10)
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "attribute", "why"),
+    [
+        ("raise RuntimeError('no licence\\nsecond line')", "broken", "x", r"RuntimeError: no licence\)"),
+        ("raise SystemExit(3)", "exits", "x", "SystemExit"),
+        ("import no_such_module_at_all", "lacks", "x", "no_such_module_at_all"),
+        (GOOD, "typo", "dubble", "AttributeError"),
+        (GOOD, "unjson", "unjson", "no.*JSON"),
+        (GOOD, "list_tools", "double", "built-in"),
+    ],
+)
+def test_one_that_cannot_be_loaded_says_why(  # noqa: PLR0917 - two fixtures and a row
+    tmp_path: Path, monkeypatch, source, name, attribute, why
+):
+    """Whatever its package does, in one line."""
+    monkeypatch.syspath_prepend(str(install(tmp_path, f"pack_{name}", source, **{name: attribute})))
+    with pytest.raises(BadEntryPoint, match=why) as caught:
+        description_of(name, 10_000)
+    assert "\n" not in str(caught.value)
+
+
+def test_one_that_nobody_has_names_those_that_are_there(tmp_path, monkeypatch):
+    """A typing error is seen at once."""
+    monkeypatch.syspath_prepend(str(install(tmp_path, "pack_here", GOOD, double="double")))
+    with pytest.raises(BadEntryPoint, match=r"no installed package has it.*double"):
+        load("dubble")
+
+
+def test_one_that_two_packages_have_is_nobodys(tmp_path, monkeypatch):
+    """Which would run is not left to chance."""
+    for pack in ("pack_one", "pack_two"):
+        monkeypatch.syspath_prepend(str(install(tmp_path / pack, pack, GOOD, twin="double")))
+    with pytest.raises(BadEntryPoint, match=r"pack[-_]one, pack[-_]two"):
+        load("twin")

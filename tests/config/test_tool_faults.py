@@ -1,0 +1,82 @@
+"""Faults of the tools in a configuration, each with its mend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from config.parse import checked
+from config.schema import AdminConfig
+from config.snapshot import load_snapshot
+from config.tool_faults import tool_faults
+
+SNAPSHOT = load_snapshot()
+STDIO = {
+    "transport": "stdio", "command": ["x"], "env": {}, "tools": None, "reads": [], "idempotent": [],
+    "connect_timeout_ms": 1000, "elsewhere": False,
+}  # fmt: skip
+HTTP = {name: value for name, value in STDIO.items() if name not in ("command", "env")} | {
+    "transport": "http", "url": "https://example.org/mcp", "headers": {},
+}  # fmt: skip
+
+
+def faults(servers: dict[str, Any], entry_points: tuple[str, ...] = (), agent_tools: tuple[str, ...] = ()) -> list[str]:
+    """Of a configuration with these."""
+    value = SNAPSHOT.config.model_dump(mode="json")
+    value["tools"] |= {"mcp_servers": servers, "entry_points": list(entry_points)}
+    config, found = checked(AdminConfig, value, strict=True)
+    if config is None:
+        return found
+    agent = SNAPSHOT.agents["ADMIN"]
+    agents = {"ADMIN": agent.model_copy(update={"tools": (*agent.tools, *agent_tools)})}
+    return tool_faults(config.tools, agents)
+
+
+def test_what_is_right_has_no_fault():
+    """Both transports, references, a wildcard of an agent."""
+    servers = {
+        "files": STDIO | {"env": {"API_TOKEN": "env:TOKEN", "LANG": "C"}, "tools": ["a"], "reads": ["a", "*"]},
+        "far-1": HTTP | {"headers": {"Authorization": "file:/k"}},
+    }
+    assert faults(servers, ("greet", "a-b_c"), ("files__*", "far-1__x")) == []
+
+
+@pytest.mark.parametrize(
+    ("servers", "part"),
+    [
+        ({"Files": STDIO}, "a server's name"),
+        ({"a__b": STDIO}, "a server's name"),
+        ({"builtin": STDIO}, "a server's name"),
+        ({"x" * 33: STDIO}, "a server's name"),
+        ({"a": STDIO | {"command": [" "]}}, "a.command.0"),
+        ({"a": STDIO | {"command": []}}, "a.stdio.command"),
+        ({"a": STDIO | {"url": "x"}}, "unknown key"),
+        ({"a": STDIO | {"transport": "carrier pigeon"}}, "tools.mcp_servers.a"),
+        ({"a": STDIO | {"tools": ["x"], "reads": ["y"]}}, "'y' is not in its `tools`"),
+        ({"a": STDIO | {"env": {"GITHUB_TOKEN": "ghp_123"}}}, "a.env.GITHUB_TOKEN: a secret must not stand here"),
+        ({"a": HTTP | {"headers": {"Authorization": "Bearer 1"}}}, "a.headers.Authorization: a secret"),
+        ({"a": HTTP | {"headers": {"X-Api-Key": "1"}}}, "a.headers.X-Api-Key: a secret"),
+        ({"a": HTTP | {"url": "ftp://x"}}, "a.url: expected http"),
+        ({"a": HTTP | {"url": "https://me:pw@x/"}}, "a.url: holds a user or password"),
+    ],
+)
+def test_each_fault_of_a_server_names_its_place_and_no_value(servers, part):
+    """A secret that stands in the wrong place is not repeated."""
+    (fault,) = faults(servers)
+    assert part in fault
+    assert "ghp_123" not in fault
+    assert "pw@" not in fault
+
+
+@pytest.mark.parametrize("names", [("a b",), ("a__b",), ("",), ("x" * 65,), ("a", "a")])
+def test_names_of_entry_points_are_names_of_tools(names):
+    """Each once, none that looks like a server's tool."""
+    (fault,) = faults({}, names)
+    assert "tools.entry_points." in fault
+
+
+def test_an_agent_names_only_tools_of_servers_that_are_there():
+    """A server that was taken out, or misspelt."""
+    (fault,) = faults({"files": STDIO}, (), ("fils__read",))
+    assert "no MCP server 'fils'; configured: files" in fault

@@ -1,0 +1,114 @@
+"""An MCP server by hand, without the SDK: it does what its tools are called. `python scripted_mcp_server.py DIR [HOW]`.
+
+Each call of `effect` adds a line to DIR/effects; `pid` of the newest server stands in DIR/pid. HOW: `garbage` (prints
+nonsense between its messages), `silent` (never answers), `wild` (lists what is no tool beside what is one), `many` (200
+tools), `late` (answers its handshake after two seconds).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(sys.argv[1])
+HOW = sys.argv[2] if len(sys.argv) > 2 else ""
+OBJECT = {"type": "object", "properties": {}}
+_writing = threading.Lock()
+_cancelled: dict[Any, threading.Event] = {}
+
+
+def say(message: dict[str, Any]) -> None:
+    """One message."""
+    with _writing:
+        if HOW == "garbage":
+            sys.stdout.write('not json at all\n{"jsonrpc": "1.0"}\n[1, 2]\n\n')
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def tools() -> list[Any]:
+    """What it lists."""
+    names = ["effect", "slow", "deaf", "polite", "die", "huge", "nonsense", "sample", "key"]
+    listed: list[Any] = [{"name": name, "description": f"Does {name}.", "inputSchema": OBJECT} for name in names]
+    if HOW == "many":
+        listed += [{"name": f"tool {n}", "description": "x" * 500, "inputSchema": OBJECT} for n in range(200)]
+    if HOW == "wild":
+        listed += [
+            {"name": "no_schema"},
+            {"name": "text_schema", "inputSchema": "nonsense"},
+            {"name": "bad_schema", "inputSchema": {"type": "object", "properties": {"a": {"type": "strange"}}}},
+            {"name": "outside", "inputSchema": {"type": "object", "$ref": "http://127.0.0.1:1/schema"}},
+            {"name": "x" * 80, "inputSchema": OBJECT},
+            {"name": "big", "inputSchema": {**OBJECT, "description": "x" * 100_000}},
+            {"description": "nameless"},
+            "no tool",
+            {"name": "slow", "inputSchema": OBJECT, "description": "twice"},
+            {"name": "späce  x", "inputSchema": OBJECT},
+        ]
+    return listed
+
+
+def call(request_id: Any, params: dict[str, Any]) -> None:
+    """Carries out one call, in a thread of its own."""
+    name = params["name"]
+    if name in ("effect", "slow", "deaf", "polite"):
+        with (HERE / "effects").open("a") as file:
+            file.write(f"{name} {params.get('_meta', {}).get('hobus/idempotency_key', '')}\n")
+    if name == "die":
+        os.kill(os.getpid(), 9)
+    if name in ("slow", "deaf", "polite"):
+        if _cancelled[request_id].wait(60) and name == "polite":
+            say({"id": request_id, "error": {"code": -32000, "message": "cancelled"}})
+            return
+        if name == "deaf":
+            time.sleep(60)
+    if name == "nonsense":
+        say({"id": request_id, "result": {"content": "nothing of the kind"}})
+        return
+    if name == "sample":
+        say({"id": "s1", "method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}})
+        say({"id": "e1", "method": "elicitation/create", "params": {"message": "?", "requestedSchema": OBJECT}})
+    text = "x" * 1_000_000 if name == "huge" else str(params.get("_meta")) if name == "key" else f"did {name}"
+    say({"id": request_id, "result": {"content": [{"type": "text", "text": text}]}})
+
+
+def main() -> None:
+    """Serves until its input ends; not even then, when it is deaf."""
+    (HERE / "pid").write_text(str(os.getpid()))
+    for line in sys.stdin:
+        message = json.loads(line)
+        method, request_id = message.get("method"), message.get("id")
+        if HOW == "silent":
+            continue
+        if method == "initialize":
+            if HOW == "late":
+                time.sleep(2)
+            info = {"name": "scripted", "version": "1\x1b[31m"}
+            ability = {"tools": {"listChanged": True}}
+            said = {
+                "protocolVersion": message["params"]["protocolVersion"],
+                "capabilities": ability,
+                "serverInfo": info,
+            }
+            say({"id": request_id, "result": said})
+        elif method == "tools/list":
+            say({"id": request_id, "result": {"tools": tools()}})
+        elif method == "tools/call":
+            _cancelled[request_id] = threading.Event()
+            threading.Thread(target=call, args=(request_id, message["params"]), daemon=True).start()
+        elif method == "notifications/cancelled":
+            with (HERE / "cancelled").open("a") as file:
+                file.write(f"{message['params']['requestId']}\n")
+            _cancelled[message["params"]["requestId"]].set()
+        elif method is None and request_id is not None:
+            with (HERE / "declined").open("a") as file:
+                file.write(f"{request_id} {'error' in message}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""One MCP server as its worker keeps it: cancels that stop, deadlines, deaths, nonsense, and what is left of it all."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from actors.ho1_executor.mcp_servers.server import McpServer
+from bus.messages.work_order import ToolCall
+from config.schema import StdioServer
+from config.snapshot import load_snapshot
+from tests.process.mcp_servers import ROOT, SCRIPTED, scripted
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
+
+LIMITS = load_snapshot().config.tools.model_copy(
+    update={"kill_grace_ms": 300, "reconnect_min_ms": 50, "reconnect_max_ms": 200, "output_max_bytes": 1000}
+)
+
+
+@pytest.fixture(autouse=True)
+def checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh interpreters find this checkout."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@asynccontextmanager
+async def kept(directory: Path, how: str = "", limits: Any = LIMITS, **changes: Any) -> AsyncIterator[McpServer]:
+    """A server that is ready or has failed; nothing of it is left afterwards."""
+    config = scripted(directory, **changes)
+    config["command"].append(how)
+    server = McpServer("s", StdioServer.model_validate(config), limits, random=lambda: 0.5, on_change=lambda: None)
+    task = asyncio.get_running_loop().create_task(server.keep())
+    try:
+        await until(lambda: server.told.state != "starting")
+        yield server
+    finally:
+        pids = [pid for pid in (server.pid, server_pid(directory)) if pid]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        server.close()
+        await until(lambda: not any(lives(pid) for pid in pids))
+
+
+def server_pid(directory: Path) -> int:
+    """Of the newest server."""
+    file = directory / "pid"
+    return int(file.read_text()) if file.exists() else 0
+
+
+def lives(pid: int) -> bool:
+    """Runs, and is no zombie."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def until(is_true: Callable[[], bool], limit_s: float = 20.0) -> None:
+    """Polls; a condition that never comes fails the test."""
+    async with asyncio.timeout(limit_s):
+        while not is_true():
+            await asyncio.sleep(0.005)
+
+
+async def call(server: McpServer, tool: str, timeout_s: float = 10.0) -> tuple[bool, str, str]:
+    """One call: ok, code, text."""
+    asked = ToolCall(call_id="001", tool_id=f"s__{tool}", arguments={})
+    result = await server.call(server.tools[f"s__{tool}"], asked, idempotency_key="WO-7", timeout_s=timeout_s)
+    return result.ok, result.code, result.text
+
+
+def effects(directory: Path) -> list[str]:
+    """What its tools did."""
+    file = directory / "effects"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+async def test_calls_run_side_by_side_and_know_their_key(tmp_path: Path) -> None:
+    """Text comes back, cut where it is too long; nonsense is a failure; what a server asks of us is declined."""
+    async with kept(tmp_path) as server:
+        assert server.told.detail == "scripted 1?[31m"
+        slow = asyncio.get_running_loop().create_task(call(server, "slow", 2.0))
+        await until(lambda: bool(effects(tmp_path)))
+        assert await call(server, "effect") == (True, "", "did effect")
+        assert effects(tmp_path) == ["slow WO-7", "effect WO-7"]
+        assert "WO-7" in (await call(server, "key"))[2]
+        assert len((await call(server, "huge"))[2]) == 1000
+        assert await call(server, "nonsense") == (
+            False,
+            "tool_failed",
+            "the MCP server answered with something that is no result",
+        )
+        assert (await call(server, "sample"))[0]
+        declined = tmp_path / "declined"
+        await until(lambda: declined.exists() and declined.read_text().count("True") == 2)
+        assert (await slow)[1] == "deadline_exceeded"
+
+
+@pytest.mark.parametrize("tool", ["polite", "deaf"])
+async def test_a_cancel_really_stops(tmp_path: Path, tool: str) -> None:
+    """One that ends by itself keeps its process; one that does not is killed with all it is, and there again at once."""
+    async with kept(tmp_path) as server:
+        first = server_pid(tmp_path)
+        task = asyncio.get_running_loop().create_task(call(server, tool))
+        await until(lambda: bool(effects(tmp_path)))
+        before = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - before < 1.0
+        assert (tmp_path / "cancelled").read_text() == "call-1\n"
+        assert lives(first) is (tool == "polite")
+        assert await call(server, "effect") == (True, "", "did effect")
+        assert (server_pid(tmp_path) == first) is (tool == "polite")
+
+
+async def test_a_second_cancel_during_the_grace_kills_at_once(tmp_path: Path) -> None:
+    """Whatever the impatience, nothing goes on."""
+    async with kept(tmp_path) as server:
+        first = server_pid(tmp_path)
+        task = asyncio.get_running_loop().create_task(call(server, "deaf"))
+        await until(lambda: bool(effects(tmp_path)))
+        task.cancel()
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: not lives(first), 2.0)
+        assert (await call(server, "effect"))[0]
+
+
+async def test_who_else_was_in_flight_is_in_doubt_or_runs_again(tmp_path: Path) -> None:
+    """A deadline kills the process of a deaf call; the neighbour that may run twice does, the other one must not."""
+    async with kept(tmp_path, idempotent=["polite"]) as server:
+        loop = asyncio.get_running_loop()
+        neighbours = [loop.create_task(call(server, tool, 3.0)) for tool in ("slow", "polite")]
+        await until(lambda: len(effects(tmp_path)) == 2)
+        assert (await call(server, "deaf", 0.5))[1] == "deadline_exceeded"
+        doubtful = await neighbours[0]
+        assert doubtful[1] == "unknown_outcome"
+        await until(lambda: [line.split()[0] for line in effects(tmp_path)].count("polite") == 2)
+        assert (await neighbours[1])[1] == "deadline_exceeded"
+        assert [line.split()[0] for line in effects(tmp_path)].count("slow") == 1
+
+
+@pytest.mark.parametrize("whom", ["server", "process", "itself"])
+async def test_a_death_is_seen_at_once_and_the_server_comes_back(tmp_path: Path, whom: str) -> None:
+    """Of the server, of its process, by its own hand: the call is in doubt, the next one is answered, nothing is left."""
+    async with kept(tmp_path) as server:
+        pids = [server_pid(tmp_path), server.pid or 0]
+        if whom == "itself":
+            assert (await call(server, "die"))[1] == "unknown_outcome"
+        else:
+            task = asyncio.get_running_loop().create_task(call(server, "slow"))
+            await until(lambda: bool(effects(tmp_path)))
+            os.kill(pids[0] if whom == "server" else pids[1], 9)
+            assert (await task)[1] == "unknown_outcome"
+        await until(lambda: not any(lives(pid) for pid in pids))
+        assert await call(server, "effect") == (True, "", "did effect")
+        assert server_pid(tmp_path) != pids[0]
+
+
+async def test_garbage_between_messages_harms_nothing(tmp_path: Path) -> None:
+    """It is passed over."""
+    async with kept(tmp_path, "garbage") as server:
+        assert server.told.state == "ready"
+        assert await call(server, "effect") == (True, "", "did effect")
+
+
+async def test_two_hundred_tools(tmp_path: Path) -> None:
+    """All there, and each can be called; of more than listed_max the rest is refused."""
+    async with kept(tmp_path, "many") as server:
+        assert len(server.tools) == 209
+        assert await call(server, "tool_199") == (True, "", "did tool 199")
+    async with kept(tmp_path, "many", LIMITS.model_copy(update={"listed_max": 100})) as server:
+        assert len(server.tools) == 100
+        assert "109 more" in server.told.refused[-1]
+
+
+async def test_what_is_no_tool_is_refused_and_the_others_work(tmp_path: Path) -> None:
+    """No schema, text for a schema, a bad one, one that leads outside, a long name, a huge one, one without a name."""
+    async with kept(tmp_path, "wild") as server:
+        assert sorted(server.tools) == sorted(
+            f"s__{name}"
+            for name in (
+                "effect",
+                "slow",
+                "deaf",
+                "polite",
+                "die",
+                "huge",
+                "nonsense",
+                "sample",
+                "key",
+                "sp_ce__x",
+            )  # fmt: skip
+        )
+        refused = {line.partition(":")[0] for line in server.told.refused}
+        assert {"no_schema", "text_schema", "bad_schema", "outside", "big", "slow"} <= refused
+        assert (await call(server, "effect"))[0]
+
+
+async def test_a_server_that_never_answers_is_given_up_and_tried_again(tmp_path: Path) -> None:
+    """Within connect_timeout_ms, saying so; its tools are called by nobody."""
+    async with kept(tmp_path, "silent", connect_timeout_ms=1500) as server:
+        assert server.told.state == "failed"
+        assert "within 1.500 s" in server.told.detail
+        first = server_pid(tmp_path)
+        await until(lambda: server_pid(tmp_path) != first)
+
+
+async def test_a_message_without_end_ends_the_connection(tmp_path: Path) -> None:
+    """No memory is filled: what a call made of it is in doubt."""
+    limits = LIMITS.model_copy(update={"message_max_bytes": 100_000})
+    async with kept(tmp_path, limits=limits) as server:
+        assert (await call(server, "huge"))[1] == "unknown_outcome"
+        assert (await call(server, "effect"))[0]
+
+
+async def test_a_server_dies_with_its_worker_whatever_it_does(tmp_path: Path) -> None:
+    """The worker is killed; its server, deaf for its input and for cancels, is gone too."""
+    code = f"""
+import asyncio, sys
+from actors.ho1_executor.mcp_servers.server import McpServer
+from bus.messages.work_order import ToolCall
+from config.schema import StdioServer
+from config.snapshot import load_snapshot
+async def main():
+    fields = {scripted(tmp_path)!r}
+    server = McpServer("s", StdioServer.model_validate(fields), load_snapshot().config.tools, random=lambda: 0.5,
+                       on_change=lambda: None)
+    task = asyncio.get_running_loop().create_task(server.keep())
+    while server.told.state != "ready":
+        await asyncio.sleep(0.01)
+    call = ToolCall(call_id="001", tool_id="s__deaf", arguments={{}})
+    await server.call(server.tools["s__deaf"], call, idempotency_key="k", timeout_s=50)
+asyncio.run(main())
+"""
+    worker = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.DEVNULL)
+    try:
+        await until(lambda: bool(effects(tmp_path)))
+        server = server_pid(tmp_path)
+        keeper = psutil.Process(server).ppid()
+        worker.kill()
+        worker.wait()
+        await until(lambda: not lives(server) and not lives(keeper), 5.0)
+    finally:
+        worker.kill()
+        worker.wait()
+
+
+def test_the_scripted_server_is_there() -> None:
+    """Tests that start it would else tell of a server that does not start."""
+    assert SCRIPTED.is_file()

@@ -1,0 +1,166 @@
+"""MCP servers in turns of a whole cluster: the reference servers, their deaths, and the deaths of who uses them."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.process.cluster import Cluster, eventually
+from tests.process.mcp_servers import configure, everything_server, http, scripted, stdio, time_server, use
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+
+def tools_of(cluster: Cluster) -> dict[str, Any]:
+    """What `hobus tools` says."""
+    return cluster("tools", "--json").json
+
+
+def wait_ready(cluster: Cluster, *servers: str, workers: int = 1) -> None:
+    """Until every worker has these servers."""
+
+    def is_ready() -> bool:
+        rows = tools_of(cluster)["sources"]
+        return all(
+            len([row for row in rows if (row["name"], row["state"]) == (name, "ready")]) == workers for name in servers
+        )
+
+    eventually(is_ready, within_s=30)
+
+
+def test_the_reference_time_server_answers_in_a_turn(cluster: Cluster):
+    """The model asks for its tool, the server is asked once, its words are the answer; the cluster did not wait."""
+    words = configure(cluster, {"time": time_server()}, tools=["time__*"], permitted=["time__*"])
+    cluster.up(*words)
+    wait_ready(cluster, "time")
+    result = cluster.ask(use("time__convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo"))
+    assert result["outcome"] == "success", result
+    assert "Asia/Tokyo" in result["response"]
+    assert "T21:00:00+09:00" in result["response"]
+    assert len(cluster.entries("TOOL_STARTED")) == 1
+    listed = cluster.ask("which tools do you have?")["response"]
+    assert "time__get_current_time" in listed
+    assert cluster.verify().tail == "clean"
+
+
+def test_the_reference_everything_server_answers_in_a_turn(cluster: Cluster):
+    """Text, an image that is described, and two calls side by side; what writes is refused without its exact name."""
+    servers = {"everything": stdio(*everything_server(), reads=["echo", "get-tiny-image", "get-sum"])}
+    words = configure(cluster, servers, tools=["everything__*"], permitted=["everything__*"])
+    cluster.up(*words)
+    wait_ready(cluster, "everything")
+    text = "\n".join([use("everything__get-sum", a=40, b=2), use("everything__get-tiny-image")])
+    result = cluster.ask(text)
+    assert result["outcome"] == "success", result
+    assert "is 42" in result["response"]
+    assert "[image image/png, 4033 bytes, not shown]" in result["response"]
+    refused = cluster.ask(use("everything__get-env"))
+    assert "I was not given a tool everything__get-env" in refused["response"]
+
+
+def test_the_reference_everything_server_over_http(cluster: Cluster):
+    """Streamable HTTP; a server that is not there yet is found when it comes, and `hobus tools` says meanwhile."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    servers = {"far": http(f"http://127.0.0.1:{port}/mcp", reads=["*"])}
+    words = configure(
+        cluster, servers, tools=["far__*"], permitted=["*"], tools__reconnect_min_ms=100, tools__reconnect_max_ms=300
+    )
+    command = everything_server("streamableHttp")
+    cluster.up(*words)
+    eventually(lambda: [row for row in tools_of(cluster)["sources"] if row["state"] == "failed"])
+    server = subprocess.Popen(
+        command, env={"PORT": str(port), "PATH": "/usr/bin:/bin"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        wait_ready(cluster, "far")
+        assert "Echo: over http" in cluster.ask(use("far__echo", message="over http"))["response"]
+    finally:
+        server.kill()
+        server.wait()
+
+
+@pytest.mark.parametrize("whom", ["server", "process", "worker"])
+@pytest.mark.parametrize("kind", ["writes", "idempotent"])
+def test_a_death_while_a_tool_runs(cluster: Cluster, tmp_path: Path, whom: str, kind: str):
+    """SIGKILL to the server, its process, or the worker: what may run twice does, what may not is unknown_outcome.
+
+    Never run again in silence, and no process is left of what died.
+    """
+    servers = {"s": scripted(tmp_path, idempotent=["slow"] if kind == "idempotent" else [])}
+    words = configure(cluster, servers, tools=["s__slow"], permitted=["s__slow"])
+    cluster.up(*words)
+    wait_ready(cluster, "s")
+    asked = cluster.start_ask(use("s__slow"))
+    effects = tmp_path / "effects"
+    eventually(lambda: effects.exists() and effects.read_text().count("slow") == 1)
+    server = psutil.Process(int((tmp_path / "pid").read_text()))
+    group = server.parent()
+    assert group is not None
+    if whom == "worker":
+        cluster.kill("ho1/1")
+    else:
+        (server if whom == "server" else group).send_signal(signal.SIGKILL)
+    eventually(lambda: not psutil.pid_exists(server.pid) or server.status() == psutil.STATUS_ZOMBIE)
+    if kind == "idempotent":
+        eventually(lambda: effects.read_text().count("slow") == 2)
+        keys = {line.split()[1] for line in effects.read_text().splitlines()}
+        assert len(keys) == 1
+        asked.kill()
+        asked.communicate()
+        return
+    out, err = asked.communicate(timeout=60)
+    assert b"unknown_outcome" in out, (out, err)
+    assert effects.read_text().count("slow") == 1
+    (failed,) = cluster.entries("WO_FAILED")
+    assert failed.reason == "unknown_outcome"
+    wait_ready(cluster, "s")
+    assert cluster.verify().tail == "clean"
+
+
+def test_two_workers_have_a_server_each_and_the_tools_are_told_once(cluster: Cluster, tmp_path: Path):
+    """Killing one worker's server takes nothing from the other."""
+    words = configure(cluster, {"s": scripted(tmp_path, reads=["*"])}, tools=["s__*"], permitted=["s__*"])
+    cluster.up(*words, "--scale", "ho1=2")
+    wait_ready(cluster, "s", workers=2)
+    (row,) = [row for row in tools_of(cluster)["tools"] if row["tool_id"] == "s__effect"]
+    assert [worker.partition("@")[0] for worker in row["workers"]] == ["ho1/1", "ho1/2"]
+    psutil.Process(int((tmp_path / "pid").read_text())).kill()
+    for _ in range(6):
+        assert "did effect" in cluster.ask(use("s__effect"))["response"]
+
+
+def test_a_cluster_with_a_server_that_cannot_be_is_ready_and_says_so(cluster: Cluster, tmp_path: Path):
+    """`up --wait` returns, `ps`, `doctor` and `tools` name the server and what is wrong; turns go on."""
+    servers = {"missing": stdio("no-such-program-anywhere"), "mute": scripted(tmp_path, connect_timeout_ms=300)}
+    servers["mute"]["command"].append("silent")
+    words = configure(cluster, servers, tools=["missing__x"], permitted=["missing__x"])
+    cluster.up(*words)
+    eventually(lambda: len([row for row in tools_of(cluster)["sources"] if row["state"] == "failed"]) == 2)
+    told = cluster("tools").out
+    assert "the command no-such-program-anywhere is not there" in told
+    assert "within 0.300 s" in told
+    assert "missing" in cluster("ps").out
+    doctor = cluster("doctor").out
+    assert "no-such-program-anywhere" in doctor
+    assert cluster.ask("what packages are installed?")["outcome"] == "success"
+
+
+def test_restarting_a_worker_does_not_wait_for_its_servers(cluster: Cluster, tmp_path: Path):
+    """A server takes two seconds for its handshake; the worker is ready long before, its tools come later."""
+    servers = {"s": scripted(tmp_path, reads=["*"])}
+    servers["s"]["command"].append("late")
+    words = configure(cluster, servers, tools=["s__*"], permitted=["s__*"])
+    cluster.up(*words)
+    wait_ready(cluster, "s")
+    old = cluster.kill("ho1/1").instance
+    eventually(lambda: cluster.is_up("ho1/1", other_than=old), within_s=1.5)
+    assert [row["state"] for row in tools_of(cluster)["sources"] if row["name"] == "s"] == ["starting"]
+    wait_ready(cluster, "s")
