@@ -16,6 +16,7 @@ import structlog
 
 from actors.ho1_executor.ends import Ends
 from actors.ho1_executor.job import Job, job_of
+from actors.ho1_executor.known_tools import KnownTools
 from actors.ho1_executor.model_step import ModelStep
 from actors.ho1_executor.receipts import completed, end_id, failed
 from actors.ho1_executor.snapshots import Snapshots
@@ -55,7 +56,8 @@ class Executor(Actor):
         self._ledger = LedgerClient.configured(bus, self._config.ledger)
         self._ends = Ends(self._ledger)
         self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=self._config.ho1.snapshots_kept)
-        self._model_step = ModelStep(bus=bus, specs=self._specs, config=self._config, checked={})
+        known = KnownTools(bus, self._specs, self._config)
+        self._model_step = ModelStep(bus=bus, tools=known, config=self._config, checked={})
         self._tool_step = ToolStep(
             bus=bus,
             ledger=self._ledger,

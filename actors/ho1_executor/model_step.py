@@ -16,6 +16,7 @@ from actors.ho1_executor.contracts import (
     select_contract,
 )
 from actors.ho1_executor.job import Job
+from actors.ho1_executor.known_tools import KnownTools
 from actors.ho1_executor.output import judge_output, repair_messages
 from actors.ho1_executor.prompt_render import load_pack, render
 from actors.ho1_executor.tools.definition import ToolDefinition
@@ -37,7 +38,7 @@ class ModelStep:
     """Runs LLM orders of this worker."""
 
     bus: Bus
-    specs: Mapping[str, ToolDefinition]
+    tools: KnownTools
     config: AdminConfig  # of this worker: its limits
     checked: dict[tuple[str, str], CheckedContract]  # (snapshot digest, contract id) -> contract, checked once
 
@@ -56,7 +57,7 @@ class ModelStep:
         inputs = gather_inputs(checked, order.input_context, standing)
         pack = load_pack(snapshot.prompt_packs, checked.contract.prompt_pack_id)
         messages = render(pack, inputs, order.exchanges)
-        tools = offered_tools(order, agent, self.specs)
+        tools = offered_tools(order, agent, await self.tools.allowed_by(order.constraints.tools_allowed))
         number = 0
         while True:
             number += 1

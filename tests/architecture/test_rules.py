@@ -16,6 +16,7 @@ SHELLS: dict[str, str] = {
     "actors.ho1_executor.actor": "where orders arrive",
     "actors.ho1_executor.ends": "asks the ledger whether an order has ended",
     "actors.ho1_executor.job": "one order from start to receipt",
+    "actors.ho1_executor.known_tools": "asks the broker which tools others have",
     "actors.ho1_executor.model_step": "asks the gateway",
     "actors.ho1_executor.tool_step": "runs a tool",
     "actors.ho1_executor.snapshots": "fetches a configuration by its digest",

@@ -1,0 +1,134 @@
+"""Tools of an installed Python package in a whole cluster: a turn, a death while one runs, and packages that are none."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from launch import exit_codes
+from tests.actors.ho1_executor.tools.packages import install
+from tests.process.cluster import Cluster, eventually
+from tests.process.mcp_servers import ROOT, configure, use
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+SOURCE = """
+import os, time
+from bus.tool import Invocation, ToolFault, tool
+
+@tool(idempotent=True, writes=False)
+def double(number: int) -> int:
+    "Doubles a number."
+    return 2 * number
+
+@tool(idempotent=True, writes=False)
+def refuse(why: str) -> None:
+    "Refuses."
+    raise ToolFault(f"no: {why}")
+
+def _effect(directory, call):
+    with open(os.path.join(directory, "effects"), "a") as file:
+        file.write(call.idempotency_key + "\\n")
+    with open(os.path.join(directory, "pid"), "w") as file:
+        file.write(str(os.getpid()))
+    time.sleep(0.2 if os.path.exists(os.path.join(directory, "quick")) else 60)
+    return "done"
+
+@tool(idempotent=False, writes=True)
+def pay(directory: str, *, call: Invocation) -> str:
+    "Pays, once."
+    return _effect(directory, call)
+
+@tool(idempotent=True, writes=True)
+def put(directory: str, *, call: Invocation) -> str:
+    "Puts something to its place."
+    return _effect(directory, call)
+"""
+
+NAMES = ["double", "refuse", "pay", "put"]
+
+
+def up(cluster: Cluster, directory: Path, names: list[str] = NAMES, **settings: Any) -> None:
+    """A cluster that knows these tools, and whose agent may use them."""
+    packages = install(directory / "packages", "tested_pack", SOURCE, **{name: name for name in NAMES})
+    cluster.env["PYTHONPATH"] = f"{packages}:{ROOT}"
+    cluster.up(*configure(cluster, {}, tools=names, permitted=names, tools__entry_points=names, **settings))
+    eventually(lambda: set(names) <= {row["tool_id"] for row in cluster("tools", "--json").json["tools"]})
+
+
+def test_a_tool_of_a_package_answers_in_a_turn(cluster: Cluster, tmp_path: Path):
+    """Its value, its refusal, arguments that its annotations forbid; `hobus tools` knows what it is."""
+    up(cluster, tmp_path)
+    assert "double: 42" in cluster.ask(use("double", number=21))["response"]
+    assert "no: tired" in cluster.ask(use("refuse", why="tired"))["response"]
+    assert "tool_invalid_args" in cluster.ask(use("double", number="many"))["response"]
+    rows = {row["tool_id"]: row for row in cluster("tools", "--json").json["tools"]}
+    assert (rows["pay"]["source"], rows["pay"]["idempotent"], rows["pay"]["writes"]) == ("python", False, True)
+    assert rows["pay"]["agents"] == ["ADMIN"]
+    assert "double" in cluster.ask("which tools do you have?")["response"]
+
+
+@pytest.mark.parametrize("whom", ["tool process", "worker"])
+@pytest.mark.parametrize("tool", ["pay", "put"])
+def test_a_death_while_a_tool_runs(cluster: Cluster, tmp_path: Path, whom: str, tool: str):
+    """SIGKILL while it runs: what may not run twice is unknown_outcome and did not; what may runs again with its key.
+
+    The tool's process goes with its worker. One that loses its own process is not tried again by the worker itself.
+    """
+    up(cluster, tmp_path)
+    asked = cluster.start_ask(use(tool, directory=str(tmp_path)))
+    effects, pid = tmp_path / "effects", tmp_path / "pid"
+    eventually(lambda: pid.exists() and pid.read_text() and effects.read_text().count("\n") == 1)
+    (tmp_path / "quick").touch()
+    running = psutil.Process(int(pid.read_text()))
+    if whom == "worker":
+        cluster.kill("ho1/1")
+    else:
+        running.send_signal(signal.SIGKILL)
+    eventually(lambda: not psutil.pid_exists(running.pid) or running.status() == psutil.STATUS_ZOMBIE)
+    out, err = asked.communicate(timeout=60)
+    keys = effects.read_text().split()
+    if tool == "put" and whom == "worker":
+        assert b'put: \\"done\\"' in out, (out, err)
+        assert keys == [keys[0]] * 2
+        return
+    assert len(keys) == 1
+    (failed,) = cluster.entries("WO_FAILED")
+    assert failed.reason == ("unknown_outcome" if tool == "pay" else "tool_failed")
+    assert failed.reason.encode() in out, (out, err)
+    assert cluster.verify().tail == "clean"
+
+
+def test_a_tool_that_writes_needs_its_exact_name(cluster: Cluster, tmp_path: Path):
+    """A wildcard gives the reading ones alone; the model is not even told of the others."""
+    packages = install(tmp_path / "packages", "tested_pack", SOURCE, double="double", pay="pay")
+    cluster.env["PYTHONPATH"] = f"{packages}:{ROOT}"
+    names = ["double", "pay"]
+    cluster.up(*configure(cluster, {}, tools=names, permitted=["*"], tools__entry_points=names))
+    eventually(lambda: "pay" in {row["tool_id"] for row in cluster("tools", "--json").json["tools"]})
+    assert "double: 4" in cluster.ask(use("double", number=2))["response"]
+    assert "I was not given a tool pay" in cluster.ask(use("pay", directory=str(tmp_path)))["response"]
+    assert not (tmp_path / "effects").exists()
+
+
+def test_a_package_that_offers_no_tool_is_said_before_anything_starts(cluster: Cluster, tmp_path: Path):
+    """`up` and `doctor` name it, why, and the mend; no traceback; the same from the configuration in the home."""
+    broken = "raise RuntimeError('no licence')"
+    packages = install(tmp_path / "packages", "broken_pack", broken, licensed="x")
+    cluster.env["PYTHONPATH"] = f"{packages}:{ROOT}"
+    words = configure(cluster, {}, tools=[], permitted=[], tools__entry_points=["licensed", "nowhere"])
+    refused = cluster("up", "--wait", *words)
+    assert refused.code == exit_codes.USAGE, (refused.out, refused.err)
+    assert "tools.entry_points: 'licensed': broken_pack:x cannot be imported (RuntimeError: no licence)" in refused.err
+    assert "'nowhere': no installed package has it in the group hobus.tools; there: licensed" in refused.err
+    assert "Traceback" not in refused.out + refused.err
+    (cluster.home.config / "admin_config.json").write_text((cluster.home.root / "tested.json").read_text())
+    told = cluster("doctor", "--json")
+    findings = {row["check"]: row for row in told.json["checks"]}
+    assert findings["tool licensed"]["verdict"] == "fail"
+    assert "no licence" in findings["tool licensed"]["said"]
+    assert "tools.entry_points" in findings["tool nowhere"]["mend"]
