@@ -204,11 +204,20 @@ class LedgerClient:
         question = Lookup(submission_ids=list(submission_ids), once=list(once), with_bodies=with_bodies)
         return (await self._ask(question, Found)).entries
 
-    async def read(
-        self, stream: str, *, after: int = -1, limit: int, with_bodies: bool = False, newest_first: bool = False
+    async def read(  # noqa: PLR0913 - which entries, and how much of them
+        self,
+        stream: str,
+        *,
+        after: int = -1,
+        before: int | None = None,
+        limit: int,
+        with_bodies: bool = False,
+        newest_first: bool = False,
     ) -> Entries:
         """A page of one stream, up to the last acknowledged entry."""
-        question = Read(stream=stream, after=after, limit=limit, with_bodies=with_bodies, newest_first=newest_first)
+        question = Read(
+            stream=stream, after=after, before=before, limit=limit, with_bodies=with_bodies, newest_first=newest_first
+        )
         return await self._ask(question, Entries)
 
     async def query(

@@ -154,6 +154,9 @@ class SessionsConfig(Section):
     applied_commands_max: Positive = Field(description="command ids that a session remembers against repeats")
     journal_page: Positive = Field(description="entries per read of a journal")
     pending_max: Positive = Field(description="steers, and follow-ups, that wait in one session; more are rejected")
+    known_max: Positive = Field(
+        description="inputs, and commands, whose outcome its owner keeps in memory; older ones are looked up"
+    )
     snapshot_entries: Positive = Field(description="entries after which an idle session's state is recorded anew")
     lease_ttl_s: Positive = Field(description="of a run whose requester asked for a lease: from a renewal to its end")
     lease_heartbeat_timeout_s: Positive = Field(description="silence of such a requester after which its run ends")

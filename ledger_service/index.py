@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from ledger_service.admission import StreamHead
-from ledger_service.entry import StoredEntry
+from ledger_service.entry import INTEGER_MAX, StoredEntry
 from ledger_service.segment import Place
 
 FILE = "index.sqlite"
@@ -137,9 +137,11 @@ class Index:
         row = self._db.execute(_HEAD, (stream,)).fetchone()
         return StreamHead(*row) if row else StreamHead()
 
-    def select(self, where: Mapping[str, Any], *, after: int, limit: int, newest_first: bool) -> list[Place]:
-        """Entries that equal `where` in every field it names, with a sequence beyond `after`, in order."""
-        terms, values = ["sequence > ?"], [after]
+    def select(
+        self, where: Mapping[str, Any], *, after: int, limit: int, newest_first: bool, before: int = INTEGER_MAX
+    ) -> list[Place]:
+        """Entries that equal `where` in every field it names, sequences between `after` and `before`, in order."""
+        terms, values = ["sequence > ?", "sequence < ?"], [after, before]
         for field, value in where.items():
             if field not in QUERY_FIELDS:
                 raise ValueError(f"{field!r} is not a field to query by; these are: {', '.join(QUERY_FIELDS)}")

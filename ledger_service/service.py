@@ -167,7 +167,11 @@ class LedgerService(Actor):
         self._demand_stream(call, message.TYPE, message.stream, with_bodies=message.with_bodies)
         ledger = await self._up_to_date()
         found = ledger.tables.select(
-            message.stream, after=message.after, limit=message.limit + 1, newest_first=message.newest_first
+            message.stream,
+            after=message.after,
+            before=message.before,
+            limit=message.limit + 1,
+            newest_first=message.newest_first,
         )
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from ledger_service.admission import StreamHead
-from ledger_service.entry import StoredEntry
+from ledger_service.entry import INTEGER_MAX, StoredEntry
 from ledger_service.index import Committed, Index, Position
 from ledger_service.segment import Place, SegmentFiles
 
@@ -72,18 +72,21 @@ class Tables:
         self._staged.clear()
         self._positions[position.first] = position
 
-    def select(self, stream: str | None, *, after: int, limit: int, newest_first: bool = False) -> list[Committed]:
-        """Entries of one stream (None: of all) beyond `after`, up to the entry written last."""
+    def select(
+        self, stream: str | None, *, after: int, limit: int, newest_first: bool = False, before: int | None = None
+    ) -> list[Committed]:
+        """Entries of one stream (None: of all) beyond `after` and below `before` (None: up to the one written last)."""
         where = {} if stream is None else {"stream": stream}
+        end = INTEGER_MAX if before is None else before
         recent = (
             committed
             for committed in (reversed(self._recent.values()) if newest_first else self._recent.values())
-            if committed.place.sequence > after and (stream is None or committed.entry.stream == stream)
+            if after < committed.place.sequence < end and (stream is None or committed.entry.stream == stream)
         )
         if newest_first:
             found = list(islice(recent, limit))
-            return found + self._select(where, after=after, limit=limit - len(found), newest_first=True)
-        found = self._select(where, after=after, limit=limit, newest_first=False)
+            return found + self._select(where, after=after, before=end, limit=limit - len(found), newest_first=True)
+        found = self._select(where, after=after, before=end, limit=limit, newest_first=False)
         return found + list(islice(recent, limit - len(found)))
 
     def flush(self) -> None:
@@ -98,10 +101,12 @@ class Tables:
         self._heads.clear()
         self._positions.clear()
 
-    def _select(self, where: dict[str, str], *, after: int, limit: int, newest_first: bool) -> list[Committed]:
+    def _select(
+        self, where: dict[str, str], *, after: int, before: int, limit: int, newest_first: bool
+    ) -> list[Committed]:
         if limit <= 0 or after >= self.indexed:
             return []
-        places = self._index.select(where, after=after, limit=limit, newest_first=newest_first)
+        places = self._index.select(where, after=after, before=before, limit=limit, newest_first=newest_first)
         return [Committed(place, self._files.entry(place)) for place in places]
 
     def _in_memory(self, sequence: int) -> Committed:

@@ -7,8 +7,9 @@ Source: spec pages "Session contracts" and "Session host and HO2 supervisor".
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
-from actors.ho2_supervisor import answers, commanding, turn, views
+from actors.ho2_supervisor import answers, commanding, lookback, turn, views
 from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit, is_pending_follow_up
 from actors.ho2_supervisor.cancelling import Closing
 from actors.ho2_supervisor.consolidations import Consolidations
@@ -18,6 +19,7 @@ from actors.ho2_supervisor.memory import Memory
 from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession, is_gone
 from actors.ho2_supervisor.session.journal import input_digest, turn_key
+from actors.ho2_supervisor.session.record import KnownInput
 from actors.ho2_supervisor.sessions import Sessions
 from bus.dispatch import Actor, Call
 from bus.errors import RuntimeFault, SessionFault
@@ -102,7 +104,13 @@ class Supervisor(Actor):
 
     def counters(self) -> dict[str, int]:
         """For the heartbeat."""
-        return {"runs": len(self._drives), "sessions": len(self._sessions), "unacknowledged": self._client.outstanding}
+        return {
+            "runs": len(self._drives),
+            "sessions": len(self._sessions),
+            "unacknowledged": self._client.outstanding,
+            "snapshots_written": self._sessions.snapshots_written,
+            "snapshots_ignored": self._sessions.snapshots_ignored,
+        }
 
     # --- handlers -----------------------------------------------------------------------------------------------------
 
@@ -127,6 +135,7 @@ class Supervisor(Actor):
     async def turn(self, message: TurnRequest, call: Call) -> TurnReply:
         """The one answer to this input. Raises SessionFault for a verdict about it, or the fault of a failed run."""
         session, decision = await self._admitted(message)
+        call.after_reply(partial(self._sessions.record_state, session))
         deadline_at = self._drives.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
         match decision:
             case Refused(code, detail):
@@ -238,6 +247,7 @@ class Supervisor(Actor):
 
     async def _admitted(self, message: TurnRequest) -> tuple[OwnedSession, Admission]:
         """The session at hand and what becomes of this input; the caller's next step is synchronous with it."""
+        found: dict[str, KnownInput] | None = None
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._started(message.session_id)
             while is_pending_follow_up(session.record.state, message.input_id):
@@ -246,12 +256,16 @@ class Supervisor(Actor):
             await self._learn_digest(session, message.input_id)
             decision = admit(
                 session.record.state,
-                session.record.inputs,
+                found or session.record.inputs,
                 input_id=message.input_id,
                 text=message.text,
                 digest=input_digest(message.input_id, message.text),
                 overrides=message.run_overrides,
             )
+            if found is None and lookback.is_needed(session.record, message.input_id, decision):
+                known = await lookback.input_of(session, message.input_id)
+                found = {} if known is None else {known.input_id: known}
+                continue
             if not isinstance(decision, Refused) or decision.code != "run_active" or not await self._is_over(session):
                 return session, decision
         raise self._keeps_moving(message.session_id)

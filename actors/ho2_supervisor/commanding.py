@@ -87,8 +87,12 @@ def decide(session: OwnedSession, *, refusal: str = "", trace: str = "") -> Outc
 
 def verdict_of(session: OwnedSession, command: HostCommand, *, is_repeat: bool) -> CommandVerdict:
     """What the record says of a decided command."""
-    state, reason = session.record.state, session.record.commands[command.command_id]
-    is_applied = not reason
+    return verdict(session, command, reason=session.record.commands[command.command_id], is_repeat=is_repeat)
+
+
+def verdict(session: OwnedSession, command: HostCommand, *, reason: str, is_repeat: bool) -> CommandVerdict:
+    """The answer to a command that was rejected for this reason; without one it was applied."""
+    state, is_applied = session.record.state, not reason
     return CommandVerdict(
         session_id=session.session_id,
         command_id=command.command_id,
@@ -125,12 +129,11 @@ async def earlier(client: LedgerClient, session_id: str, command: HostCommand) -
 
 def repeated(session: OwnedSession, command: HostCommand, earlier: Earlier) -> CommandVerdict:
     """The verdict that was given then; another command under its id is rejected, and changes nothing."""
-    session.record.commands[command.command_id] = earlier.reason
-    verdict = verdict_of(session, command, is_repeat=True)
+    given = verdict(session, command, reason=earlier.reason, is_repeat=True)
     if earlier.is_same:
-        return verdict
+        return given
     reason = f"command_conflict: {command.command_id} came before with another content; a new command needs a new id"
-    return verdict.model_copy(update={"outcome": "rejected", "reason": reason, "input_id": None})
+    return given.model_copy(update={"outcome": "rejected", "reason": reason, "input_id": None})
 
 
 def _event_in(entry: Entry | None) -> object:

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import structlog
 
-from actors.ho2_supervisor import answers, turn, turn_record
+from actors.ho2_supervisor import answers, lookback, turn, turn_record
 from actors.ho2_supervisor.cancelling import Closing
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.own_entries import OwnEntries
@@ -24,7 +24,7 @@ from actors.ho2_supervisor.session import leases
 from actors.ho2_supervisor.session.commands import command_of
 from actors.ho2_supervisor.session.journal import input_digest
 from actors.ho2_supervisor.session.outcome import Outcome, RunStops
-from actors.ho2_supervisor.session.record import RunMemo
+from actors.ho2_supervisor.session.record import KnownInput, RunMemo
 from actors.ho2_supervisor.sessions import Sessions
 from actors.ho2_supervisor.turn import Progress
 from actors.ho2_supervisor.verdicts import failure_code, is_verdict
@@ -327,19 +327,27 @@ class Drives:
                     raise
                 refused = fault
                 await self._registry.reread(session)
-            known = session.record.inputs.get(input_id)
+            known = session.record.inputs.get(input_id) or await self._long_ago(drive, refused)
             if known is None:
-                self._request_again(drive, refused)
+                self._request(drive.session, drive.input, drive.trace)
             elif known.became != "running":
                 return await answers.recorded(session, known)
         self._registry.drop(session)
         raise SessionFault("moved", f"session {session.session_id}: its head keeps moving", retryable=True)
 
-    def _request_again(self, drive: Drive, refused: EntryRefused | None) -> None:
-        """The input, whose request is not in the record. Raises what was refused: there is no run that could fail."""
-        if refused is not None:
+    async def _long_ago(self, drive: Drive, refused: EntryRefused | None) -> KnownInput | None:
+        """The input of a request that the record refused because it had come before; None: nothing was refused.
+
+        Raises what was refused for another reason: there is no run that could fail.
+        """
+        if refused is None:
+            return None
+        known = await lookback.input_of(drive.session, drive.input.input_id)
+        if known is None:
             raise refused
-        self._request(drive.session, drive.input, drive.trace)
+        if known.digest not in (None, input_digest(known.input_id, drive.input.text)):
+            raise SessionFault("input_conflict", f"input {known.input_id} came before with another text")
+        return known
 
     async def _attempt(self, drive: Drive) -> TurnResult:
         """The turn under the run's deadline; a failure or a verdict is journaled before it is told."""

@@ -17,12 +17,14 @@ _NAME = "history"
 
 @dataclass(frozen=True, slots=True)
 class HistoryLimits:
-    """How much of the past a prompt may show; values come from the configuration."""
+    """How much of the past a prompt may show and an owner keeps in memory; values come from the configuration."""
 
     budget_tokens: int
     turns_max: int
     digest_chars: int
     chars_per_token: int
+    known_max: int
+    """Inputs, and commands, whose outcome stays in memory."""
 
 
 @dataclass(frozen=True, slots=True)

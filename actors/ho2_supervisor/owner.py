@@ -13,9 +13,10 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from actors.ho2_supervisor import composed
+from actors.ho2_supervisor import composed, loading
 from actors.ho2_supervisor.history import HistoryLimits
-from actors.ho2_supervisor.session import journal
+from actors.ho2_supervisor.loading import Loaded
+from actors.ho2_supervisor.session import journal, snapshot
 from actors.ho2_supervisor.session.journal import Recorded
 from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.record import SessionRecord
@@ -23,7 +24,7 @@ from actors.ho2_supervisor.session.reducer import reduce
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.ids import RunId, candidates_key, iso
-from bus.messages.ledger import Ack, Provenance, WriteEntry, session_stream
+from bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
 from bus.messages.session import SessionEventKind, TookOver, candidates_in
 from bus.port import Bus
 
@@ -91,6 +92,7 @@ class OwnedSession:
     def __init__(self, *, session_id: str, bus: Bus, client: LedgerClient, limits: HistoryLimits) -> None:
         self.session_id = session_id
         self.record = SessionRecord(session_id, limits)
+        self.loaded: Loaded | None = None  # what the last reading took; None: nothing was read
         self.tenure = 0  # of this owner; 0 until it took the session over
         self.barriers = 0
         self._bus = bus
@@ -104,33 +106,8 @@ class OwnedSession:
 
     async def read(self, *, page: int) -> None:
         """The record of everything that stands in the stream now; what was appended and refused is gone."""
-        record = SessionRecord(self.session_id, self._limits)
-        after = -1
-        while True:
-            entries = await self._client.read(
-                session_stream(self.session_id), after=after, limit=page, with_bodies=True
-            )
-            for entry in entries.entries:
-                after = entry.sequence
-                taken = journal.recorded(entry)
-                if taken is None:
-                    raise LedgerError("erased", f"session {self.session_id}: replay stops at {entry.submission_id}")
-                record.take(taken)
-            if not entries.more:
-                break
-        self.record, self._unsent, self._following, self._lost = record, [], [], None
-
-    async def fill_history(self) -> None:
-        """The texts that the history still lacks, read from where they stand; an erased one stays away."""
-        texts: dict[str, str] = {}
-        for ref in self.record.history.missing_refs():
-            try:
-                texts[ref] = await self.text(ref)
-            except RuntimeFault as fault:
-                if not is_gone(fault):
-                    raise
-        if texts:
-            self.record.fill_texts(texts)
+        self.loaded = await loading.load(self._client, self.session_id, self._limits, page=page)
+        self.record, self._unsent, self._following, self._lost = self.loaded.record, [], [], None
 
     async def text(self, ref: str) -> str:
         """The text behind a ref, also one that lists its parts. Raises LedgerError(erased) or BodyMissing."""
@@ -153,6 +130,20 @@ class OwnedSession:
         """The signals that the input's answer names beside RunCompleted, as CONSOLIDATION_DUE has them."""
         [due] = await self._client.lookup(once=[candidates_key(self.session_id, input_id)], with_bodies=True)
         return candidates_in(due)
+
+    async def entries(self, ids: Sequence[str], *, once: Sequence[str] = ()) -> list[Entry | None]:
+        """The entries of these ids, then of these once keys, in one question; None where nothing is."""
+        return await self._client.lookup(ids, once, with_bodies=True)
+
+    async def end_of(self, run_id: RunId) -> Entry | None:
+        """The entry that says how a run ended that left its input's key free."""
+        stream = session_stream(self.session_id)
+        for event_type in ("RunFailed", "RunCancelled"):
+            where = {"stream": stream, "event_type": event_type, "run_seq": run_id.run_seq}
+            found = await self._client.query(where, limit=1, with_bodies=True)
+            if found.entries:
+                return found.entries[0]
+        return None
 
     async def texts(self, refs: Sequence[str]) -> dict[str, str]:
         """The texts behind these refs, one by one."""
@@ -199,6 +190,15 @@ class OwnedSession:
         """Fence whoever owned the session before; durable with the next barrier."""
         self.tenure = self.record.state.tenure + 1
         self.append(TookOver(tenure=self.tenure, instance=self._bus.instance, at=self.now()))
+
+    def record_state(self, *, every: int) -> bool:
+        """STATE_SNAPSHOT is on its way if it is due; nobody waits for it, and with a crash nothing is lost."""
+        if self.is_lost or self.tenure != self.record.state.tenure or not snapshot.is_due(self.record, every):
+            return False
+        event, bodies = snapshot.of(self.record, self.new_id("StateSnapshot"), self.now())
+        self.append(event, bodies=bodies)
+        self.flush()
+        return True
 
     def along(self, entry: WriteEntry) -> None:
         """Queue an entry of another stream in its place among the appends: it stands before whatever comes next.

@@ -40,6 +40,8 @@ class Sessions:
         self._is_running = is_running
         self._let_go = let_go
         self._loadings: OrderedDict[str, asyncio.Task[OwnedSession]] = OrderedDict()
+        self.snapshots_written = 0
+        self.snapshots_ignored = 0  # damaged, erased, or of a version not known here
 
     def __len__(self) -> int:
         return len(self._loadings)
@@ -67,13 +69,13 @@ class Sessions:
     async def peek(self, session_id: str) -> OwnedSession:
         """The session as its journal says, without taking it over."""
         session = self._new(session_id)
-        await session.read(page=self._config.sessions.journal_page)
+        await self._read(session)
         return session
 
     async def reread(self, session: OwnedSession) -> None:
         """The same session from its journal again, after a refused append. Raises LedgerError if it has a new owner."""
         tenure = session.tenure
-        await session.read(page=self._config.sessions.journal_page)
+        await self._read(session)
         if session.record.state.tenure != tenure:
             self.drop(session)
             raise SessionFault(
@@ -81,12 +83,21 @@ class Sessions:
                 f"session {session.session_id} has a new owner (tenure {session.record.state.tenure}, ours {tenure})",
                 retryable=True,
             )
-        await session.fill_history()
 
     def drop(self, session: OwnedSession) -> None:
         """Forget the session; the next request reads it again."""
         if self._loaded(session.session_id) is session:
             del self._loadings[session.session_id]
+
+    async def record_state(self, session: OwnedSession) -> None:
+        """The session's state is recorded anew, if it rests and enough has come since. For when its reply is out."""
+        if self._loaded(session.session_id) is session:
+            self.snapshots_written += session.record_state(every=self._config.sessions.snapshot_entries)
+
+    async def _read(self, session: OwnedSession) -> None:
+        await session.read(page=self._config.sessions.journal_page)
+        if session.loaded is not None:
+            self.snapshots_ignored += session.loaded.ignored
 
     def _loaded(self, session_id: str) -> OwnedSession | None:
         loading = self._loadings.get(session_id)
@@ -104,8 +115,7 @@ class Sessions:
     async def _load(self, session_id: str) -> OwnedSession:
         session = self._new(session_id)
         for _ in range(self._config.ho2.takeover_attempts_max):
-            await session.read(page=self._config.sessions.journal_page)
-            await session.fill_history()
+            await self._read(session)
             if not session.record.state.is_started:
                 return session
             session.take_over()

@@ -243,4 +243,5 @@ def history_limits(config: AdminConfig) -> HistoryLimits:
         turns_max=config.ho2.history_turns_max,
         digest_chars=config.ho2.history_digest_chars,
         chars_per_token=config.attention.chars_per_token,
+        known_max=config.sessions.known_max,
     )

@@ -162,6 +162,7 @@ class Read(Message):
     limit: int = Field(ge=1, le=10_000, description="entries of one page")
     with_bodies: bool = Field(default=False, description="give the bodies too")
     newest_first: bool = Field(default=False, description="from the head backwards")
+    before: int | None = Field(default=None, description="only entries with a smaller sequence; None: up to the head")
 
 
 class Entries(Message):

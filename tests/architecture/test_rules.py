@@ -45,6 +45,8 @@ SHELLS: dict[str, str] = {
     "actors.ho2_supervisor.waiting": "where a run stands still",
     "actors.ho2_supervisor.consolidations": "carries out consolidations",
     "actors.ho2_supervisor.past_turns": "reads turns of other sessions",
+    "actors.ho2_supervisor.loading": "reads a session's journal",
+    "actors.ho2_supervisor.lookback": "asks the ledger what memory has let go",
     "actors.ho2_supervisor.pool": "asks the executors",
     "actors.ho2_supervisor.learning": "logs what runs teach",
     "actors.ho2_supervisor.memory": "asks HO3",

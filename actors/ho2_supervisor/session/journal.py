@@ -121,6 +121,19 @@ def recorded(entry: Entry | WriteEntry) -> Recorded | None:
     return Recorded(entry.submission_id, event, bodies, entry.provenance.agent_id)
 
 
+def break_before(entry: Entry, head: str, tenure: int) -> str:
+    """How this entry does not follow the ones before it; empty: it does. `head` and `tenure` as these leave the stream.
+
+    The host's entry follows whatever stands: a hole right before it shows at the next one.
+    """
+    if entry.prev is None:
+        return "" if entry.event_type == "TurnDegraded" else "it names no entry before it"
+    if entry.prev != head:
+        return f"the entry before it is {entry.prev or 'none'}, and {head or 'nothing'} is what the record has there"
+    expected = tenure + (entry.event_type == "TookOver")
+    return "" if entry.tenure == expected else f"it is of tenure {entry.tenure}, the stream is in tenure {expected}"
+
+
 def own_text(entry: Recorded, ref: str) -> str | None:
     """The text behind a ref into this very entry; None if the ref leads elsewhere, or the text was erased."""
     try:

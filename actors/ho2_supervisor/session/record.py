@@ -38,6 +38,14 @@ class KnownInput:
 
 
 @dataclass(slots=True)
+class Forgotten:
+    """Of what a record has let some go, so that an input that it does not know may stand in the ledger."""
+
+    inputs: bool = False
+    unrequested: bool = False  # inputs that the host answered before any run was requested
+
+
+@dataclass(slots=True)
 class RunMemo:
     """What the journal holds of the active run: the memo table that makes a run resumable."""
 
@@ -99,11 +107,14 @@ class SessionRecord:
     """The fold of one journal. `take` is the only way it changes."""
 
     def __init__(self, session_id: str, limits: HistoryLimits) -> None:
+        self.session_id = session_id
         self.state = SessionState(session_id=session_id)
         self.head = ""
         self.appended = 0  # entries of the current tenure after its TookOver
-        self.inputs: dict[str, KnownInput] = {}
-        self.commands: dict[str, str] = {}  # command id -> why it was rejected; empty: applied
+        self.since_snapshot = 0  # entries after the newest STATE_SNAPSHOT
+        self.inputs: dict[str, KnownInput] = {}  # the newest ones; older ones stand in the ledger
+        self.commands: dict[str, str] = {}  # id -> why it was rejected; empty: applied; the newest ones
+        self.forgotten = Forgotten()
         self.history = History()
         self.total_tokens = 0
         self.total_cost_usd: float | None = 0.0
@@ -129,17 +140,20 @@ class SessionRecord:
             self._remember(entry)
         return outcome
 
+    def pass_over(self, submission_id: str) -> None:
+        """An entry that changes nothing, whatever it says."""
+        self.head = submission_id
+        self.since_snapshot += 1
+        self.appended += 1
+
     def replay(self, entries: Iterable[Recorded]) -> None:
         """Fold entries in order."""
         for entry in entries:
             self.take(entry)
 
-    def fill_texts(self, texts: dict[str, str]) -> None:
-        """Give the history texts that stand elsewhere in the record."""
-        self.history = self.history.filled(texts)
-
     def _advance(self, entry: Recorded) -> None:
         self.head = entry.submission_id
+        self.since_snapshot += 1
         kind = entry.event.event.kind
         if kind == "TookOver":
             self.appended = 0
@@ -164,8 +178,30 @@ class SessionRecord:
                 self._ended(entry, event.input_id, "failed", code="cancelled", result_ref=told)
             case events.TurnDegraded():
                 self._degraded(entry, event)
+            case events.StateSnapshot():
+                self.since_snapshot = 0
             case _:
                 pass
+        self._forget()
+
+    def _forget(self) -> None:
+        """What is beyond the bound is let go, the oldest first: a session of any age costs the same.
+
+        The ledger still has it under derived ids. It refuses a second RunRequested for an input by itself, but knows
+        nothing of one that only the host has answered; those have a bound of their own, reached by none but sick ones.
+        """
+        kept = self._limits.known_max
+        if len(self.inputs) > kept:
+            settled = [known for known in self.inputs.values() if known.became != "running"]
+            requested = [known.input_id for known in settled if known.run_id is not None]
+            unrequested = [known.input_id for known in settled if known.run_id is None]
+            gone = [*requested[: max(0, len(requested) - kept)], *unrequested[: max(0, len(unrequested) - kept)]]
+            for input_id in gone:
+                del self.inputs[input_id]
+            self.forgotten.inputs |= bool(gone)
+            self.forgotten.unrequested |= len(unrequested) > kept
+        while len(self.commands) > kept:
+            del self.commands[next(iter(self.commands))]
 
     def _requested(self, entry: Recorded, event: events.RunRequested) -> None:
         run_id = self.state.active_run_id

@@ -15,7 +15,7 @@ from bus.messages.ids import StepId, ToolBatchId, TurnId, iso, work_order_id
 from bus.messages.session import SessionConfig, SessionEventKind
 
 SESSION = "11111111-2222-5333-8444-555555555555"
-LIMITS = HistoryLimits(budget_tokens=1000, turns_max=3, digest_chars=60, chars_per_token=4)
+LIMITS = HistoryLimits(budget_tokens=1000, turns_max=3, digest_chars=60, chars_per_token=4, known_max=10)
 CONFIG = SessionConfig(provider="offline", model="rules")
 
 

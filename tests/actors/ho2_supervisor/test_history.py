@@ -18,7 +18,7 @@ from actors.ho2_supervisor.history import (
     segments,
 )
 
-LIMITS = HistoryLimits(budget_tokens=100, turns_max=3, digest_chars=40, chars_per_token=4)
+LIMITS = HistoryLimits(budget_tokens=100, turns_max=3, digest_chars=40, chars_per_token=4, known_max=10)
 
 
 def turn(number: int, text: str | None = None, reply: str | None = None, **fields: object) -> DeliveredTurn:

@@ -1,0 +1,166 @@
+"""A session's record from its journal: the newest snapshot that is right, and the entries after it. Never the whole.
+
+Pages are read from the head backwards until a snapshot without fault is met; one with a fault is passed over, said in
+the log and counted, and the reading goes on to the one before it, or to the first entry. Nothing is guessed: where an
+entry is missing, or does not read, the loading fails and names it.
+Source: spec page "Session contracts", Where it lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from actors.ho2_supervisor import composed
+from actors.ho2_supervisor.history import HistoryLimits
+from actors.ho2_supervisor.session import journal, snapshot
+from actors.ho2_supervisor.session.journal import Recorded
+from actors.ho2_supervisor.session.record import SessionRecord
+from bus.errors import LedgerError, RuntimeFault
+from bus.ledger_client import LedgerClient
+from bus.messages.ids import split_body_ref
+from bus.messages.ledger import Entry, session_stream
+from bus.messages.session import ENTRY_NAMES, StateSnapshot
+
+_SNAPSHOT = ENTRY_NAMES["StateSnapshot"]
+_log = structlog.get_logger("ho2_supervisor")
+
+
+@dataclass(slots=True)
+class Loaded:
+    """A record and what reading it took."""
+
+    record: SessionRecord
+    entries: int  # read from the journal, the snapshot included
+    ignored: int  # snapshots that were passed over
+
+
+async def load(client: LedgerClient, session_id: str, limits: HistoryLimits, *, page: int) -> Loaded:
+    """Everything up to the head as the first page has it; the texts of the newest turns are in place.
+
+    Raises LedgerError: damaged or erased, naming session, entry and mend.
+    """
+    base, tail, ignored = await _newest(client, session_id, page)
+    record = SessionRecord(session_id, limits) if base is None else await _restored(client, base, limits)
+    for entry in tail:
+        if fault := journal.break_before(entry, record.head, record.state.tenure):
+            raise _damaged(session_id, entry, fault)
+        _take(record, entry)
+    _log.debug("session_read", session=session_id, entries=len(tail), ignored=ignored, snapshot=base is not None)
+    record.history = record.history.filled(await texts_of(client, record.history.missing_refs()))
+    return Loaded(record, len(tail), ignored)
+
+
+async def texts_of(client: LedgerClient, refs: Sequence[str]) -> dict[str, str]:
+    """The texts behind these refs, in a few questions for all of them; those that are gone are left out."""
+    bodies: dict[str, bytes | None] = {}
+    wanted = list(dict.fromkeys(refs))
+    while wanted:  # what a composed text is made of comes with the next round
+        found = await _bodies(client, wanted)
+        bodies |= {ref: found.get(ref) for ref in wanted}
+        parts = [part for ref in wanted for part, _ in _parts(found.get(ref)) if part is not None]
+        wanted = [ref for ref in dict.fromkeys(parts) if ref not in bodies]
+    texts = {ref: _text(ref, bodies) for ref in refs}
+    return {ref: text for ref, text in texts.items() if text is not None}
+
+
+def _parts(body: bytes | None) -> list[composed.Part]:
+    return [] if body is None else composed.parts_in(body) or []
+
+
+def _text(ref: str, bodies: dict[str, bytes | None]) -> str | None:
+    body = bodies.get(ref)
+    if body is None:
+        return None
+    listed = composed.parts_in(body)
+    if listed is None:
+        return body.decode(errors="replace")
+    texts = [text if part is None else _text(part, bodies) for part, text in listed]
+    return None if None in texts else "".join(text or "" for text in texts)
+
+
+async def _bodies(client: LedgerClient, refs: Sequence[str]) -> dict[str, bytes]:
+    places = {ref: split_body_ref(ref) for ref in refs}
+    ids = list(dict.fromkeys(submission_id for submission_id, _ in places.values()))
+    found = {entry.submission_id: entry for entry in await _entries(client, ids) if entry is not None}
+    bodies: dict[str, bytes] = {}
+    for ref, (submission_id, number) in places.items():
+        entry = found.get(submission_id)
+        body = entry.bodies[number] if entry is not None and number < len(entry.bodies) else None
+        if body is not None:
+            bodies[ref] = body
+    return bodies
+
+
+async def _entries(client: LedgerClient, ids: Sequence[str]) -> list[Entry | None]:
+    """All of them in one question, or, where they are too large for one answer, in two."""
+    try:
+        return await client.lookup(ids, with_bodies=True) if ids else []
+    except RuntimeFault as fault:
+        if fault.code != "too_large" or len(ids) == 1:
+            raise
+    half = len(ids) // 2
+    return [*await _entries(client, ids[:half]), *await _entries(client, ids[half:])]
+
+
+async def _newest(client: LedgerClient, session_id: str, page: int) -> tuple[Recorded | None, list[Entry], int]:
+    """The newest snapshot that is right (None: none is), the entries from it on, and how many were passed over."""
+    tail: list[Entry] = []
+    before: int | None = None
+    ignored = 0
+    while True:
+        entries = await client.read(
+            session_stream(session_id), before=before, limit=page, with_bodies=True, newest_first=True
+        )
+        for entry in entries.entries:
+            tail.append(entry)
+            if entry.event_type != _SNAPSHOT:
+                continue
+            fault, taken = _fault_of(entry)
+            if not fault:
+                return taken, tail[::-1], ignored
+            ignored += 1
+            _log.warning("snapshot_ignored", session=session_id, entry=entry.submission_id, reason=fault)
+        if not entries.more:
+            return None, tail[::-1], ignored
+        before = tail[-1].sequence
+
+
+def _fault_of(entry: Entry) -> tuple[str, Recorded | None]:
+    taken = journal.recorded(entry)
+    if taken is None or not isinstance(taken.event.event, StateSnapshot):
+        return "its event does not read", None
+    return snapshot.fault_of(taken, taken.event.event, entry.prev), taken
+
+
+async def _restored(client: LedgerClient, base: Recorded, limits: HistoryLimits) -> SessionRecord:
+    """Its newest turns have their texts at once: whatever leaves them for a line later is read from those."""
+    record = snapshot.restored(base, limits)
+    record.history = record.history.filled(await texts_of(client, record.history.missing_refs()))
+    return record
+
+
+def _take(record: SessionRecord, entry: Entry) -> None:
+    """One more entry. Whatever a snapshot says that does not read, it changes nothing."""
+    session_id, taken = record.session_id, journal.recorded(entry)
+    if taken is not None:
+        rejection = record.take(taken).rejection
+        if rejection is not None:
+            _log.warning("event_ignored", session=session_id, entry=entry.submission_id, reason=rejection.reason)
+        return
+    if entry.event_type == _SNAPSHOT:
+        record.pass_over(entry.submission_id)
+        return
+    if not entry.bodies or entry.bodies[0] is None:
+        raise LedgerError("erased", f"session {session_id}: replay stops at {entry.submission_id}, which was erased")
+    raise _damaged(session_id, entry, "it is no session event that this software reads")
+
+
+def _damaged(session_id: str, entry: Entry, fault: str) -> LedgerError:
+    return LedgerError(
+        "damaged",
+        f"session {session_id}: its journal breaks at {entry.submission_id} (sequence {entry.sequence}): {fault}. "
+        "Run `hobus ledger verify`; if the record is whole, end the session and start another one",
+    )

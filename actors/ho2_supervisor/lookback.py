@@ -1,0 +1,91 @@
+"""What a session's owner keeps in memory no longer, found in the ledger by the ids and keys that follow from it.
+
+An ordinary new input costs no question: RunRequested's own id follows from the input, so that the ledger itself refuses
+an old one, and only then, or before a refusal, anybody looks. Source: spec page "Session contracts", Where it lives.
+"""
+
+from __future__ import annotations
+
+from actors.ho2_supervisor.admission import Admission, Refused
+from actors.ho2_supervisor.owner import OwnedSession, is_gone
+from actors.ho2_supervisor.session import journal
+from actors.ho2_supervisor.session.record import KnownInput, SessionRecord
+from bus.errors import RuntimeFault
+from bus.messages.ids import RunId
+from bus.messages.ledger import Entry
+from bus.messages.session import (
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunRequested,
+    SessionEventKind,
+    TurnDegraded,
+)
+
+
+def is_needed(record: SessionRecord, input_id: str, decision: Admission) -> bool:
+    """Whether this decision may rest on an input that was let go.
+
+    A run of one that was requested before is refused by the ledger; of one that only the host answered it would not be.
+    """
+    if input_id in record.inputs:
+        return False
+    return record.forgotten.unrequested or (record.forgotten.inputs and isinstance(decision, Refused))
+
+
+async def input_of(session: OwnedSession, input_id: str) -> KnownInput | None:
+    """The input as the whole journal has it; None: it never came."""
+    about = f"{session.session_id}/{input_id}"
+    requested, answered, delivered = await session.entries(
+        [f"RunRequested:{about}"], once=[journal.turn_key(session.session_id, input_id), f"delivered:{about}"]
+    )
+    known = _requested(session.session_id, requested)
+    end = delivered or answered
+    if end is None and known is not None and known.run_id is not None:
+        end = await session.end_of(known.run_id)
+    ended = _event_of(end)
+    if known is None:
+        if not isinstance(ended, TurnDegraded):
+            return None
+        known = KnownInput(input_id, None, ended.input_ref, None)
+        known.digest = await _digest_of(session, known)
+    _settle(known, ended)
+    return known
+
+
+def _requested(session_id: str, entry: Entry | None) -> KnownInput | None:
+    event = _event_of(entry)
+    if entry is None or not isinstance(event, RunRequested):
+        return None
+    run_id = RunId(session_id=session_id, run_seq=entry.provenance.run_seq)
+    return KnownInput(event.input_id, event.input_digest, event.input_ref, run_id)
+
+
+def _settle(known: KnownInput, ended: SessionEventKind | None) -> None:
+    """As the fold of the journal would have it."""
+    match ended:
+        case RunCompleted():
+            known.became, known.result_ref = "answered", ended.result_ref
+        case RunFailed():
+            known.became, known.result_ref, known.code = "failed", ended.detail_ref or "", ended.code
+        case RunCancelled():
+            known.became, known.code = "failed", "cancelled"
+        case TurnDegraded():
+            known.became, known.result_ref = "degraded", ended.reply_ref
+        case _:  # over, and without an answer: the input of an active run is always in memory
+            known.became, known.code = "failed", "execution_error"
+
+
+def _event_of(entry: Entry | None) -> SessionEventKind | None:
+    taken = None if entry is None else journal.recorded(entry)
+    return None if taken is None else taken.event.event
+
+
+async def _digest_of(session: OwnedSession, known: KnownInput) -> str | None:
+    """Of an input that only the host recorded it follows from the text; an erased text matches any."""
+    try:
+        return journal.input_digest(known.input_id, await session.text(known.input_ref))
+    except RuntimeFault as fault:
+        if not is_gone(fault):
+            raise
+    return None
