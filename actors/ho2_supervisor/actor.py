@@ -21,6 +21,7 @@ from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost
 from actors.ho2_supervisor.session.journal import input_digest, turn_key
 from actors.ho2_supervisor.session.record import KnownInput
 from actors.ho2_supervisor.sessions import Sessions
+from actors.ho2_supervisor.verdicts import held_up
 from bus.dispatch import Actor, Call
 from bus.errors import RuntimeFault, SessionFault
 from bus.ledger_client import LedgerClient
@@ -43,6 +44,7 @@ from bus.messages.session import (
     TurnReply,
     TurnRequest,
 )
+from bus.messages.streams import StreamWaiting
 from bus.port import Bus
 from config.snapshot import Snapshot
 
@@ -149,12 +151,14 @@ class Supervisor(Actor):
                 if drive is None:
                     raise SessionFault("moved", f"session {session.session_id} is being read", retryable=True)
                 self._drives.attach(drive, deadline_at)
+                if message.lease:
+                    self._drives.renew(drive)
             case Begin():
                 lease = self._lease_terms if message.lease else None
                 wanted = TurnInput(message.input_id, message.text, message.run_overrides, deadline_at, lease)
                 drive = self._drives.begin(session, wanted, trace=call.trace)
         with drive.draft.watched(call.stream if message.stream else None):
-            return await self._reply(drive, message)
+            return await self._reply(drive, message, call)
 
     async def read_session(self, message: ReadSession, call: Call) -> SessionView:  # noqa: ARG002 - a handler's shape
         """What is known of a session; reading never takes it over."""
@@ -212,9 +216,10 @@ class Supervisor(Actor):
         sessions = self._config.sessions
         return LeaseTerms(ttl_secs=sessions.lease_ttl_s, heartbeat_timeout_secs=sessions.lease_heartbeat_timeout_s)
 
-    async def _reply(self, drive: Drive, message: TurnRequest) -> TurnReply:
+    async def _reply(self, drive: Drive, message: TurnRequest, call: Call) -> TurnReply:
         """The run's answer; before it, that it stands still or goes on again, or that its lease is to be renewed."""
-        run_id, terms = drive.session.record.state.active_run_id, drive.input.lease
+        record, terms = drive.session.record, drive.input.lease if message.lease else None
+        run_id = record.state.active_run_id
         # Three renewals fit into the silence that ends a lease, so that one of them may get lost.
         renewal_s = None if terms is None else terms.heartbeat_timeout_secs / 3
         try:
@@ -225,13 +230,18 @@ class Supervisor(Actor):
             pass
         if drive.answer.done():
             return TurnReply(result=drive.answer.result())
-        lease = drive.session.record.state.active_run_lease
+        lease, standstill, held = record.state.active_run_lease, drive.waiting.standstill, views.held_calls(record)
+        if message.stream and standstill != message.waiting:
+            call.stream(StreamWaiting(run=str(run_id or ""), waiting=standstill, held_calls=held))
         return TurnReply(
             result=None,
-            waiting=drive.waiting.standstill,
+            waiting=standstill,
             run_id=run_id,
-            held_calls=views.held_calls(drive.session.record),
+            held_calls=held,
             lease_id=None if lease is None else lease.lease_id,
+            meanwhile=held_up(drive.session.session_id, run_id, message.input_id, standstill, held)
+            if drive.waiting.has_stood_still
+            else None,
         )
 
     def _taken_over(self, session: OwnedSession) -> None:

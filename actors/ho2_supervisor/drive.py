@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import structlog
 
-from actors.ho2_supervisor import answers, lookback, turn, turn_record
+from actors.ho2_supervisor import answers, commanding, lookback, turn, turn_record
 from actors.ho2_supervisor.cancelling import Closing
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.own_entries import OwnEntries
@@ -32,6 +32,8 @@ from actors.ho2_supervisor.waiting import Waiting, standstill_of
 from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
 from bus.messages.ids import body_ref, follow_up_input, iso, parse_iso
 from bus.messages.session import (
+    HostCommand,
+    LeaseHeartbeat,
     LeaseTerms,
     LifecycleChanged,
     RunAttached,
@@ -149,6 +151,17 @@ class Drives:
         if drive.waiting.standstill is None:
             drive.waiting.due(self._monotonic(moved))
 
+    def renew(self, drive: Drive) -> None:
+        """Who asked for a lease asks again: the lease goes on."""
+        session, now = drive.session, drive.session.now()
+        lease = session.record.state.active_run_lease
+        if lease is None:
+            return
+        heartbeat = LeaseHeartbeat(lease_id=lease.lease_id, heartbeat_at=now)
+        command = HostCommand(command_id=f"{lease.lease_id}:{now}", issued_at=now, command=heartbeat)
+        self.notice(session, commanding.receive(session, command, trace=drive.trace))
+        session.flush()
+
     def notice(self, session: OwnedSession, outcome: Outcome | None) -> None:
         """What an event did to the session's run: it is cancelled, goes on, or sees what was said when it looks."""
         drive = self.of(session)
@@ -255,6 +268,7 @@ class Drives:
         loop = asyncio.get_running_loop()
         drive = Drive(session, wanted, trace, loop.create_future(), draft)
         drive.waiting.standstill = standstill_of(session.record.state.lifecycle)
+        drive.waiting.has_stood_still = drive.waiting.standstill is not None
         drive.answer.add_done_callback(_seen)
         drive.answer.add_done_callback(lambda _: drive.waiting.changed())
         self._drives[session.session_id] = drive

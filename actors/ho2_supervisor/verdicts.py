@@ -5,10 +5,11 @@ Source: spec page "Session host and HO2 supervisor", Verdicts do not degrade.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import MappingProxyType
 
 from bus.messages.ids import RunId
-from bus.messages.session import ToolCallSummary, TurnResult
+from bus.messages.session import HeldCall, ToolCallSummary, TurnResult
 from bus.messages.work_order import Cost
 
 GATEWAY_REFUSALS = frozenset(
@@ -65,4 +66,29 @@ def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
         cost=cost,
         elapsed_ms=elapsed_ms,
         code=code,
+    )
+
+
+WAITING = "run_waiting"
+"""The code of an error that ends nothing: the run goes on when an operator says so."""
+
+
+def held_up(
+    session_id: str, run_id: RunId | None, input_id: str, standstill: str | None, held: Sequence[HeldCall]
+) -> TurnResult:
+    """What a client is told whose time is over before that of a run that has stood still; no verdict."""
+    session = f"SES-{session_id[:8]}"
+    calls = ", ".join(f"{call.call_id} ({call.tool_id})" for call in held)
+    sentences = {
+        "Paused": f"The turn is paused; `hobus session resume {session}` lets it go on.",
+        "WaitingInput": f"The turn waits for an approval of {calls}: `hobus session approve {session} <call>`.",
+    }
+    sentence = sentences.get(standstill or "", "The turn was held up and is at work again.")
+    return TurnResult(
+        response=f"{sentence} Ask again under the same input id for its answer.",
+        outcome="error",
+        session_id=session_id,
+        run_id=run_id,
+        input_id=input_id,
+        code=WAITING,
     )

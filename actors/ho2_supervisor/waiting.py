@@ -25,6 +25,7 @@ class Waiting:
     """`standstill` is what the record says of the run, durably; None: it is at work."""
 
     standstill: Standstill | None = None
+    has_stood_still: bool = False
     scope: asyncio.Timeout | None = None  # of the run's deadline, while it is inside
     _waiters: list[asyncio.Future[None]] = field(default_factory=list["asyncio.Future[None]"])
 
@@ -44,6 +45,7 @@ class Waiting:
     async def stand_still(self, standstill: Standstill) -> None:
         """Until the next change; the deadline does not come meanwhile."""
         self.due(None)
+        self.has_stood_still = True
         if self.standstill != standstill:
             self.standstill = standstill
             self.changed()

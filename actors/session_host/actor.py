@@ -18,7 +18,6 @@ from bus.errors import BusError, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.base import Message
 from bus.messages.control import Peers, ReadPeers
-from bus.messages.ledger import session_stream
 from bus.messages.session import (
     EndSession,
     ProcessTurn,
@@ -122,38 +121,39 @@ class SessionHost(Actor):
     # --- HO2 --------------------------------------------------------------------------------------------------------
 
     async def _supervised(self, turn: Turn, message: ProcessTurn) -> TurnResult:
-        """HO2's answer. A session whose first turn degraded has a stream and no beginning yet: it is begun now."""
+        """HO2's answer. It knows whether the session has begun, also where only this host has answered so far."""
         if turn.is_first:
             await self._begin(turn)
-        try:
-            return await self._ask_supervisor(turn, message, begun=turn.is_first)
-        except RuntimeFault as fault:
-            if fault.code != "not_found" or turn.is_first or not await self._has_stream(turn):
-                raise
-        await self._begin(turn)
-        return await self._ask_supervisor(turn, message, begun=True)
-
-    async def _has_stream(self, turn: Turn) -> bool:
-        return bool((await self._ledger.read(session_stream(turn.session_id), limit=1)).entries)
+        return await self._ask_supervisor(turn, message)
 
     async def _begin(self, turn: Turn) -> None:
         """The session exists at HO2; a retry finds the same one."""
         await self._ask(turn, StartSession(session_id=turn.session_id, agent_id=turn.agent_id), SessionReady, "start")
 
-    async def _ask_supervisor(self, turn: Turn, message: ProcessTurn, *, begun: bool) -> TurnResult:
-        """HO2's answer, asked again while the run waits for a resume or an approval."""
+    async def _ask_supervisor(self, turn: Turn, message: ProcessTurn) -> TurnResult:
+        """HO2's answer, asked for until it is there: also while the run stands still, and to keep its lease alive.
+
+        A run that has stood still is never ended for the deadline of who asked: they are told how it stands.
+        """
         request = TurnRequest(
             session_id=turn.session_id,
             input_id=turn.input_id,
             text=turn.text,
             run_overrides=message.run_overrides,
             stream=message.stream,
+            lease=message.lease,
         )
+        reply = TurnReply(result=None)
         for asked in count(1):
-            reply = await self._ask(turn, request, TurnReply, f"{begun:d}.{asked}")
+            try:
+                again = request.model_copy(update={"waiting": reply.waiting})
+                reply = await self._ask(turn, again, TurnReply, str(asked))
+            except RuntimeFault as fault:
+                if turns.is_verdict(fault) or reply.meanwhile is None:
+                    raise
+                return reply.meanwhile
             if reply.result is not None:
                 return reply.result
-            await self._bus.sleep(self._s("retry_interval_ms"))
         raise AssertionError("counting does not end")
 
     async def _ask(self, turn: Turn, message: Message, expect: type[R], name: str) -> R:

@@ -519,7 +519,8 @@ class TurnRequest(Message):
     run_overrides: SessionConfig | None = None
     stream: bool = Field(default=False, description="send provisional deltas before the answer")
     lease: bool = Field(
-        default=False, description="the run is cancelled when whoever asked goes away (terms: section sessions)"
+        default=False,
+        description="the run is cancelled when whoever asked goes away (terms: section sessions); asking again renews",
     )
     waiting: Literal["Paused", "WaitingInput"] | None = Field(
         default=None, description="what the requester knows of the run; answered as soon as that has changed"
@@ -536,7 +537,7 @@ class HeldCall(Record):
 class TurnReply(Message):
     """HO2 -> host: the result; or that the run waits for a resume or an approval, goes on, or has a lease to renew.
 
-    Without a result the host asks again under the same input_id, with what it knows now.
+    Without a result the host asks again under the same input_id, with what it knows now; that renews a lease.
     """
 
     TYPE: ClassVar[str] = "ho2.turn_reply"
@@ -549,7 +550,11 @@ class TurnReply(Message):
     held_calls: list[HeldCall] = Field(
         default_factory=list["HeldCall"], description="tool calls that wait for an approval"
     )
-    lease_id: str | None = Field(default=None, description="renew this before asking again; None: there is no lease")
+    lease_id: str | None = Field(default=None, description="renewed by asking again; None: there is no lease")
+    meanwhile: TurnResult | None = Field(
+        default=None,
+        description="for a client whose time is over before the run's, which has stood still; None: it has not",
+    )
 
 
 class Consolidate(Message):

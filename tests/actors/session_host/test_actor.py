@@ -609,22 +609,57 @@ def test_the_hosts_append_needs_neither_head_nor_tenure(make):
     assert [entry.event_type for entry in stream] == ["TookOver", "TurnDegraded"]
 
 
-def test_a_session_that_began_degraded_goes_on_with_ho2(make):
-    """Its stream has no SESSION_START: the host starts it when HO2 does not know it, and the turn is answered by HO2."""
+def waiting_reply(message: TurnRequest, standstill: str | None) -> TurnReply:
+    """HO2's word that a run stands still."""
+    meanwhile = result_of(message, outcome="error", code="run_waiting", response="it is paused")
+    return TurnReply.model_validate({"result": None, "waiting": standstill, "meanwhile": meanwhile})
+
+
+def test_a_run_that_stands_still_is_asked_for_again_with_what_is_known(make):
+    """HO2 is told what the host knows, so that it answers when that changes; the client gets the one result."""
     cluster = make()
-    cluster.ho2.fault = RuntimeFault("internal", "a bug")
-    cluster.run(cluster.turn())
-    cluster.ho2.fault = None
 
     async def act(message):
-        if not cluster.ho2.started:
-            raise RuntimeFault("not_found", "no session was started")
+        if len(cluster.ho2.turns) < 3:
+            return waiting_reply(message, "Paused" if len(cluster.ho2.turns) == 1 else None)
         return TurnReply(result=result_of(message))
 
     cluster.ho2.act = act
-    result = cluster.run(cluster.turn(input_id="in-2"))
-    assert result.outcome == "success"
-    assert [start.session_id for start in cluster.ho2.started] == [SESSION]
+    assert cluster.run(cluster.turn()).outcome == "success"
+    assert [message.waiting for message in cluster.ho2.turns] == [None, "Paused", None]
+
+
+@pytest.mark.parametrize("fault", [None, RuntimeFault("internal", "a bug")])
+def test_a_run_that_stands_still_is_not_ended_for_its_clients_deadline(make, fault):
+    """The client's time is over, or HO2 is gone: the client is told how the run stands, and nothing degrades."""
+    cluster = make()
+
+    async def act(message):
+        if message.waiting is None:
+            return waiting_reply(message, "Paused")
+        if fault is not None:
+            raise fault
+        await asyncio.sleep(1e6)
+        raise AssertionError("it is cancelled before")
+
+    cluster.ho2.act = act
+    result = cluster.run(cluster.turn(timeout_s=4))
+    assert (result.outcome, result.code, result.response) == ("error", "run_waiting", "it is paused")
+    assert cluster.provider.calls == 0
+    assert of_type(cluster.run(cluster.entries("governance")), "DEGRADATION") == []
+
+
+def test_a_verdict_on_a_run_that_stood_still_is_told_as_it_is(make):
+    """Waiting hides no refusal."""
+    cluster = make()
+
+    async def act(message):
+        if message.waiting is None:
+            return waiting_reply(message, "Paused")
+        raise SessionFault("session_closed", "it has ended")
+
+    cluster.ho2.act = act
+    assert cluster.run(cluster.turn()).code == "session_closed"
 
 
 def test_a_session_that_nobody_began_is_an_error_and_not_begun(make):
