@@ -1,0 +1,242 @@
+"""The exit criteria of a session in the simulated cluster, and what else may happen to a session that is spoken to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from actors.ho1_executor.tools.definition import ToolDefinition
+from bus.messages.session import Cancel, SessionView, Steer
+from config.schema import AdminConfig
+from config.snapshot import Snapshot, load_snapshot
+from launch.simulated import SimulatedCluster
+from tests import sessions
+from tests.journals import check_record
+from tests.sessions import QUESTION, Person, answering, names, stands_still
+from tests.simulation.turns import AsksForTools, with_thinking, with_tools
+
+NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
+THINKING_MS = 300
+
+
+def configured(**sections: dict[str, Any]) -> Snapshot:
+    """The shipped configuration with a model that takes its time, and with these settings."""
+    snapshot = with_thinking(load_snapshot(), THINKING_MS)
+    values = snapshot.config.model_dump(mode="json")
+    for section, changes in sections.items():
+        values[section] |= changes
+    return replace(snapshot, config=AdminConfig.model_validate(values))
+
+
+@contextmanager
+def played(snapshot: Snapshot | None = None, **fields: Any) -> Iterator[tuple[SimulatedCluster, Person]]:
+    """A cluster with a person; what stands in its record in the end is sound."""
+    with SimulatedCluster(snapshot or configured(), **fields) as cluster:
+        person = Person(cluster.world.client("operator"), cluster.snapshot.config)
+        cluster.world.run(cluster.world.settled())
+        yield cluster, person
+        cluster.world.run(asyncio.sleep(1))
+        check_record(cluster.entries())
+        assert cluster.verify().ok
+
+
+STORIES: list[Callable[[Person], Awaitable[None]]] = [
+    sessions.a_run_without_tools,
+    sessions.a_steer_at_the_boundary,
+    sessions.a_follow_up_after_the_run,
+    sessions.calls_side_by_side,
+    sessions.a_cancelled_run,
+    sessions.the_same_journal_twice,
+    sessions.commands_that_do_not_fit,
+]
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_exit_criterion(story: Callable[[Person], Awaitable[None]]) -> None:
+    """What the story says."""
+    with played() as (cluster, person):
+        cluster.world.run(story(person))
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_lease_is_renewed_while_its_requester_waits_and_over_when_that_is_gone(is_killed: bool) -> None:
+    """Cancelled by its requester, or dead: the host's handler ends, and with it the renewals."""
+    with played(configured(sessions={"lease_ttl_s": 9, "lease_heartbeat_timeout_s": 3})) as (cluster, person):
+        bus = cluster.world.client("door")
+        somebody = Person(bus, person.config)
+        cluster.world.run(cluster.world.settled())
+
+        def go_away() -> None:
+            if is_killed:
+                cluster.world.kill(bus.instance)
+
+        cluster.world.run(sessions.a_lease_renewed_and_over(person, somebody, go_away))
+
+
+@pytest.mark.parametrize("ho2", [1, 2])
+def test_paused_run_outlives_its_owner(ho2: int) -> None:
+    """With another supervisor at hand, or once a new one is there."""
+    with played(ho2=ho2) as (cluster, person):
+
+        def kill(view: SessionView) -> None:
+            cluster.world.kill(view.owner)
+            cluster.start("ho2")
+
+        cluster.world.run(sessions.a_pause_that_outlives_its_owner(person, kill))
+
+
+def test_approval_and_denial() -> None:
+    """What the story says."""
+    with played(configured(tools={"approval": ["list_*", "verify_ledger"]})) as (cluster, person):
+        cluster.world.run(sessions.an_approval_and_a_denial(person))
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))))
+def test_batch_is_the_same_in_every_arrival_order(order: tuple[int, ...]) -> None:
+    """The results stand in call order, and the record of the answer is byte for byte the same."""
+
+    def tool(number: int) -> ToolDefinition:
+        async def run(_arguments: dict[str, Any], _host: Any) -> dict[str, int]:
+            await asyncio.sleep(0.1 * (order.index(number) + 1))
+            return {"number": number}
+
+        return ToolDefinition(f"tool_{number}", "Tells its number.", NOTHING, idempotent=True, run=run)
+
+    tools = [tool(number) for number in range(3)]
+    snapshot = with_tools(configured(), *tools)
+    with played(snapshot, providers={"offline": AsksForTools()}, tools={t.tool_id: t for t in tools}) as (
+        cluster,
+        person,
+    ):
+
+        async def story() -> str:
+            await person.begin()
+            return (await person.say("all of them")).response
+
+        response = cluster.world.run(story())
+        receipts = [e for e in cluster.world.run(person.journal()) if e.event_type == "ToolReceipt"]
+    assert response == 'done: {"number": 0}; {"number": 1}; {"number": 2}'
+    assert len(receipts) == 3
+
+
+@pytest.mark.parametrize("is_stubborn", [False, True])
+def test_cancelled_tool_is_stopped_and_its_late_result_is_ignored(is_stubborn: bool) -> None:
+    """A tool that can be stopped never finishes; one that goes on all the same is recorded late and changes nothing."""
+    finished: list[float] = []
+
+    async def run(_arguments: dict[str, Any], _host: Any) -> dict[str, str]:
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            if not is_stubborn:
+                raise
+            await asyncio.sleep(2)
+        finished.append(1)
+        return {"done": "all the same"}
+
+    tool = ToolDefinition("slow", "Takes its time.", NOTHING, idempotent=False, run=run)
+    snapshot = with_tools(configured(), tool)
+    with played(snapshot, providers={"offline": AsksForTools()}, tools={"slow": tool}) as (cluster, person):
+
+        async def story() -> str:
+            await person.begin()
+            async with asyncio.TaskGroup() as group:
+                asked = group.create_task(person.say("go"))
+                await person.until(
+                    lambda view: view.run is not None and bool(view.run.calls) and view.run.in_flight == 1
+                )
+                await person.bus.sleep(0.2)
+                await person.command(Cancel())
+            await person.bus.sleep(8)
+            return asked.result().code or ""
+
+        assert cluster.world.run(story()) == "cancelled"
+        journal = cluster.world.run(person.journal())
+        record = sessions.folded(journal, person)
+        assert record.state.lifecycle == "Idle"
+        assert len(finished) == is_stubborn
+        kinds = [e.event_type for e in cluster.entries() if e.stream == "ho1m"]
+        assert kinds.count("WO_LATE") <= 1
+        assert names(journal).count("ToolReceipt") == 1
+
+
+@pytest.mark.parametrize("during", ["Running", "Paused"])
+def test_host_that_dies_ends_no_run(during: str) -> None:
+    """The client asks its successor under the same input id, and gets the one answer."""
+    with played() as (cluster, person):
+
+        async def story() -> str:
+            await person.begin()
+            async with asyncio.TaskGroup() as group:
+                asked = group.create_task(person.say(QUESTION))
+                await person.until(answering)
+                if during == "Paused":
+                    await person.command(sessions.Pause())
+                    await person.until(stands_still)
+                host = next(name for name in cluster.world.processes if name.startswith("host/"))
+                cluster.world.kill(host)
+                cluster.start("host")
+                await person.bus.sleep(1)
+                if during == "Paused":
+                    assert (await person.view()).lifecycle == "Paused"
+                    await person.command(sessions.Resume())
+            return asked.result().outcome
+
+        assert cluster.world.run(story()) == "success"
+
+
+def test_drained_supervisor_hands_its_sessions_over() -> None:
+    """A run at work is answered by the one that leaves; one that stands still waits on at the other."""
+    with played(ho2=2) as (cluster, person):
+        other = Person(cluster.world.client("operator"), person.config)
+        cluster.world.run(cluster.world.settled())
+
+        async def story() -> tuple[str, str, int]:
+            await person.begin()
+            async with asyncio.TaskGroup() as group:
+                asked = group.create_task(person.say(QUESTION))
+                await person.until(answering)
+                await person.command(sessions.Pause())
+                owner = (await person.until(stands_still)).owner
+                while True:
+                    await other.begin()
+                    if (await other.view()).owner == owner:
+                        break
+                also = group.create_task(other.say(QUESTION))
+                await other.until(answering)
+                peer = cluster.world.processes[owner].peer
+                await peer.stop(10.0)
+                await person.until(lambda view: stands_still(view) and view.owner != owner)
+                await person.command(sessions.Resume())
+            return asked.result().outcome, also.result().outcome, (await person.view()).tenure
+
+        assert cluster.world.run(story()) == ("success", "success", 2)
+
+
+def test_zombie_cannot_speak_for_its_session() -> None:
+    """A supervisor that stood still while another took over: its appends are refused, nothing of it reaches a model."""
+    with played(ho2=2) as (cluster, person):
+
+        async def story() -> str:
+            await person.begin()
+            async with asyncio.TaskGroup() as group:
+                asked = group.create_task(person.say(QUESTION))
+                owner = (await person.until(answering)).owner
+                cluster.world.freeze(owner)
+                await person.until(lambda view: view.owner != owner)
+                await person.command(Steer(text="and is the ledger intact?"))
+                cluster.world.thaw(owner)
+            return asked.result().outcome
+
+        assert cluster.world.run(story()) == "success"
+        cluster.world.run(asyncio.sleep(5))
+        journal = cluster.world.run(person.journal())
+        assert names(journal).count("RunCompleted") == 1
+        fenced = [n for n, e in enumerate(journal) if e.event_type == "TookOver"][-1]
+        assert len({e.origin for e in journal[fenced:]}) == 1
