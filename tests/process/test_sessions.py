@@ -1,0 +1,185 @@
+"""The exit criteria of a session on the real bus: real processes, killed, stopped and drained while they are spoken to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from bus.messages.session import Cancel, Pause, Resume, SessionView, Steer
+from launch.client import connected, place_of
+from tests import sessions
+from tests.journals import check_record
+from tests.process.cluster import Cluster, cluster_in, eventually, write_config
+from tests.sessions import QUESTION, Person, answering, names, stands_still
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+
+THINKING_MS = 400
+
+
+def begun(directory: Path, *changes: tuple[str, object]) -> Cluster:
+    """A cluster with a model that takes its time."""
+    cluster = cluster_in(directory / "home")
+    config = write_config(directory / "config.json", ("gateway.providers.offline.latency_ms", THINKING_MS), *changes)
+    cluster.up("--detach", "--config", str(config))
+    return cluster
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+    """Starts clusters, and ends them with a look at their record."""
+    made: list[Cluster] = []
+
+    def start(*changes: tuple[str, object]) -> Cluster:
+        made.append(begun(tmp_path, *changes))
+        return made[-1]
+
+    yield start
+    for cluster in made:
+        cluster.end()
+        check_record(cluster.entries())
+        cluster.verify()
+
+
+@asynccontextmanager
+async def person_at(cluster: Cluster) -> AsyncIterator[Person]:
+    """An operator's own connection."""
+    place = place_of(cluster.home, cluster.run())
+    async with connected(place, "operator", timeout_s=10) as bus:
+        yield Person(bus, place.snapshot.config)
+
+
+def play(cluster: Cluster, story: Callable[[Person], Awaitable[None]]) -> None:
+    """One story by one person."""
+
+    async def played() -> None:
+        async with person_at(cluster) as person:
+            await story(person)
+
+    asyncio.run(played())
+
+
+def test_stories_without_a_fault(begin: Callable[..., Cluster]) -> None:
+    """One after the other in one cluster: each in a session of its own."""
+    cluster = begin()
+    for story in (
+        sessions.a_run_without_tools,
+        sessions.a_steer_at_the_boundary,
+        sessions.a_follow_up_after_the_run,
+        sessions.calls_side_by_side,
+        sessions.a_cancelled_run,
+        sessions.the_same_journal_twice,
+        sessions.commands_that_do_not_fit,
+    ):
+        play(cluster, story)
+
+
+def test_approval_and_denial(begin: Callable[..., Cluster]) -> None:
+    """What the story says."""
+    play(begin(("tools.approval", ["list_*", "verify_ledger"])), sessions.an_approval_and_a_denial)
+
+
+def test_lease_is_renewed_and_over(begin: Callable[..., Cluster]) -> None:
+    """The requester's connection is closed in the middle: nobody renews, and the run is cancelled."""
+    cluster = begin(("sessions.lease_ttl_s", 9), ("sessions.lease_heartbeat_timeout_s", 3))
+
+    async def story() -> None:
+        async with person_at(cluster) as person, person_at(cluster) as somebody:
+            await sessions.a_lease_renewed_and_over(person, somebody, lambda: None)
+
+    asyncio.run(story())
+
+
+def test_steered_paused_killed_resumed_and_finished(begin: Callable[..., Cluster]) -> None:
+    """SIGKILL of the owner while its run is paused."""
+    cluster = begin()
+
+    async def story(person: Person) -> None:
+        await sessions.a_pause_that_outlives_its_owner(person, lambda view: cluster.kill(actor_of(view)) and None)
+
+    play(cluster, story)
+
+
+def test_two_supervisors_share_sessions_and_hand_them_over(begin: Callable[..., Cluster]) -> None:
+    """Sessions lie at both; a drained one's paused run goes on at the other, and its run at work is answered."""
+    cluster = begin(("ho2.count", 2))
+
+    async def story() -> None:
+        async with person_at(cluster) as one, person_at(cluster) as other:
+            await one.begin()
+            async with asyncio.TaskGroup() as group:
+                asked = group.create_task(one.say(QUESTION))
+                await one.until(answering)
+                await one.command(Pause())
+                owner = (await one.until(stands_still)).owner
+                for _ in range(20):
+                    await other.begin()
+                    if (await other.view()).owner == owner:
+                        break
+                also = group.create_task(other.say(QUESTION))
+                await other.until(answering)
+                drained = await asyncio.to_thread(cluster, "drain", owner.partition("@")[0])
+                assert drained.code == 0, drained.err
+                await one.until(lambda view: stands_still(view) and view.owner != owner)
+                await one.command(Resume())
+            assert (asked.result().outcome, also.result().outcome) == ("success", "success")
+
+    asyncio.run(story())
+
+
+def test_supervisor_that_was_stopped_cannot_go_on(begin: Callable[..., Cluster]) -> None:
+    """SIGSTOP in the middle of a turn, SIGCONT when another has answered: it writes nothing, and asks no model."""
+    cluster = begin(("ho2.count", 2))
+
+    async def story(person: Person) -> None:
+        await person.begin()
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(person.say(QUESTION))
+            owner = (await person.until(answering)).owner
+            pid = cluster.row(owner.partition("@")[0]).pid
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                await person.until(lambda view: view.owner != owner)
+                await person.command(Steer(text="and is the ledger intact?"))
+            finally:
+                if cluster.row(owner.partition("@")[0]).pid == pid:
+                    os.kill(pid, signal.SIGCONT)
+        assert asked.result().outcome == "success"
+        await asyncio.sleep(2)
+        journal = await person.journal()
+        assert names(journal).count("RunCompleted") == 1
+        fenced = [n for n, e in enumerate(journal) if e.event_type == "TookOver"][-1]
+        assert len({e.origin for e in journal[fenced:]}) == 1
+        sent = [e.submission_id for e in cluster.entries("PROMPT_SENT")]
+        assert len(sent) == len(set(sent))
+
+    play(cluster, story)
+
+
+def test_killed_supervisors_cancellation_is_finished_by_its_successor(begin: Callable[..., Cluster]) -> None:
+    """SIGKILL right after the verdict: no run stays in Cancelling."""
+    cluster = begin(("sessions.cancel_grace_ms", 5000))
+
+    async def story(person: Person) -> None:
+        await person.begin()
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(person.say(QUESTION))
+            owner = (await person.until(answering)).owner
+            await person.command(Cancel(reason="stop"))
+            cluster.kill(owner.partition("@")[0])
+        assert asked.result().code == "cancelled"
+        eventually(lambda: "RunCancelled" in [e.event_type for e in cluster.entries()])
+        assert (await person.view()).lifecycle == "Idle"
+
+    play(cluster, story)
+
+
+def actor_of(view: SessionView) -> str:
+    """The process that owns the session, as the launcher names it."""
+    return view.owner.partition("@")[0]
