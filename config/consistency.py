@@ -33,7 +33,7 @@ def inconsistencies(
         *_order_faults(config),
         *_route_faults(config.gateway),
         *_memory_faults(config.ho3),
-        *tool_faults(config.tools, agents),
+        *tool_faults(config.tools, config.bus.body_max_bytes, agents),
     ]
     if config.host.agent_id not in agents:
         faults.append(f"host.agent_id: no agent {config.host.agent_id!r}; shipped and added agents: {_names(agents)}")

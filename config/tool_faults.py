@@ -25,21 +25,22 @@ OWN_SOURCES = ("builtin", "python")
 _SERVER_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
-def tool_faults(tools: ToolsConfig, agents: Mapping[str, Agent]) -> list[str]:
+def tool_faults(tools: ToolsConfig, body_max_bytes: int, agents: Mapping[str, Agent]) -> list[str]:
     """Every fault of section `tools`, and of agents that name a tool of a server that nobody configured."""
     return [
-        *_limit_faults(tools),
+        *_limit_faults(tools, body_max_bytes),
         *_entry_point_faults(tools),
         *(fault for name, server in tools.mcp_servers.items() for fault in _server_faults(name, server)),
         *_agent_faults(tools, agents),
     ]
 
 
-def _limit_faults(tools: ToolsConfig) -> Iterator[str]:
+def _limit_faults(tools: ToolsConfig, body_max_bytes: int) -> Iterator[str]:
     pairs = (
         ("tools.reconnect_min_ms", tools.reconnect_min_ms, "tools.reconnect_max_ms", tools.reconnect_max_ms),
         ("tools.output_max_bytes", tools.output_max_bytes, "tools.message_max_bytes", tools.message_max_bytes),
         ("tools.definition_max_bytes", tools.definition_max_bytes, "tools.message_max_bytes", tools.message_max_bytes),
+        ("tools.message_max_bytes", tools.message_max_bytes, "bus.body_max_bytes", body_max_bytes),
     )
     for low, low_value, high, high_value in pairs:
         if low_value > high_value:

@@ -13,6 +13,7 @@ from actors.ho2_supervisor.classification import read_classification
 from actors.ho2_supervisor.session.record import EndedRun
 from bus.messages.ids import signal_event_id
 from bus.messages.memory import Signal
+from config.assets import names
 from config.schema import ClassifyLabels
 
 _IS_SIGNAL = re.compile(r"[a-z_]+:[!-~]{1,120}")
@@ -21,14 +22,14 @@ _IS_SIGNAL = re.compile(r"[a-z_]+:[!-~]{1,120}")
 def signals_of(ended: EndedRun, *, tools: Collection[str], vocabulary: ClassifyLabels) -> list[Signal]:
     """The signals of a run that is over, in a fixed order; a fact that is missing gives none.
 
-    `tools`: those that the agent has; a name that a model made up is no signal.
+    `tools`: those that the agent has, wildcards among them; a name that a model made up is no signal.
     """
     labels = read_classification(ended.classified, vocabulary, is_first=False)
     found = [
         *([f"intent:{labels.speech_act}"] if labels.speech_act else []),
         *(f"domain:{label}" for label in labels.domain),
         *(f"task:{label}" for label in labels.task),
-        *(f"tool:{tool_id}" for tool_id in ended.tool_ids if tool_id in tools),
+        *(f"tool:{tool_id}" for tool_id in ended.tool_ids if names(tools, tool_id)),
         *([f"outcome:{ended.outcome}"] if ended.outcome else []),
     ]
     return [

@@ -48,6 +48,9 @@ def tools() -> list[Any]:
             {"description": "nameless"},
             "no tool",
             {"name": "slow", "inputSchema": OBJECT, "description": "twice"},
+            {"name": "number", "inputSchema": {"type": "object", "maximum": 10**30}},
+            {"name": "slow\u00e9", "inputSchema": OBJECT},
+            {"name": "slow\u00e8", "inputSchema": OBJECT},
             {"name": "späce  x", "inputSchema": OBJECT},
         ]
     return listed

@@ -191,10 +191,11 @@ async def test_two_hundred_tools(tmp_path: Path) -> None:
 async def test_what_is_no_tool_is_refused_and_the_others_work(tmp_path: Path) -> None:
     """No schema, text for a schema, a bad one, one that leads outside, a long name, a huge one, one without a name."""
     async with kept(tmp_path, "wild") as server:
-        known = ["deaf", "die", "effect", "huge", "key", "nonsense", "polite", "sample", "slow", "sp_ce__x"]
+        known = ["deaf", "die", "effect", "huge", "key", "nonsense", "polite", "sample", "slow", "slow_", "sp_ce__x"]
         assert sorted(server.tools) == [f"s__{name}" for name in known]
         refused = {line.partition(":")[0] for line in server.told.refused}
-        assert {"no_schema", "text_schema", "bad_schema", "outside", "big", "slow"} <= refused
+        assert {"no_schema", "text_schema", "bad_schema", "outside", "big", "slow", "slow?", "number"} <= refused
+        assert all(line.isascii() and line.isprintable() for line in server.told.refused)
         assert (await call(server, "effect"))[0]
 
 

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tests.process.cluster import Cluster, eventually
+from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.mcp_servers import configure, everything_server, http, scripted, stdio, time_server, use
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
@@ -164,3 +165,26 @@ def test_restarting_a_worker_does_not_wait_for_its_servers(cluster: Cluster, tmp
     eventually(lambda: cluster.is_up("ho1/1", other_than=old), within_s=1.5)
     assert [row["state"] for row in tools_of(cluster)["sources"] if row["name"] == "s"] == ["starting"]
     wait_ready(cluster, "s")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_worker_on_another_host(cluster: Cluster, tmp_path: Path, elsewhere: bool):
+    """It tells models of a server's tools also where it has not the server; calls go where they can run."""
+    servers = {"s": scripted(tmp_path, reads=["*"], elsewhere=elsewhere)}
+    words = configure(cluster, servers, tools=["s__*"], permitted=["s__*"], bus__listen="127.0.0.1:0")
+    cluster.up(*words)
+    wait_ready(cluster, "s")
+    with workers(tmp_path / "far") as started:
+        started.append(FarWorker(tmp_path / "far" / "one", ["join", token_of(cluster), "--slots", "8"]))
+        started[0].works()
+        if elsewhere:
+            wait_ready(cluster, "s", workers=2)
+        for _ in range(6):
+            assert "did effect" in cluster.ask(use("s__effect"))["response"]
+        ended = [entry.origin.partition("@")[0] for entry in cluster.entries("WO_COMPLETED")]
+        assert "ho1/remote-1" in ended
+        ran = {entry.origin.partition("@")[0] for entry in cluster.entries("TOOL_STARTED")}
+        able = {"ho1/1", "ho1/remote-1"} if elsewhere else {"ho1/1"}
+        assert ran <= able
+        (row,) = [row for row in tools_of(cluster)["tools"] if row["tool_id"] == "s__effect"]
+        assert {worker.partition("@")[0] for worker in row["workers"]} == able

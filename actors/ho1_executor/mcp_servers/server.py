@@ -166,7 +166,7 @@ class McpServer:
             definition_max_bytes=self._limits.definition_max_bytes,
         )
         self.tools, self._names = found.tools, found.names
-        self.told = Told("ready", printable(who), found.refused)
+        self.told = Told("ready", printable(who), [printable(line) for line in found.refused])
         self._settled.set()
         _log.info("mcp_server_ready", server=self.name, tools=len(found.tools), refused=len(found.refused))
         self._on_change()

@@ -8,8 +8,7 @@ its client (sampling, elicitation, roots) is declined by the session: no such ab
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 
@@ -27,6 +26,7 @@ from actors.ho1_executor.mcp_servers.frames import printable
 from actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
 from actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
 from actors.ho1_executor.tools.definition import ToolResult, cut, not_done
+from actors.ho1_executor.tools.protocol import pack_frame
 
 CLIENT = mcp_types.Implementation(name="hobus", version="1")
 IDEMPOTENCY_KEY = "hobus/idempotency_key"
@@ -172,9 +172,8 @@ class _Link:
             cursor = page.get("nextCursor")
             if not isinstance(cursor, str) or not cursor or len(tools) > self._settings["listed_max"] * 2:
                 break
-        limit: int = self._settings["definition_max_bytes"]
-        rows = [row for tool in tools if (row := _row(tool, limit)) is not None]
-        await self._worker.send("listed", server=self._who, tools=rows)
+        rows = rows_of(tools, self._settings["definition_max_bytes"], self._settings["message_max_bytes"] // 2)
+        await self._worker.send("listed", server=printable(self._who), tools=rows)
 
     async def _list_again(self) -> None:
         while True:
@@ -254,18 +253,32 @@ def _request_id(number: int) -> str:
     return f"call-{number}"
 
 
-def _row(tool: Any, definition_max_bytes: int) -> dict[str, Any] | None:
-    """A listed tool as the worker is told of it; None for one that has not even a name."""
-    if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
-        return None
-    row = {"name": tool["name"][:200], "description": _described(tool), "schema": tool.get("inputSchema")}
+def rows_of(tools: Sequence[Any], definition_max_bytes: int, all_max_bytes: int) -> list[dict[str, Any]]:
+    """What was listed, as the worker is told of it: only what can be told, and not more than it takes at once."""
+    rows: list[dict[str, Any]] = []
+    left = all_max_bytes
+    for tool in tools:
+        if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
+            continue  # it has not even a name
+        name = tool["name"][:200].encode("utf-8", "replace").decode()
+        row = {"name": name, "description": _described(tool), "schema": tool.get("inputSchema")}
+        size = _size(row)
+        if size is None:
+            row = {"name": name, "description": "", "schema": None}
+        elif size > 2 * definition_max_bytes or size > left:
+            row = {"name": name, "description": "", "schema": None, "is_too_large": True}
+        else:
+            left -= size
+        rows.append(row)
+    return rows
+
+
+def _size(row: Mapping[str, Any]) -> int | None:
+    """Bytes of a row on its way; None for one that cannot be sent (a number or a text that is none elsewhere)."""
     try:
-        size = len(json.dumps(row))
-    except (ValueError, RecursionError):
-        size = definition_max_bytes + 1
-    if size > 2 * definition_max_bytes:
-        return {"name": row["name"], "description": "", "schema": None, "is_too_large": True}
-    return row
+        return len(pack_frame("row", row=row))
+    except (ValueError, OverflowError, RecursionError):
+        return None
 
 
 def _described(tool: Mapping[str, Any]) -> str:

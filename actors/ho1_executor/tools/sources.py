@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import structlog
+
 from actors.ho1_executor.mcp_servers.frames import printable
 from actors.ho1_executor.mcp_servers.server import McpServer
 from actors.ho1_executor.tools.children import ChildToolRunner
@@ -22,6 +24,7 @@ from bus.messages.work_order import ToolCall
 from config.schema import McpServerConfig, ToolsConfig
 
 PYTHON = "python"
+_log = structlog.get_logger("ho1_executor")
 Announce = Callable[[AnnounceTools], None]
 
 
@@ -55,9 +58,11 @@ class ToolSources:
         for name, config in self._servers_wanted.items():
             server = McpServer(name, config, self._limits, random=self._random, on_change=self._changed)
             self._servers[name] = server
-            self._tasks.append(loop.create_task(server.keep()))
+            self._tasks.append(loop.create_task(server.keep(), name=name))
         if self._children.entry_points:
-            self._tasks.append(loop.create_task(self._load_packages()))
+            self._tasks.append(loop.create_task(self._load_packages(), name=PYTHON))
+        for task in self._tasks:
+            task.add_done_callback(_notice_bug)
         self._changed()
 
     async def close(self) -> None:
@@ -88,6 +93,9 @@ class ToolSources:
     def announcement(self) -> AnnounceTools:
         """What can be run here now, and how each source of it is."""
         able = set(self.available())
+        words, left_out = bounded(
+            [_word(tool) for name, tool in self._table.items() if name in able], self._limits.message_max_bytes // 2
+        )
         sources = [ToolSource(name="builtin", kind="builtin", state="ready")]
         if self._children.entry_points:
             sources.append(self._python)
@@ -97,11 +105,11 @@ class ToolSources:
                 kind="mcp",
                 state=server.told.state,
                 detail=server.told.detail,
-                refused=list(server.told.refused),
+                refused=[*server.told.refused, *left_out.get(name, ())],
             )
             for name, server in sorted(self._servers.items())
         ]
-        return AnnounceTools(tools=[_word(tool) for name, tool in self._table.items() if name in able], sources=sources)
+        return AnnounceTools(tools=words, sources=sources)
 
     def _changed(self) -> None:
         for name, server in self._servers.items():
@@ -149,6 +157,32 @@ def _word(tool: ToolDefinition) -> ToolWord:
         idempotent=tool.idempotent,
         writes=tool.writes,
     )
+
+
+def bounded(words: Sequence[ToolWord], max_bytes: int) -> tuple[list[ToolWord], dict[str, list[str]]]:
+    """As many as one announcement holds, in order; of the rest, by source, how many were left out.
+
+    So that no server, however much it lists, keeps the others' tools from being announced.
+    """
+    kept: list[ToolWord] = []
+    dropped: dict[str, int] = {}
+    for word in words:
+        max_bytes -= len(word.description.encode("utf-8", "replace")) + len(word.parameters)
+        if max_bytes >= 0:
+            kept.append(word)
+        else:
+            dropped[word.source] = dropped.get(word.source, 0) + 1
+    said = {
+        name: [f"{count} tools: all definitions together exceed half of tools.message_max_bytes"]
+        for name, count in dropped.items()
+    }
+    return kept, said
+
+
+def _notice_bug(task: asyncio.Task[None]) -> None:
+    """A task that keeps a source ends only when it is told to; anything else is a defect, and is said."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("tool_source_ended", source=task.get_name(), type=type(error).__name__, exc_info=error)
 
 
 def _to_nobody(_tools: AnnounceTools) -> None:

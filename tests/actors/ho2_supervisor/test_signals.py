@@ -55,3 +55,11 @@ def test_what_a_model_made_up_is_no_signal() -> None:
     made_up = {"speech_act": "question", "labels": {"domain": ["weather"], "task": ["inspect", "inspect"]}}
     run = ended(classified=made_up, tool_ids=("rm_rf", "bad tool", "list_tools"))
     assert ids(run) == ["intent:question", "task:inspect", "tool:list_tools", "outcome:success"]
+
+
+def test_a_wildcard_of_the_agent_names_its_tools():
+    """All of a server's are its own; another server's are not."""
+    run = ended(tool_ids=("s__read", "t__read"))
+    found = [signal.signal_id for signal in signals_of(run, tools=("s__*",), vocabulary=VOCABULARY)]
+    assert "tool:s__read" in found
+    assert "tool:t__read" not in found

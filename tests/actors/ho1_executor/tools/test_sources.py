@@ -1,0 +1,59 @@
+"""What a worker announces stays within one message."""
+
+from __future__ import annotations
+
+from actors.ho1_executor.mcp_servers.session import rows_of
+from actors.ho1_executor.tools.definition import ToolResult
+from actors.ho1_executor.tools.sources import bounded, described
+from bus.messages.control import ToolWord
+
+
+def word(name, size, source="s"):
+    """One tool with so many bytes of definition."""
+    return ToolWord(
+        tool_id=name, source=source, description="x" * (size - 2), parameters="{}", idempotent=True, writes=True
+    )
+
+
+def test_an_announcement_is_cut_at_its_border_and_says_what_it_left_out():
+    """Exactly full is not too much; by source."""
+    words = [word("a", 50), word("b", 50), word("c", 10, "t"), word("d", 10, "t")]
+    assert bounded(words, 100) == (
+        words[:2],
+        {"t": ["2 tools: all definitions together exceed half of tools.message_max_bytes"]},
+    )
+    assert bounded(words, 120) == (words, {})
+
+
+def test_a_listing_is_told_as_far_as_it_can_be():
+    """Beyond the whole's bound, or itself too large, a tool is named alone; what cannot be sent is no schema."""
+    good = {"name": "a", "inputSchema": {"type": "object"}, "description": "d"}
+    rows = rows_of(
+        [
+            good,
+            "no tool",
+            {"name": 1},
+            {"name": "n", "inputSchema": {"maximum": 10**30}},
+            {"name": "big", "inputSchema": "x" * 5000},
+        ],
+        1000,
+        10_000,
+    )
+    assert rows == [
+        {"name": "a", "description": "d", "schema": {"type": "object"}},
+        {"name": "n", "description": "", "schema": None},
+        {"name": "big", "description": "", "schema": None, "is_too_large": True},
+    ]
+    assert [row.get("is_too_large", False) for row in rows_of([good] * 3, 1000, 150)] == [False, False, True]
+
+
+def test_a_description_from_a_tool_process_is_a_tool_or_a_reason():
+    """Its schema is checked as a server's is."""
+    text = '{"description": "d", "parameters": {"type": "object"}, "idempotent": true, "writes": false}'
+    tool = described("t", ToolResult(ok=True, code="", text=text))
+    assert not isinstance(tool, str)
+    assert (tool.tool_id, tool.source, tool.writes) == ("t", "python", False)
+    assert "mend its parameters=" in str(
+        described("t", ToolResult(ok=True, code="", text=text.replace("object", "array")))
+    )
+    assert described("t", ToolResult(ok=False, code="tool_failed", text="why")) == "why"
