@@ -54,6 +54,8 @@ ROWS = (
 class Peer:
     """LangGraph in a process of its own, one round at a time."""
 
+    threads = 0
+
     def __init__(self, python: Path, texts: dict[str, str], directory: Path) -> None:
         script = Path(__file__).parent / "peers" / "langgraph_turn.py"
         given = json.dumps({**texts, "directory": str(directory)})
@@ -63,10 +65,18 @@ class Peer:
         self._line()
 
     def round(self) -> list[float]:
+        """A new thread, its history taken turn by turn."""
+        self.threads += 1
+        return self.turns(f"round-{self.threads}", taken=HISTORY, measured=MEASURED)[0]
+
+    def turns(self, thread: str, *, written: int = 0, taken: int = 0, measured: int) -> tuple[list[float], int]:
+        """Milliseconds of the measured turns, and bytes that each added; a new thread gets its history first."""
         assert self._process.stdin is not None
-        self._process.stdin.write(f"{HISTORY} {MEASURED}\n")
+        asked = {"thread": thread, "written": written, "taken": taken, "measured": measured}
+        self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
-        return json.loads(self._line())
+        answer = json.loads(self._line())
+        return answer["times"], answer["bytes_per_turn"]
 
     def _line(self) -> str:
         assert self._process.stdout is not None

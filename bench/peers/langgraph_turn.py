@@ -1,8 +1,10 @@
 """LangGraph with SqliteSaver, durability `sync`: one turn of two model calls and one tool call, in an environment of its own.
 
-Driven by `bench.turn`: its one argument is JSON with the directory of the database and the texts; then each line of
-standard input, `<history turns> <measured turns>`, is one round in a new thread, answered by one line of JSON: the
-measured turns in milliseconds. The model takes no time; its texts are those of the turn on the other side.
+Driven by `bench.turn` and `bench.history`: its one argument is JSON with the directory of the database and the texts; then
+each line of standard input is JSON, `{"thread", "written", "taken", "measured"}`: a new thread gets `written` turns of history
+in one update of its state and `taken` more by taking them; then the measured ones. The answer is one line of JSON: their
+milliseconds, and by how many bytes each made the database grow. The model takes no time; its texts are those of the turn
+on the other side.
 """
 
 import json
@@ -57,21 +59,52 @@ def main() -> None:
     graph.add_edge(START, "agent")
     graph.add_conditional_edges("agent", lambda state: "tools" if state["messages"][-1].tool_calls else END)
     graph.add_edge("tools", "agent")
-    saver = SqliteSaver(sqlite3.connect(Path(GIVEN["directory"]) / "checkpoints.sqlite", check_same_thread=False))
+    connection = sqlite3.connect(Path(GIVEN["directory"]) / "checkpoints.sqlite", check_same_thread=False)
+    saver = SqliteSaver(connection)
     saver.setup()
     app = graph.compile(checkpointer=saver)
     print("ready", flush=True)
-    for number, line in enumerate(sys.stdin):
-        history, measured = map(int, line.split())
-        thread: Any = {"configurable": {"thread_id": f"round-{number}"}}
-        times = []
-        for turn in range(history + measured):
-            question: Any = {"messages": [HumanMessage(content=GIVEN["question"])]}
-            started = time.perf_counter()
-            app.invoke(question, thread, durability="sync")
-            if turn >= history:
-                times.append((time.perf_counter() - started) * 1000)
-        print(json.dumps(times), flush=True)
+    known: set[str] = set()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        thread: Any = {"configurable": {"thread_id": asked["thread"]}}
+        if asked["thread"] not in known:
+            known.add(asked["thread"])
+            if asked["written"]:
+                said = [message for turn in range(asked["written"]) for message in turn_said(turn)]
+                app.update_state(thread, {"messages": said}, as_node="agent")
+            for _ in range(asked["taken"]):
+                take(app, thread)
+        before = stored_bytes(connection)
+        times = [take(app, thread) for _ in range(asked["measured"])]
+        grown = (stored_bytes(connection) - before) // max(1, len(times))
+        print(json.dumps({"times": times, "bytes_per_turn": grown}), flush=True)
+
+
+def take(app: Any, thread: Any) -> float:
+    """One turn, every step durable before the next; its milliseconds."""
+    question: Any = {"messages": [HumanMessage(content=GIVEN["question"])]}
+    started = time.perf_counter()
+    app.invoke(question, thread, durability="sync")
+    return (time.perf_counter() - started) * 1000
+
+
+def turn_said(number: int) -> list[Any]:
+    """The four messages of one earlier turn."""
+    call = f"call-{number}"
+    return [
+        HumanMessage(content=GIVEN["question"]),
+        AIMessage(content="", tool_calls=[{"name": "look_up", "args": {}, "id": call}]),
+        ToolMessage(content=GIVEN["tool_output"], tool_call_id=call, name="look_up"),
+        AIMessage(content=GIVEN["answer"]),
+    ]
+
+
+def stored_bytes(connection: sqlite3.Connection) -> int:
+    """The database as it lies on disk, its write-ahead log folded in."""
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    pages, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    return pages * size
 
 
 main()

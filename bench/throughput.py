@@ -1,0 +1,105 @@
+"""P5: turns per second of 32 sessions on one host, and what four executors bring where a model takes 50 ms.
+
+usage: python -m bench.throughput [--seconds 8] [--json FILE]
+
+The turn of `bench.turn`, first row. Every session asks again as soon as it is answered; the first seconds are not counted.
+A row per cluster: the zero-latency model as shipped, then the 50 ms model with one and with four executors, once as
+shipped (`ho1.slots` orders at a time each) and once with one order at a time, where the executors alone are the limit and
+not the cores of this machine. Beside each row: the cores that all processes used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from bench.cluster import Cluster, cluster, machine
+from bench.turn import ROWS, ask
+from bus.port import Bus
+from launch.client import connected
+
+SESSIONS, MODEL_MS, GOAL = 32, 50, 3.5
+LATENCY = "gateway.providers.offline.latency_ms"
+CLUSTERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("zero-latency model, 1 executor", {}),
+    ("50 ms model, 1 executor", {LATENCY: MODEL_MS}),
+    ("50 ms model, 4 executors", {LATENCY: MODEL_MS, "ho1.count": 4}),
+    ("50 ms model, 1 executor of 1 slot", {LATENCY: MODEL_MS, "ho1.slots": 1}),
+    ("50 ms model, 4 executors of 1 slot", {LATENCY: MODEL_MS, "ho1.slots": 1, "ho1.count": 4}),
+)
+
+
+async def measure(found: Cluster, seconds: float) -> dict[str, Any]:
+    answered: list[tuple[float, float]] = []
+    async with connected(found.place, "door") as door:
+        start = time.perf_counter()
+        until = start + seconds * 1.25
+        async with asyncio.TaskGroup() as group:
+            for _ in range(SESSIONS):
+                group.create_task(_talk(door, until, answered))
+            await asyncio.sleep(seconds * 0.25)
+            cpu_before, counted_from = sum(found.cpu_s().values()), time.perf_counter()
+            await asyncio.sleep(seconds)
+            cpu_s, counted_to = sum(found.cpu_s().values()) - cpu_before, time.perf_counter()
+    times = sorted(elapsed for at, elapsed in answered if counted_from <= at < counted_to)
+    took = counted_to - counted_from
+    return {
+        "turns_per_s": round(len(times) / took, 1),
+        "p50_ms": round(statistics.median(times), 1),
+        "p99_ms": round(times[max(0, int(len(times) * 0.99) - 1)], 1),
+        "cpu_ms_per_turn": round(cpu_s / len(times) * 1000, 1),
+        "cores_used": round(cpu_s / took, 2),
+    }
+
+
+async def _talk(door: Bus, until: float, answered: list[tuple[float, float]]) -> None:
+    session_id: str | None = None
+    while time.perf_counter() < until:
+        result, elapsed = await ask(door, session_id)
+        session_id = result.session_id
+        answered.append((time.perf_counter(), elapsed))
+
+
+def run(seconds: float) -> dict[str, Any]:
+    before = machine()
+    rows: list[dict[str, Any]] = []
+    for name, changes in CLUSTERS:
+        with cluster({**ROWS[0][1], **changes}) as found:
+            rows.append({"row": name, **asyncio.run(measure(found, seconds))})
+    rate = {row["row"]: row["turns_per_s"] for row in rows}
+    scaling = {
+        "as shipped": round(rate[CLUSTERS[2][0]] / rate[CLUSTERS[1][0]], 2),
+        "one slot each": round(rate[CLUSTERS[4][0]] / rate[CLUSTERS[3][0]], 2),
+    }
+    load = {"load_average": before["load_average"], "load_average_after": machine()["load_average"]}
+    return {"measured_on": before | load, "sessions": SESSIONS, "goal": GOAL, "scaling_1_to_4": scaling, "rows": rows}
+
+
+def show(result: dict[str, Any]) -> None:
+    print(f"{SESSIONS} sessions on one host, each asking again at once")
+    print("measured on:", ", ".join(f"{name} {value}" for name, value in result["measured_on"].items()))
+    for row in result["rows"]:
+        print("   ", ", ".join(f"{value}" if name == "row" else f"{name} {value}" for name, value in row.items()))
+    for name, value in result["scaling_1_to_4"].items():
+        print(f"    1 -> 4 executors, {name}: {value} x (goal {GOAL}: {'met' if value >= GOAL else 'missed'})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=8.0, help="counted seconds of each row")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    result = run(given.seconds)
+    show(result)
+    if given.json:
+        given.json.parent.mkdir(parents=True, exist_ok=True)
+        given.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
