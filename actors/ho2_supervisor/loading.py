@@ -138,7 +138,10 @@ def _fault_of(entry: Entry) -> tuple[str, Recorded | None]:
 async def _restored(client: LedgerClient, base: Recorded, limits: HistoryLimits) -> SessionRecord:
     """Its newest turns have their texts at once: whatever leaves them for a line later is read from those."""
     record = snapshot.restored(base, limits)
-    record.history = record.history.filled(await texts_of(client, record.history.missing_refs()))
+    waiting = record.state.pending_follow_up
+    texts = await texts_of(client, [*record.history.missing_refs(), *waiting])
+    record.history = record.history.filled(texts)
+    record.follow_ups = {ref: texts[ref] for ref in waiting if ref in texts}
     return record
 
 

@@ -115,6 +115,7 @@ class SessionRecord:
         self.inputs: dict[str, KnownInput] = {}  # the newest ones; older ones stand in the ledger
         self.commands: dict[str, str] = {}  # id -> why it was rejected; empty: applied; the newest ones
         self.forgotten = Forgotten()
+        self.follow_ups: dict[str, str] = {}  # ref -> text, of those that wait
         self.history = History()
         self.total_tokens = 0
         self.total_cost_usd: float | None = 0.0
@@ -164,6 +165,10 @@ class SessionRecord:
         event = entry.event.event
         if self.run is not None:
             self.run.take(entry, self.state)
+        if event.kind == "HostCommandReceived" and event.command.command.kind == "FollowUp":
+            ref = text_ref(self.session_id, event.command.command_id)
+            if (text := own_text(entry, ref)) is not None:
+                self.follow_ups[ref] = text
         match event:
             case events.HostCommandApplied() | events.HostCommandRejected():
                 self.commands[event.command_id] = event.reason if event.kind == "HostCommandRejected" else ""
@@ -190,6 +195,8 @@ class SessionRecord:
         The ledger still has it under derived ids. It refuses a second RunRequested for an input by itself, but knows
         nothing of one that only the host has answered; those have a bound of their own, reached by none but sick ones.
         """
+        for ref in [ref for ref in self.follow_ups if not self._waits(ref)]:
+            del self.follow_ups[ref]
         kept = self._limits.known_max
         if len(self.inputs) > kept:
             settled = [known for known in self.inputs.values() if known.became != "running"]
@@ -203,13 +210,20 @@ class SessionRecord:
         while len(self.commands) > kept:
             del self.commands[next(iter(self.commands))]
 
+    def _waits(self, ref: str) -> bool:
+        """Whether a follow-up's text may still be asked for: it waits, or its command is not decided yet."""
+        command = self.state.received_command
+        is_undecided = command is not None and ref == text_ref(self.session_id, command.command_id)
+        return is_undecided or ref in self.state.pending_follow_up
+
     def _requested(self, entry: Recorded, event: events.RunRequested) -> None:
         run_id = self.state.active_run_id
         if run_id is None:
             raise AssertionError("the reducer accepted RunRequested without an active run")
         known = KnownInput(event.input_id, event.input_digest, event.input_ref, run_id)
         self.inputs[event.input_id] = known
-        self.run = RunMemo(run_id, event, own_text(entry, event.input_ref))
+        text = own_text(entry, event.input_ref)
+        self.run = RunMemo(run_id, event, self.follow_ups.get(event.input_ref) if text is None else text)
 
     def _completed(self, entry: Recorded, event: events.RunCompleted) -> None:
         result = result_in(entry, event.result_ref)

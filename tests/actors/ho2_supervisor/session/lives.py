@@ -1,0 +1,475 @@
+"""Lives of sessions: events of every kind, legal or not, drawn one after the other; what the reducer takes is journaled.
+
+`pick` chooses: Hypothesis in the tests, a seeded generator in `bench/journals.py`. After each event every invariant of
+the state is checked; a journal is then folded again, whole and from each of its snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from actors.ho2_supervisor.history import HistoryLimits
+from actors.ho2_supervisor.session import journal
+from actors.ho2_supervisor.session import snapshot as snapshots
+from actors.ho2_supervisor.session.journal import Recorded
+from actors.ho2_supervisor.session.leases import FIRST
+from actors.ho2_supervisor.session.outcome import Outcome
+from actors.ho2_supervisor.session.record import SessionRecord
+from actors.ho2_supervisor.session.reducer import reduce
+from actors.ho2_supervisor.session.state import SessionState
+from bus.messages import session as events
+from bus.messages.base import canonical_bytes, pack
+from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso, lease_id_of, parse_iso, work_order_id
+from bus.messages.ledger import Provenance, WriteEntry
+from bus.messages.session import SessionEvent, SessionEventKind, TurnResult
+from tests.actors.ho2_supervisor.journals import CONFIG, SESSION, at
+
+LIMITS = HistoryLimits(budget_tokens=100, turns_max=2, digest_chars=60, chars_per_token=4, known_max=3)
+TERMS = events.LeaseTerms(ttl_secs=20, heartbeat_timeout_secs=9)
+CALLS = ["001", "002", "003"]
+
+Pick = Callable[[Sequence[Any]], Any]
+Move = tuple[SessionEventKind, list[bytes]]
+
+
+@dataclass
+class Life:
+    """One session, its journal so far, and the choices that come next."""
+
+    pick: Pick
+    record: SessionRecord = field(default_factory=lambda: SessionRecord(SESSION, LIMITS))
+    entries: list[WriteEntry] = field(default_factory=list)
+    second: int = 0
+    numbers: int = 0  # of inputs and commands
+    issued: list[str] = field(default_factory=list)  # every step, batch and order, in order
+    rejections: int = 0
+
+    @property
+    def state(self) -> SessionState:
+        return self.record.state
+
+    @property
+    def now(self) -> str:
+        return at(self.second)
+
+    def number(self, kind: str) -> str:
+        """A name that nothing had before."""
+        self.numbers += 1
+        return f"{kind}{self.numbers}"
+
+    def move(self, name: str, *, astray: bool = False) -> list[str]:
+        """One event of this kind; the invariants that do not hold afterwards. `astray`: of another moment."""
+        self.second += self.pick([0, 1, 1, 2, 12])
+        event, bodies = MOVES[name](self)
+        before, enveloped = self.state, journal.envelope(self.state, event)
+        if astray:
+            enveloped = enveloped.model_copy(update={"step_epoch": before.step_epoch + 1, "run_id": None})
+        frozen = canonical_bytes(before)
+        outcome = reduce(before, enveloped)
+        wrong = faults(before, enveloped, outcome)
+        if canonical_bytes(before) != frozen:
+            wrong.append("the state before is left as it was")
+        if outcome.rejection is not None:
+            self.rejections += 1
+        else:
+            self._journal(enveloped, bodies)
+            if self.state != outcome.state:
+                wrong.append("the fold of what was recorded is what the reducer said")
+            self._note(event)
+        return wrong
+
+    def doubled(self) -> list[str]:
+        """Ids that were given twice."""
+        ids = [*self.issued, *(entry.submission_id for entry in self.entries)]
+        return sorted({one for one in ids if ids.count(one) > 1})
+
+    def _journal(self, enveloped: SessionEvent, bodies: list[bytes]) -> None:
+        event, record = enveloped.event, self.record
+        tenure = event.tenure if event.kind == "TookOver" else self.state.tenure
+        is_hosts = event.kind == "TurnDegraded"
+        derived = journal.derived_id(SESSION, event, enveloped.run_id)
+        entry = WriteEntry(
+            submission_id=derived or journal.counted_id(event.kind, SESSION, tenure, record.appended + 1),
+            stream=f"session/{SESSION}",
+            event_type=enveloped.entry_name,
+            provenance=Provenance(agent_id="ADMIN", session_id=SESSION),
+            at_us=1,
+            bodies=[pack(enveloped.model_dump()), *bodies],
+            prev=None if is_hosts else record.head,
+            tenure=None if is_hosts else tenure,
+        )
+        self.entries.append(entry)
+        record.take(_recorded(entry))
+
+    def _note(self, event: SessionEventKind) -> None:
+        match event:
+            case events.StepStarted(step_id=step_id):
+                self.issued.append(f"step {step_id}")
+            case events.OrderDispatched(wo_id=wo_id):
+                self.issued.append(wo_id)
+            case events.ToolBatchIssued(tool_batch_id=batch_id):
+                self.issued.append(f"batch {batch_id}")
+            case _:
+                pass
+
+    # --- what the moves are about -----------------------------------------------------------------------------------
+
+    def run(self) -> RunId:
+        return self.state.active_run_id or RunId(session_id=SESSION, run_seq=self.state.next_run_seq)
+
+    def step(self) -> StepId:
+        turn_id = TurnId(run_id=self.run(), turn_seq=1)
+        return self.state.active_step_id or StepId(turn_id=turn_id, step_seq=1)
+
+    def batch(self) -> ToolBatchId:
+        active = self.state.active_tool_batch
+        return active.tool_batch_id if active else ToolBatchId(step_id=self.step(), batch_seq=1)
+
+    def input(self) -> str:
+        return self.state.active_input_id or self.number("i")
+
+
+# --- the moves ------------------------------------------------------------------------------------------------------
+
+
+def _request(life: Life) -> Move:
+    pending = life.state.pending_follow_up
+    if pending and life.pick([True, True, False]):
+        ref = pending[0]
+        input_id = "followup:" + ref.rsplit("/", 2)[1]
+        bodies: list[bytes] = []
+    else:
+        input_id = life.number("i")
+        ref, bodies = body_ref(f"RunRequested:{SESSION}/{input_id}", 1), [f"question {input_id}".encode()]
+    requested = events.RunRequested(
+        input_ref=ref,
+        input_id=input_id,
+        input_digest=journal.input_digest(input_id, "x"),
+        run_overrides=life.pick([None, None, None, CONFIG.model_copy(update={"model": ""})]),
+        deadline_at=at(life.second + 60),
+        config_digest="sha256:0",
+        lease=life.pick([None, TERMS]),
+        at=life.now,
+    )
+    return requested, bodies
+
+
+def _boundary(life: Life) -> Move:
+    state, new_round = life.state, life.pick([True, False])
+    current = state.active_turn_id or TurnId(run_id=life.run(), turn_seq=1)
+    turn = TurnId(run_id=life.run(), turn_seq=state.next_turn_seq) if new_round else current
+    step_id = StepId(turn_id=turn, step_seq=1 if new_round else state.next_step_seq)
+    steers = state.pending_steer if new_round and life.pick([True, True, True, False]) else []
+    return events.StepStarted(step_id=step_id, new_round=new_round, steers=steers, at=life.now), []
+
+
+def _order(life: Life) -> Move:
+    wo_id = work_order_id(life.step(), life.pick(CALLS) if life.state.active_tool_batch else "")
+    order = events.OrderDispatched(wo_id=wo_id, wo_type="synthesize", step_id=life.step(), order={}, at=life.now)
+    return order, []
+
+
+def _order_end(life: Life) -> Move:
+    wo_id = life.pick([*life.state.open_orders, f"{work_order_id(life.step())}"])
+    if f"OrderEnded:{wo_id}" in {entry.submission_id for entry in life.entries}:
+        return _time(life)  # its id was used: the ledger would not take it
+    return events.OrderEnded(wo_id=wo_id, receipt={}, at=life.now), []
+
+
+def _fan_out(life: Life) -> Move:
+    batch = life.batch()
+    if life.state.active_tool_batch and life.pick([True, False]):
+        batch = batch.model_copy(update={"batch_seq": batch.batch_seq + 1})
+    held = life.pick([[], [], ["002"], ["001", "003"], ["009"]])
+    return events.ToolBatchIssued(tool_batch_id=batch, call_ids=["003", "001", "002"], held=held, at=life.now), []
+
+
+def _receipt(life: Life) -> Move:
+    receipt = events.ToolReceipt(
+        tool_batch_id=life.batch(),
+        call_id=life.pick(CALLS),
+        status=life.pick(["Succeeded", "Failed", "Cancelled"]),
+        session_epoch=life.state.session_epoch,
+        step_epoch=max(0, life.state.step_epoch - life.pick([0, 0, 0, 1])),
+        at=life.now,
+    )
+    return receipt, []
+
+
+def _complete(life: Life) -> Move:
+    input_id, run = life.input(), life.run()
+    result = TurnResult(
+        response=f"answer {input_id}", outcome="success", session_id=SESSION, run_id=run, input_id=input_id
+    )
+    completed = events.RunCompleted(
+        input_id=input_id, result_ref=f"RunCompleted:{run}/1", reply_ref=f"RunCompleted:{run}/2", at=life.now
+    )
+    return completed, [pack(result.model_dump()), result.response.encode()]
+
+
+def _degraded(life: Life) -> Move:
+    input_id = life.pick([life.input(), life.number("host"), *list(life.record.inputs)[-1:]])
+    about = f"TurnDegraded:{SESSION}/{input_id}"
+    if about in {entry.submission_id for entry in life.entries}:
+        return _time(life)
+    event = events.TurnDegraded(
+        input_id=input_id, input_ref=f"{about}/1", reply_ref=f"{about}/2", delivered=False, at=life.now
+    )
+    return event, [b"asked", b"bare reply"]
+
+
+def _received(life: Life) -> Move:
+    lease = life.state.active_run_lease
+    call_id = life.pick([*(life.state.active_tool_batch.held if life.state.active_tool_batch else []), "007"])
+    command: events.Command = life.pick(
+        [
+            events.Steer(text=""),
+            events.FollowUp(text=""),
+            events.Pause(),
+            events.Pause(),
+            events.Resume(),
+            events.Resume(),
+            events.Cancel(reason=life.pick([None, "enough"])),
+            events.LeaseHeartbeat(
+                lease_id=life.pick(["LEASE-none", lease.lease_id if lease else "LEASE-no"]), heartbeat_at=life.now
+            ),
+            events.Approve(call_id=call_id),
+            events.Approve(call_id=call_id),
+            events.Deny(call_id=call_id, reason=None),
+        ]
+    )
+    sent = events.HostCommand(
+        command_id=life.number("c"),
+        target_run_id=life.pick([None, None, None, life.run(), RunId(session_id=SESSION, run_seq=999)]),
+        expected_session_epoch=life.pick([None, None, None, life.state.session_epoch, 999]),
+        issued_at=life.now,
+        command=command,
+    )
+    bodies = [b"words"] if isinstance(command, events.Steer | events.FollowUp) else []
+    return events.HostCommandReceived(command=sent, at=life.now), bodies
+
+
+def _applied(life: Life) -> Move:
+    command = life.state.received_command
+    return events.HostCommandApplied(command_id=command.command_id if command else "c0", at=life.now), []
+
+
+def _rejected(life: Life) -> Move:
+    command = life.state.received_command
+    return events.HostCommandRejected(command_id=command.command_id if command else "c0", reason="no", at=life.now), []
+
+
+def _leased(life: Life) -> Move:
+    ttl = life.pick([TERMS.ttl_secs, TERMS.ttl_secs, 1])
+    lease = events.LeaseIssued(
+        lease_id=lease_id_of(life.run(), FIRST),
+        issued_at=life.now,
+        expires_at=iso(parse_iso(life.now) + ttl),
+        heartbeat_timeout_secs=TERMS.heartbeat_timeout_secs,
+        at=life.now,
+    )
+    return lease, []
+
+
+def _time(life: Life) -> Move:
+    return events.TimePassed(at=life.now), []
+
+
+def _snapshot(life: Life) -> Move:
+    made = journal.counted_id("StateSnapshot", SESSION, life.state.tenure, life.record.appended + 1)
+    if snapshots.is_due(life.record, 0):
+        return snapshots.of(life.record, made, life.now)
+    lie = events.StateSnapshot(
+        after=life.record.head, state_hash="0" * 64, record_ref=f"{made}/1", record_hash="0" * 64, record_version=1,
+        at=life.now,
+    )  # fmt: skip
+    return lie, [b""]
+
+
+def _moved(lifecycle: Any) -> Callable[[Life], Move]:
+    return lambda life: (events.LifecycleChanged(lifecycle=lifecycle, at=life.now), [])
+
+
+MOVES: dict[str, Callable[[Life], Move]] = {
+    "take over": lambda life: (
+        events.TookOver(
+            tenure=max(1, life.state.tenure + life.pick([1, 1, 0, 2])), instance="ho2/1@a", at=life.now
+        ),
+        [],
+    ),
+    "start": lambda life: (
+        events.SessionStarted(
+            agent_id="ADMIN", session_config=CONFIG, max_in_flight_effects=2, applied_commands_max=2, at=life.now
+        ),
+        [],
+    ),
+    "request": _request,
+    "run": lambda life: (events.RunStarted(at=life.now), []),
+    "attach": lambda life: (events.RunAttached(deadline_at=at(life.second + life.pick([0, 50, 99])), at=life.now), []),
+    "lease": _leased,
+    "boundary": _boundary,
+    "order": _order,
+    "order end": _order_end,
+    "batch": _fan_out,
+    "receipt": _receipt,
+    "settle": lambda life: (
+        events.BatchSettled(tool_batch_id=life.batch(), results_ref=life.pick(["r/1", "r/1", None]), at=life.now), []
+    ),
+    "complete": _complete,
+    "fail": lambda life: (events.RunFailed(input_id=life.input(), code="x", at=life.now), []),
+    "cancelled": lambda life: (events.RunCancelled(input_id=life.input(), at=life.now), []),
+    "cancel": _moved("Cancelling"),
+    "wait": _moved("WaitingInput"),
+    "pause": _moved("Paused"),
+    "jump": _moved("Running"),
+    "degraded": _degraded,
+    "received": _received,
+    "applied": _applied,
+    "rejected": _rejected,
+    "time": _time,
+    "snapshot": _snapshot,
+    "end": lambda life: (events.SessionEnded(reason="x", turn_count=life.record.turn_count, at=life.now), []),
+}  # fmt: skip
+OPENING = ["degraded", "take over", "start"]
+FORWARD = [
+    ["request", "run", "lease"],
+    ["boundary", "order", "order end"],
+    ["boundary", "batch", "order", "order", "order", "order end", "order end"],
+    ["receipt", "receipt", "receipt", "receipt", "settle"],
+    ["order end", "order end", "receipt", "receipt", "receipt", "settle"],
+    ["received", "applied"],
+    ["received", "applied", "rejected"],
+    ["received", "applied", "pause", "wait"],
+    ["order end", "order end", "settle", "complete"],
+    ["complete", "snapshot", "request", "run"],
+    ["fail", "snapshot"],
+    ["cancelled", "snapshot", "request", "run", "boundary"],
+]
+"""What drives a session on, in runs of events, so that lives get long."""
+
+
+# --- what must hold -------------------------------------------------------------------------------------------------
+
+
+def faults(before: SessionState, event: SessionEvent, outcome: Outcome) -> list[str]:
+    """Every invariant of the state that does not hold after this event."""
+    after, kind = outcome.state, event.event.kind
+    batch = after.active_tool_batch
+    issues = kind in ("OrderDispatched", "ToolBatchIssued", "StepStarted") and outcome.rejection is None
+    is_same_run = before.active_run_id is not None and before.active_run_id == after.active_run_id
+    waits = after.lifecycle in ("Paused", "WaitingInput")
+    statements = {
+        "a rejection leaves the very same state": outcome.rejection is None or after is before,
+        "epochs never fall": after.session_epoch >= before.session_epoch and after.step_epoch >= before.step_epoch,
+        "run numbers never fall": after.next_run_seq >= before.next_run_seq,
+        "tenures rise one by one": before.tenure <= after.tenure <= before.tenure + 1,
+        "in_flight counts the open orders": after.in_flight_effects == len(after.open_orders),
+        "in_flight keeps its limit": 0 <= after.in_flight_effects <= after.max_in_flight_effects,
+        "open orders are orders of this step": set(after.open_orders) <= set(after.step_orders),
+        "a batch belongs to the active step": batch is None or batch.tool_batch_id.step_id == after.active_step_id,
+        "a batch is replaced only when settled": before.active_tool_batch is None
+        or before.active_tool_batch.is_settled
+        or batch is None
+        or batch.tool_batch_id == before.active_tool_batch.tool_batch_id,
+        "a batch has a status per call": batch is None or sorted(batch.call_status) == batch.expected_call_ids,
+        "a settled batch is complete": batch is None or not batch.is_settled or batch.is_complete,
+        "held calls are pending": batch is None or not any(batch.call_status[call].is_terminal for call in batch.held),
+        "a terminal call stays as it is": not _changed_terminals(before, after),
+        "nothing is issued unless Running": not issues or before.lifecycle == "Running",
+        "no step begins while a pause is asked for": kind != "StepStarted"
+        or outcome.rejection is not None
+        or not before.pause_requested,
+        "a held call is not dispatched": kind != "OrderDispatched"
+        or outcome.rejection is not None
+        or batch is None
+        or not any(event.event.wo_id.endswith(f".{call}") for call in batch.held),  # type: ignore[union-attr]
+        "a session at rest has no run": after.active_run_id is not None
+        or (after.lifecycle, after.active_input_id, after.open_orders, batch, after.active_run_lease)
+        == ("Idle", None, [], None, None),
+        "a running session has a run with a configuration": after.lifecycle == "Idle"
+        or (
+            after.active_run_id is not None and (after.active_run_config is not None or after.lifecycle == "Cancelling")
+        ),
+        "terminal states are left at once": after.lifecycle not in ("Completed", "Failed", "Cancelled"),
+        "whoever waits knows since when": waits == (after.waiting_since is not None),
+        "a closed session has no run": after.status == "open" or after.active_run_id is None,
+        "a closed session stays closed": before.status == "open" or after.status == "closed",
+        "a step belongs to the active run": after.active_step_id is None
+        or after.active_step_id.turn_id.run_id == after.active_run_id,
+        "a run's deadline never moves backwards": not is_same_run
+        or (after.deadline_at or "") >= (before.deadline_at or ""),
+        "remembered commands are bounded": after.applied_commands_max is None
+        or len(after.applied_command_ids) <= after.applied_commands_max,
+        "a lease is that of the active run": after.active_run_lease is None
+        or after.active_run_lease.lease_id
+        == lease_id_of(after.active_run_id or RunId(session_id=SESSION, run_seq=1), 1),
+    }
+    return [statement for statement, holds in statements.items() if not holds]
+
+
+def _changed_terminals(before: SessionState, after: SessionState) -> bool:
+    old, new = before.active_tool_batch, after.active_tool_batch
+    if old is None or new is None or old.tool_batch_id != new.tool_batch_id:
+        return False
+    return any(status.is_terminal and new.call_status[call] != status for call, status in old.call_status.items())
+
+
+# --- folding it again -----------------------------------------------------------------------------------------------
+
+
+def _recorded(entry: WriteEntry) -> Recorded:
+    taken = journal.recorded(entry)
+    assert taken is not None
+    return taken
+
+
+def replayed(entries: Sequence[WriteEntry]) -> SessionRecord:
+    """The fold of the whole journal, from its bytes."""
+    record = SessionRecord(SESSION, LIMITS)
+    record.replay(map(_recorded, entries))
+    return record
+
+
+def from_snapshot(entries: Sequence[WriteEntry], number: int) -> SessionRecord:
+    """The fold of what follows a snapshot, over what it stands for."""
+    base = _recorded(entries[number])
+    assert isinstance(base.event.event, events.StateSnapshot)
+    assert snapshots.fault_of(base, base.event.event, entries[number].prev) == ""
+    record = snapshots.restored(base, LIMITS)
+    texts = {
+        body_ref(entry.submission_id, at_): body.decode(errors="replace")
+        for entry in entries[:number]
+        for at_, body in enumerate(entry.bodies)
+    }
+    record.history = record.history.filled(texts)
+    record.follow_ups = {ref: texts[ref] for ref in record.state.pending_follow_up}
+    record.replay(map(_recorded, entries[number:]))
+    return record
+
+
+def fingerprint(record: SessionRecord) -> bytes:
+    """Everything that a record holds, as bytes."""
+    run = record.run
+    memo = [] if run is None else [sorted(run.steps), run.orders, run.dispatched_in, run.receipts, run.steers]
+    rest = (record.history, record.inputs, record.commands, record.last_run, record.forgotten, record.follow_ups)
+    return pack(
+        [
+            canonical_bytes(record.state),
+            b"" if run is not None else snapshots.packed_record(record),
+            record.head,
+            record.appended,
+            record.since_snapshot,
+            memo,
+            repr(rest),
+        ]
+    )
+
+
+def differences(entries: Sequence[WriteEntry], live: SessionRecord) -> list[str]:
+    """Which fold of this journal gives other bytes than the live one did."""
+    wanted = fingerprint(live)
+    found = [f"replay {number}" for number in (1, 2) if fingerprint(replayed(entries)) != wanted]
+    places = [number for number, entry in enumerate(entries) if entry.event_type == "STATE_SNAPSHOT"]
+    return found + [f"snapshot at {n}" for n in places if fingerprint(from_snapshot(entries, n)) != wanted]

@@ -1,0 +1,42 @@
+"""The journals of `python -m bench.journals`: a few of them at every run of the tests, and the shipped table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from bench.journals import RESULTS, live, run, told
+from bench.journals import Tally as Lives
+from tests.actors.ho2_supervisor.session.lives import differences
+
+JOURNALS = 1000
+
+
+def test_lives_break_no_invariant_and_fold_to_the_same_bytes() -> None:
+    """Fifteen seeds beyond those of the table; they reach every state that a session can stand in."""
+    tally = run(15, first_seed=1_000_001)
+    assert tally.faults == []
+    assert tally.snapshots > 15
+    assert tally.lifecycles.keys() >= {"Idle", "Running", "Cancelling"}
+
+
+def test_difference_is_found() -> None:
+    """A live record that is not what its journal says: every fold says so, the faults count."""
+    tally = Lives()
+    life = live(5, tally)
+    life.record.total_tokens += 1
+    life.record.last_run = None
+    life.record.head = "another"
+    assert differences(life.entries, life.record)
+    assert replace(tally, different=["seed 5: replay 1"]).faults == ["seed 5: replay 1"]
+
+
+def test_shipped_table_is_of_a_whole_clean_run() -> None:
+    """1,000 journals, nothing broken, nothing doubled, nothing different."""
+    values = json.loads(RESULTS.read_text(encoding="utf-8"))
+    values.pop("machine")
+    tally = Lives(**values)
+    assert tally.journals >= JOURNALS
+    assert tally.faults == []
+    assert f"| invariants broken | {len(tally.broken)} |" in told(tally)
+    assert tally.lifecycles.keys() >= {"Idle", "Running", "Paused", "WaitingInput", "Cancelling"}
