@@ -165,11 +165,9 @@ class SessionRecord:
         event = entry.event.event
         if self.run is not None:
             self.run.take(entry, self.state)
-        if event.kind == "HostCommandReceived" and event.command.command.kind == "FollowUp":
-            ref = text_ref(self.session_id, event.command.command_id)
-            if (text := own_text(entry, ref)) is not None:
-                self.follow_ups[ref] = text
         match event:
+            case events.HostCommandReceived():
+                self._hear(entry, event.command)
             case events.HostCommandApplied() | events.HostCommandRejected():
                 self.commands[event.command_id] = event.reason if event.kind == "HostCommandRejected" else ""
             case events.RunRequested():
@@ -209,6 +207,13 @@ class SessionRecord:
             self.forgotten.unrequested |= len(unrequested) > kept
         while len(self.commands) > kept:
             del self.commands[next(iter(self.commands))]
+
+    def _hear(self, entry: Recorded, command: events.HostCommand) -> None:
+        """The words of a follow-up are needed when its run is over, long after this entry."""
+        ref = text_ref(self.session_id, command.command_id)
+        text = own_text(entry, ref) if isinstance(command.command, events.FollowUp) else None
+        if text is not None:
+            self.follow_ups[ref] = text
 
     def _waits(self, ref: str) -> bool:
         """Whether a follow-up's text may still be asked for: it waits, or its command is not decided yet."""

@@ -1,0 +1,99 @@
+"""A record as bytes and back: bounded, without texts, and only between two runs."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from actors.ho2_supervisor.history import DeliveredTurn, History
+from actors.ho2_supervisor.session import snapshot
+from actors.ho2_supervisor.session.record import SessionRecord
+from bus.messages.base import unpack
+from tests.actors.ho2_supervisor.journals import at
+from tests.actors.ho2_supervisor.session.lives import LIMITS, SESSION, Life, from_snapshot
+
+TURN = ["request", "run", "complete"]
+
+
+def lived(turns: int) -> Life:
+    """A session of that many turns."""
+    life = Life(random.Random(turns).choice)
+    for name in ["take over", "start"]:
+        while life.move(name) == [] and not life.state.tenure:
+            pass
+    while life.record.turn_count < turns:
+        for name in TURN:
+            assert life.move(name) == []
+    return life
+
+
+def test_packed_record_is_bounded_whatever_the_age() -> None:
+    """Ten turns or three hundred: the numbers in it get longer, nothing else."""
+    sizes = [len(snapshot.packed_record(lived(turns).record)) for turns in (10, 300)]
+    assert sizes[1] < 1.1 * sizes[0]
+
+
+def test_texts_are_refs_in_the_packed_record() -> None:
+    """What a user or a model said stands where it was recorded, and, as lines, in a body of its own."""
+    life = lived(8)
+    event, bodies = snapshot.of(life.record, "STATE_SNAPSHOT:x/1.1", at(5))
+    assert b"question" not in bodies[0]
+    assert b"answer" not in bodies[0].replace(b"answered", b"")
+    assert len(unpack(bodies[1])) == len(life.record.history.digests) > 0
+    assert (event.after, event.record_version) == (life.record.head, snapshot.VERSION)
+
+
+def test_snapshot_is_due_at_rest_alone() -> None:
+    """Never within a run, never while a command is undecided, never before the session has started."""
+    life = lived(3)
+    assert snapshot.is_due(life.record, life.record.since_snapshot)
+    assert not snapshot.is_due(life.record, life.record.since_snapshot + 1)
+    assert not snapshot.is_due(SessionRecord(SESSION, LIMITS), 0)
+    while life.state.received_command is None:
+        life.move("received")
+    assert not snapshot.is_due(life.record, 0)
+    life.move("rejected")
+    while life.state.active_run_id is None:
+        life.move("request")
+    assert not snapshot.is_due(life.record, 0)
+    with pytest.raises(ValueError, match="active"):
+        snapshot.packed_record(life.record)
+
+
+def test_follow_ups_words_are_in_its_turn_and_in_its_line() -> None:
+    """They stand in the command's entry, long before the run: a fold of the journal has them in time all the same."""
+    life = lived(1)
+    while not life.state.pending_follow_up:
+        life.move("received")
+        life.move("applied")
+        life.move("rejected")
+    assert list(life.record.follow_ups.values()) == ["words"] * len(life.state.pending_follow_up)
+    life.pick = lambda options: options[0]
+    for name in [*TURN, "snapshot", *TURN, *TURN]:
+        assert life.move(name) == []
+    assert any("words" in line for _, line in life.record.history.digests)
+    number = next(n for n, entry in enumerate(life.entries) if entry.event_type == "STATE_SNAPSHOT")
+    assert from_snapshot(life.entries, number).history == life.record.history
+
+
+def test_digest_that_was_worked_out_later_is_no_part_of_the_fold() -> None:
+    """Of an input that only the host answered the journal has none; two owners pack the same bytes."""
+    record = lived(1).record
+    before = snapshot.packed_record(record)
+    for known in record.inputs.values():
+        if known.run_id is None:
+            known.digest = "learned"
+    assert snapshot.packed_record(record) == before
+
+
+def test_turns_whose_texts_are_missing_pack_to_the_same_bytes() -> None:
+    """A fold that has read its texts, and one that has not yet."""
+    record = lived(3).record
+    before = snapshot.packed_record(record)
+    blank = tuple(
+        DeliveredTurn(t.input_id, t.input_ref, t.reply_ref, None, None, t.tool_ids, t.is_degraded)
+        for t in record.history.turns
+    )
+    record.history = History(blank, record.history.digests, record.history.count)
+    assert snapshot.packed_record(record) == before
