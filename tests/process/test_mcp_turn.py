@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 import subprocess
@@ -11,9 +12,12 @@ from typing import Any
 import psutil
 import pytest
 
+from bus.messages.session import Approve, Cancel
+from launch.client import connected, place_of
 from tests.process.cluster import Cluster, eventually
 from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.mcp_servers import configure, everything_server, http, scripted, stdio, time_server, use
+from tests.sessions import Person
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 
@@ -188,3 +192,40 @@ def test_a_worker_on_another_host(cluster: Cluster, tmp_path: Path, elsewhere: b
         assert ran <= able
         (row,) = [row for row in tools_of(cluster)["tools"] if row["tool_id"] == "s__effect"]
         assert {worker.partition("@")[0] for worker in row["workers"]} == able
+
+
+def test_a_cancelled_session_stops_its_server_and_an_approved_call_runs_once(cluster: Cluster, tmp_path: Path):
+    """Nothing runs before the operator's word; then it does, once; a cancel reaches the server, deaf as it is."""
+    servers = {"s": scripted(tmp_path)}
+    mine = ["s__deaf", "s__effect"]
+    words = configure(cluster, servers, tools=["s__*"], permitted=mine, tools__approval=["s__eff*"])
+    cluster.up(*words)
+    wait_ready(cluster, "s")
+    effects = tmp_path / "effects"
+
+    async def story() -> None:
+        place = place_of(cluster.home, cluster.run())
+        async with connected(place, "operator", timeout_s=10) as bus:
+            person = Person(bus, place.snapshot.config)
+            await person.begin()
+            told = await person.say(use("s__effect"), timeout_s=4.0)
+            assert told.code == "run_waiting"
+            assert not effects.exists()
+            await person.command(Approve(call_id="001"))
+            assert "did effect" in (await person.say(use("s__effect"))).response
+            assert effects.read_text().count("effect") == 1
+            other = Person(bus, place.snapshot.config)
+            await other.begin()
+            async with asyncio.TaskGroup() as group:
+                asked = group.create_task(other.say(use("s__deaf")))
+                while effects.read_text().count("deaf") == 0:
+                    await asyncio.sleep(0.01)
+                server = int((tmp_path / "pid").read_text())
+                await other.command(Cancel(reason="enough"))
+            assert asked.result().code == "cancelled"
+            eventually(lambda: not psutil.pid_exists(server) or psutil.Process(server).status() == "zombie")
+
+    asyncio.run(story())
+    wait_ready(cluster, "s")
+    assert effects.read_text().count("deaf") == 1
+    assert cluster.verify().tail == "clean"
