@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "down": ("launch.commands.down:down", "Drain and stop it."),
     "ask": ("launch.commands.ask:ask", "Ask the agent one question and print the answer."),
     "chat": ("launch.commands.chat:chat", "Talk with the agent, in a terminal or over a pipe."),
+    "session": ("launch.commands.session:session", "List, show, steer, pause, cancel and replay sessions."),
     "tap": ("launch.commands.tap:tap", "Watch the frames on the bus."),
     "request": ("launch.commands.request:request", "Send one typed message as the operator."),
     "tools": ("launch.commands.tools:tools", "Which tools there are, where from, and who may use them."),

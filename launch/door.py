@@ -13,7 +13,8 @@ from launch.client import connected
 from launch.commands.options import cluster_gone
 from launch.endpoints import Place
 from launch.home import Home, holder
-from launch.turns import Watch, full_session_id, process_turn, session_of
+from launch.sessions.named import full_session_id
+from launch.turns import Watch, process_turn, session_of
 
 ROLE = "door"
 """The role under which clients ask; the session of a first turn follows from it."""
@@ -55,13 +56,15 @@ async def answer_of(
                 raise
 
 
-async def named_session(place: Place, given: str) -> str:
+async def named_session(place: Place, given: str, *, called: str = "--session") -> str:
     """The full id; a prefix is looked up in the record, which a door may not read. Raises CommandError."""
     session_id = full_session_id(given)
     if session_id is not None:
         return session_id
     async with connected(place, "operator") as bus:
-        return await session_of(bus, given, timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000)
+        return await session_of(
+            bus, given, timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000, called=called
+        )
 
 
 def _may_answer(home: Home) -> bool:

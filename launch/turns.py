@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,10 +17,8 @@ from bus.port import Bus
 from config.schema import HostConfig
 from launch import exit_codes
 from launch.errors import CommandError, next_here
+from launch.sessions.named import check_prefix, full_session_id, the_one
 
-_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_PREFIX = re.compile(r"[0-9a-f]{4}[0-9a-f-]*")
-_LONGEST_ID = len("SES-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
 _PREFIX_PAGE = 10_000
 
 
@@ -44,13 +41,7 @@ def check_text(text: str, limits: HostConfig) -> None:
         raise CommandError("the message is not valid UTF-8", exit_code=exit_codes.USAGE) from None
 
 
-def full_session_id(given: str) -> str | None:
-    """The id, where the whole of it was given; None for a prefix, which only the record can complete."""
-    text = given.removeprefix("SES-").lower()
-    return text if _UUID.fullmatch(text) else None
-
-
-async def session_of(bus: Bus, given: str, *, timeout_s: float) -> str:
+async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "--session") -> str:
     """The full id of a session named by its id or by an unambiguous prefix (`SES-1a2b3c4d`). Raises CommandError.
 
     The bus is an operator's: it reads the record.
@@ -58,26 +49,10 @@ async def session_of(bus: Bus, given: str, *, timeout_s: float) -> str:
     full = full_session_id(given)
     if full is not None:
         return full
-    if len(given) > _LONGEST_ID:
-        raise CommandError(
-            f"--session: {len(given)} characters; a session id has at most {_LONGEST_ID}", exit_code=exit_codes.USAGE
-        )
-    text = given.removeprefix("SES-").lower()
-    if not _PREFIX.fullmatch(text):
-        raise CommandError(
-            f"--session {given}: expected a session id or at least four hexadecimal digits of one",
-            exit_code=exit_codes.USAGE,
-        )
+    check_prefix(given, called=called)
     question = Query(where={"event_type": "SESSION_START"}, limit=_PREFIX_PAGE, newest_first=True)
     page = await bus.request("ledger", question, expect=Entries, timeout_s=timeout_s)
-    found = sorted({e.provenance.session_id for e in page.entries if e.provenance.session_id.startswith(text)})
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise CommandError(
-            f"--session {given}: no such session in the record", hint=next_here("ledger show --type SESSION_START")
-        )
-    raise CommandError(f"--session {given}: {len(found)} sessions begin like that: {', '.join(found[:5])}")
+    return the_one(given, [entry.provenance.session_id for entry in page.entries], called=called)
 
 
 @dataclass(frozen=True, slots=True)

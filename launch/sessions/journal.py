@@ -1,0 +1,150 @@
+"""The journals of sessions as an operator reads them: from a running ledger, else from the home's own directory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Protocol
+
+from bus.errors import BusError
+from bus.messages.ledger import Entries, Entry, Query, Read, session_stream
+from bus.port import Bus
+from launch import exit_codes, run_file
+from launch.client import connected, place_of
+from launch.errors import CommandError, next_command
+from launch.home import Home, holder
+from launch.output import note
+from launch.sessions.named import full_session_id, no_such, the_one
+from launch.turns import session_of
+from ledger_service.reader import Filter, read_entries
+from ledger_service.verify import is_ledger
+
+PAGE = 500
+"""Entries asked for at once."""
+_STARTS_MAX = 10_000  # what one answer of the index may hold (bus.messages.ledger.Query)
+
+
+class Journals(Protocol):
+    """What is read of sessions."""
+
+    async def named(self, given: str) -> str:
+        """The full id of the session that is meant; a whole one is taken as it is. Raises CommandError."""
+        ...
+
+    async def starts(self) -> list[Entry]:
+        """SESSION_START of each session, the newest first."""
+        ...
+
+    async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
+        """The last entries of a journal with their bodies, oldest of them first; whether there are earlier ones."""
+        ...
+
+    async def whole(self, session_id: str) -> list[Entry]:
+        """All of a journal, with bodies. Raises CommandError where there is none."""
+        ...
+
+
+class FromLedger:
+    """Asked of the running ledger."""
+
+    def __init__(self, bus: Bus, *, timeout_s: float) -> None:
+        self.bus = bus
+        self.timeout_s = timeout_s
+
+    async def named(self, given: str) -> str:
+        """From the index, which is some tenths of a second behind."""
+        return await session_of(self.bus, given, timeout_s=self.timeout_s, called="SESSION")
+
+    async def starts(self) -> list[Entry]:
+        """From the index."""
+        question = Query(where={"event_type": "SESSION_START"}, limit=_STARTS_MAX, newest_first=True, with_bodies=True)
+        return (await self.bus.request("ledger", question, expect=Entries, timeout_s=self.timeout_s)).entries
+
+    async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
+        """One page; a ledger may cut it where it is full of bodies."""
+        found = await self._read(session_id, after=-1, limit=limit, newest_first=True)
+        return found.entries[::-1], found.more
+
+    async def whole(self, session_id: str) -> list[Entry]:
+        """Page after page."""
+        entries: list[Entry] = []
+        after, is_more = -1, True
+        while is_more:
+            found = await self._read(session_id, after=after, limit=PAGE, newest_first=False)
+            entries += found.entries
+            after, is_more = (found.entries[-1].sequence, found.more) if found.entries else (after, False)
+        if not entries:
+            raise no_such(session_id, called="SESSION")
+        return entries
+
+    async def _read(self, session_id: str, *, after: int, limit: int, newest_first: bool) -> Entries:
+        question = Read(
+            stream=session_stream(session_id), after=after, limit=limit, with_bodies=True, newest_first=newest_first
+        )
+        return await self.bus.request("ledger", question, expect=Entries, timeout_s=self.timeout_s)
+
+
+class FromDirectory:
+    """Read from the files: while nobody writes them, or safely beside who does."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def named(self, given: str) -> str:
+        """From the record's own entries."""
+        full = full_session_id(given)
+        if full is not None:
+            return full
+        return the_one(given, [entry.provenance.session_id for entry in await self.starts()], called="SESSION")
+
+    async def starts(self) -> list[Entry]:
+        """One pass over the record."""
+        return list(read_entries(self._path, Filter(event_type="SESSION_START"), newest_first=True, with_bodies=True))
+
+    async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
+        """From the end backwards."""
+        wanted = Filter(stream=session_stream(session_id))
+        found = list(islice(read_entries(self._path, wanted, newest_first=True, with_bodies=True), limit + 1))
+        return found[:limit][::-1], len(found) > limit
+
+    async def whole(self, session_id: str) -> list[Entry]:
+        """One pass over the record."""
+        found = list(read_entries(self._path, Filter(stream=session_stream(session_id)), with_bodies=True))
+        if not found:
+            raise no_such(session_id, called="SESSION")
+        return found
+
+
+@asynccontextmanager
+async def journals_of(home: Home) -> AsyncGenerator[Journals]:
+    """The journals of this home: of its running ledger, else of its files, and then that is said on stderr.
+
+    Raises CommandError where there is no record.
+    """
+    run = run_file.read(home.run_file)
+    if run is None or holder(home) is None:
+        yield _of_files(home, f"no cluster runs in {home.root}")
+        return
+    place = place_of(home, run)
+    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    try:
+        connection = connected(place, "operator")
+        bus = await connection.__aenter__()
+    except BusError as fault:
+        yield _of_files(home, f"the broker does not answer ({fault.code})")
+        return
+    try:
+        yield FromLedger(bus, timeout_s=timeout_s)
+    finally:
+        await connection.__aexit__(None, None, None)
+
+
+def _of_files(home: Home, why: str) -> FromDirectory:
+    if not is_ledger(home.ledger):
+        raise CommandError(
+            f"there is no record in {home.root}", hint=next_command("up", home.root), exit_code=exit_codes.USAGE
+        )
+    note(f"{why}: this is what its record says")
+    return FromDirectory(home.ledger)

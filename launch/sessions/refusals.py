@@ -1,0 +1,77 @@
+"""What each refusal of a command means, and what to do next; the table in docs/sessions.md is made from this. Pure.
+
+`python -m launch.sessions.refusals` prints that table.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from bus.messages.ids import shown_session
+from bus.messages.session import CommandVerdict
+from launch import exit_codes
+from launch.errors import CommandError, next_here
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One code of COMMAND_REFUSALS, for people."""
+
+    means: str
+    next: str  # a command with {session} and {run}
+
+    def next_for(self, session_id: str) -> str:
+        """The next command, about this session."""
+        return self.next.format(session=shown_session(session_id))
+
+
+_LOOK = "session show {session}"
+
+REFUSALS: dict[str, Refusal] = {
+    "not_started": Refusal("the session has not begun: its first message begins it", "chat --session {session}"),
+    "session_closed": Refusal("the session has ended, and takes nothing more", "session list --all"),
+    "no_active_run": Refusal("no run is active: there is nothing that could be steered or stopped", _LOOK),
+    "stale_target": Refusal("the run that --run names is not the active one", _LOOK),
+    "stale_epoch": Refusal("the session has moved on since the epoch that --epoch names", _LOOK),
+    "cancelling": Refusal("the run is being cancelled already", _LOOK),
+    "not_paused": Refusal("the run is not paused, and nobody asked it to", _LOOK),
+    "already_paused": Refusal("the run is paused, or will be at its next step", "session resume {session}"),
+    "wrong_lease": Refusal("another lease is in force than the one that was renewed", _LOOK),
+    "lease_expired": Refusal("the lease was over before it was renewed: the run is cancelled", _LOOK),
+    "not_newer": Refusal("a later renewal of the lease came before this one", _LOOK),
+    "call_not_open": Refusal("no tool call of this number waits for an approval", _LOOK),
+    "blank": Refusal("the text is blank", _LOOK),
+    "too_large": Refusal("the text is longer than a message may be (host.prompt_max_bytes)", _LOOK),
+    "command_conflict": Refusal("this command id came before with another command: give each one its own", _LOOK),
+    "too_many": Refusal("as many as may wait are waiting (sessions.pending_max)", _LOOK),
+}
+
+
+def code_of(reason: str) -> tuple[str, str]:
+    """Code and facts of a verdict's reason, `<code>: <facts>`."""
+    code, _, facts = reason.partition(":")
+    return code.strip(), facts.strip()
+
+
+def refused(verdict: CommandVerdict) -> CommandError:
+    """A rejected command as the sentence, the next command and the exit code (refused) that its sender gets."""
+    code, facts = code_of(verdict.reason)
+    known = REFUSALS.get(code)
+    if known is None:
+        hint = next_here(_LOOK.format(session=shown_session(verdict.session_id)))
+        return CommandError(f"refused: {verdict.reason}", hint=hint, exit_code=exit_codes.REFUSED)
+    told = f"refused ({code}): {known.means}" + (f"; {facts}" if facts else "")
+    return CommandError(told, hint=next_here(known.next_for(verdict.session_id)), exit_code=exit_codes.REFUSED)
+
+
+def table() -> str:
+    """Markdown: one row per code."""
+    rows = [
+        f"| `{code}` | {one.means} | `hobus {one.next.format(session='SES-…')}` |" for code, one in REFUSALS.items()
+    ]
+    return "\n".join(["| refused as | what it means | next |", "| --- | --- | --- |", *rows])
+
+
+if __name__ == "__main__":
+    sys.stdout.write(table() + "\n")

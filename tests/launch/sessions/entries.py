@@ -1,0 +1,75 @@
+"""Journals of one session for tests: events as the ledger gives them back."""
+
+from __future__ import annotations
+
+from actors.ho2_supervisor.session.journal import counted_id, derived_id, envelope
+from actors.ho2_supervisor.session.reducer import reduce
+from actors.ho2_supervisor.session.state import SessionState
+from bus.messages import session as events
+from bus.messages.base import pack
+from bus.messages.ids import body_ref
+from bus.messages.ledger import Entry, Provenance, session_stream
+from bus.messages.session import Command, HostCommand, SessionEventKind
+
+SESSION = "11111111-2222-5333-8444-555555555555"
+AT = "2026-01-01T00:00:00.000000Z"
+
+
+class Written:
+    """A journal that the reducer takes; `entries` is what a reader gets."""
+
+    def __init__(self, session_id: str = SESSION) -> None:
+        self.state = SessionState(session_id=session_id)
+        self.entries: list[Entry] = []
+        self.add(events.TookOver(tenure=1, instance="ho2/1@a", at=AT))
+        self.add(
+            events.SessionStarted(
+                agent_id="ADMIN", session_config=events.SessionConfig(provider="offline", model="m"),
+                max_in_flight_effects=8, at=AT,
+            )
+        )  # fmt: skip
+
+    def add(self, event: SessionEventKind, *bodies: bytes, origin: str = "ho2/1@a") -> Written:
+        """One more entry, taken by the reducer or rejected by it."""
+        one = envelope(self.state, event)
+        outcome = reduce(self.state, one)
+        if outcome.rejection is None:
+            self.state = outcome.state
+        run = self.state.active_run_id
+        number = len(self.entries)
+        session_id = self.state.session_id
+        name = derived_id(session_id, event, run) or counted_id(event.kind, session_id, 1, number)
+        self.entries.append(
+            Entry(
+                sequence=number, submission_id=name, origin=origin, stream=session_stream(session_id),
+                event_type=one.entry_name, decision="", reason="",
+                provenance=Provenance(session_id=session_id, run_seq=0 if run is None else run.run_seq), parents=[],
+                trace="", at_us=number, ledger_at_us=number, body_hashes=[], body_lengths=[],
+                prev=self.entries[-1].submission_id if self.entries else "", tenure=1, once=None, chain=b"",
+                bodies=[pack(one.model_dump()), *bodies],
+            )
+        )  # fmt: skip
+        return self
+
+    def run(self, input_id: str = "in-1", text: str = "hello") -> Written:
+        """A run begins."""
+        ref = body_ref(f"RunRequested:{self.state.session_id}/{input_id}", 1)
+        self.add(
+            events.RunRequested(
+                input_ref=ref, input_id=input_id, input_digest="d", deadline_at=AT, config_digest="", at=AT
+            ),
+            text.encode(),
+        )
+        return self.add(events.RunStarted(at=AT))
+
+    def command(self, command: Command, command_id: str, *bodies: bytes, reason: str = "") -> Written:
+        """Received, then applied or, with a reason, rejected."""
+        sent = HostCommand(command_id=command_id, issued_at=AT, command=command)
+        self.add(events.HostCommandReceived(command=sent, at=AT), *bodies)
+        if reason:
+            return self.add(events.HostCommandRejected(command_id=command_id, reason=reason, at=AT))
+        return self.add(events.HostCommandApplied(command_id=command_id, at=AT))
+
+    def failed(self, input_id: str = "in-1") -> Written:
+        """The run ends without an answer."""
+        return self.add(events.RunFailed(input_id=input_id, code="execution_error", at=AT))

@@ -1,0 +1,79 @@
+"""A journal folded again."""
+
+from actors.ho2_supervisor.session import snapshot
+from actors.ho2_supervisor.session.journal import recorded
+from actors.ho2_supervisor.session.record import SessionRecord
+from actors.ho2_supervisor.session.state import state_hash
+from actors.ho2_supervisor.turn import history_limits
+from bus.messages import session as events
+from config.snapshot import load_snapshot
+from launch.sessions.replayed import first_difference, replay
+from tests.launch.sessions.entries import AT, SESSION, Written
+
+LIMITS = history_limits(load_snapshot().config)
+
+
+def journal() -> Written:
+    """Two runs, a refused command."""
+    return Written().run().command(events.Steer(text=""), "c1", b"say it").failed().run("in-2").failed("in-2")
+
+
+def test_a_journal_that_fits_gives_the_reducers_state():
+    """Nothing is wrong with it, and the hash is the state's."""
+    written = journal()
+    found = replay(SESSION, written.entries, LIMITS)
+    assert found.fits and found.entries == len(written.entries)
+    assert found.state_hash == state_hash(written.state)
+
+
+def test_a_hole_is_named_with_the_entry_behind_it():
+    """And what the reducer does not take for want of it."""
+    entries = journal().entries
+    del entries[3]
+    found = replay(SESSION, entries, LIMITS)
+    assert not found.fits
+    assert (found.misfits[0].kind, found.misfits[0].submission_id) == ("hole", entries[3].submission_id)
+
+
+def test_an_erased_event_and_a_rejected_one_are_named():
+    """The first of them first."""
+    written = journal()
+    entries = list(written.entries)
+    entries[4] = entries[4].model_copy(update={"bodies": [None]})
+    written = journal().add(events.RunStarted(at=AT))
+    assert next(one.kind for one in replay(SESSION, entries, LIMITS).misfits) == "unreadable"
+    (rejected,) = replay(SESSION, written.entries, LIMITS).misfits
+    assert rejected.kind == "rejected" and "no requested run" in rejected.what
+
+
+def with_snapshot() -> Written:
+    """A journal with one in its middle."""
+    written = journal()
+    record = SessionRecord(SESSION, LIMITS)
+    record.replay([one for one in map(recorded, written.entries) if one is not None])
+    event, bodies = snapshot.of(record, "STATE_SNAPSHOT:x", AT)
+    return written.add(event, *bodies).run("in-3").failed("in-3")
+
+
+def test_a_snapshot_gives_the_same_state():
+    """Folded from there, too."""
+    found = replay(SESSION, with_snapshot().entries, LIMITS)
+    assert found.fits, found.misfits
+    assert found.from_snapshot and found.snapshots == 1
+
+
+def test_a_snapshot_that_was_changed_is_named():
+    """Its record has another hash than its event says."""
+    entries = with_snapshot().entries
+    number = next(n for n, entry in enumerate(entries) if entry.event_type == "STATE_SNAPSHOT")
+    bodies = list(entries[number].bodies)
+    bodies[1] = (bodies[1] or b"")[:-1] + b"\x00"
+    entries[number] = entries[number].model_copy(update={"bodies": bodies})
+    (misfit,) = replay(SESSION, entries, LIMITS).misfits
+    assert misfit.kind == "snapshot" and "hash" in misfit.what
+
+
+def test_the_first_difference_is_a_path():
+    """Into dicts and lists."""
+    assert first_difference({"a": [1, {"b": 2}]}, {"a": [1, {"b": 3}]}) == "state.a[1].b: 2 and 3"
+    assert first_difference({"a": 1}, {"a": 1}) == ""

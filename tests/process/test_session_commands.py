@@ -1,0 +1,196 @@
+"""`hobus session` on a real cluster: every command, every refusal that a person can cause, and what dies meanwhile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from launch import exit_codes
+from tests.process.cluster import Cluster, cluster_in, eventually, write_config
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+
+QUESTION = "is the ledger intact?"
+
+
+def up(directory: Any, *changes: tuple[str, Any], latency_ms: int = 3000) -> Cluster:
+    """A cluster whose model is slow enough to be steered."""
+    cluster = cluster_in(directory / "home")
+    slow = ("gateway.providers.offline.latency_ms", latency_ms)
+    cluster.up("--detach", "--config", str(write_config(directory / "config.json", slow, *changes)))
+    return cluster
+
+
+@pytest.fixture
+def slow(tmp_path) -> Iterator[Cluster]:
+    """Shipped settings but for the model's pace."""
+    cluster = up(tmp_path)
+    yield cluster
+    cluster.end()
+
+
+def asked(cluster: Cluster, text: str = QUESTION) -> tuple[subprocess.Popen[bytes], str]:
+    """A turn that runs, and its session."""
+    before = len(cluster.entries("RunStarted"))
+    asking = cluster.start_ask(text)
+    eventually(lambda: len(cluster.entries("RunStarted")) > before)
+    return asking, cluster.entries("RunStarted")[-1].provenance.session_id
+
+
+def result_of(asking: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """How the turn ended."""
+    out, err = asking.communicate(timeout=90)
+    assert out, err
+    return json.loads(out)
+
+
+def stands(cluster: Cluster, session: str) -> dict[str, Any]:
+    """Its row of the listing."""
+    rows = cluster("session list", "--all", "--json").json["sessions"]
+    return next(row for row in rows if row["session_id"] == session)
+
+
+def test_steer_pause_resume_and_what_the_record_tells(slow):
+    """One run, seen by list, show and replay; and again when the cluster is down."""
+    asking, session = asked(slow)
+    short = f"SES-{session[:8]}"
+    assert slow("session pause", short, "--run", "1").code == exit_codes.OK  # however slow this machine is
+    steered = slow("session steer", session[:8], "answer", "in", "one", "line", "--command-id", "c-1", "--json")
+    assert steered.code == exit_codes.OK and steered.json["outcome"] == "applied", steered.err
+    again = slow("session steer", session[:8], "answer in one line", "--command-id", "c-1", "--json")
+    assert again.code == exit_codes.OK and again.json["is_repeat"] is True
+    other = slow("session cancel", session, "--command-id", "c-1")
+    assert other.code == exit_codes.REFUSED and "command_conflict" in other.err
+    eventually(lambda: stands(slow, session)["lifecycle"] == "Paused")
+    assert stands(slow, session)["waits_for"] == "a resume"
+    assert "a resume" in slow("session list").out and "Paused" in slow("session show", short).out
+    twice = slow("session pause", short)
+    assert twice.code == exit_codes.REFUSED and "already_paused" in twice.err and "hobus session resume" in twice.err
+    assert slow("session resume", short).code == exit_codes.OK
+    result = result_of(asking)
+    assert result["outcome"] == "success" and "answer in one line" in result["response"]
+    shown = slow("session show", short, "--json").json
+    assert [one["outcome"] for one in shown["commands"]] == ["applied", "applied", "rejected", "applied"]
+    assert shown["turns"][-1]["text"] == QUESTION and shown["turns"][-1]["outcome"] == "success"
+    assert shown["view"]["turn_count"] == 1 and shown["view"]["run"] is None
+    running = slow("session replay", short, "--json")
+    assert running.code == exit_codes.OK and running.json["state_hash"] == shown["view"]["state_hash"]
+    assert slow("down").code == exit_codes.OK
+    stopped = slow("session replay", short, "--json")
+    # Whoever stops drains, and may have appended; the journal still fits.
+    assert stopped.code == exit_codes.OK and stopped.json["fits"] and "no cluster runs" in stopped.err
+    assert stands(slow, session)["runs"] == 1
+    assert slow("session show", short, "--json").json["view"] is None
+    assert slow("session steer", short, "x").code == exit_codes.UNREACHABLE
+
+
+def test_a_follow_up_waits_for_the_run_and_its_answer_is_printed(slow):
+    """The run before it is answered first; both stand in the history."""
+    asking, session = asked(slow)
+    followed = slow("session followup", session, "--wait", "what did I ask before?")
+    assert followed.code == exit_codes.OK and QUESTION in followed.out, followed.err
+    assert result_of(asking)["outcome"] == "success"
+    queued = slow("session followup", session, "-", stdin=b"hello")
+    assert queued.code == exit_codes.OK and "followup:" in queued.out
+    eventually(lambda: len(slow.entries("RunCompleted")) == 3)
+
+
+def test_cancel_ends_the_run_and_raises_the_epoch(slow):
+    """Whoever asked is told; a fence that named the old epoch holds."""
+    asking, session = asked(slow)
+    assert slow("session pause", session).code == exit_codes.OK  # however slow this machine is
+    stale = slow("session cancel", session, "--epoch", "7")
+    assert stale.code == exit_codes.REFUSED and "stale_epoch" in stale.err
+    assert slow("session cancel", session, "--run", "2").code == exit_codes.REFUSED
+    assert slow("session cancel", session, "--epoch", "0", "--reason", "wrong question").code == exit_codes.OK
+    assert result_of(asking)["code"] == "cancelled"
+    eventually(lambda: stands(slow, session)["lifecycle"] == "Idle")
+    late = slow("session steer", session, "too late")
+    assert late.code == exit_codes.REFUSED and "no_active_run" in late.err
+    assert slow("session replay", session).code == exit_codes.OK
+
+
+@pytest.mark.parametrize("name", ["pause", "resume", "cancel", "steer", "approve", "deny"])
+def test_without_a_run_it_is_refused_and_recorded(slow, name):
+    """With its code, and the record has it; a closed session says so instead."""
+    session = slow.ask("hello")["session_id"]
+    words = {"steer": ["x"], "approve": ["001"], "deny": ["001", "--reason", "no"]}.get(name, [])
+    refused = slow(f"session {name}", session, *words)
+    assert refused.code == exit_codes.REFUSED and "no_active_run" in refused.err and "next: hobus" in refused.err
+    assert len(slow.entries("HostCommandRejected")) == 1
+    as_json = slow(f"session {name}", session, *words, "--json")
+    assert as_json.code == exit_codes.REFUSED and as_json.json["outcome"] == "rejected"
+    ended = slow("session end", session, "--json")
+    assert ended.code == exit_codes.OK and ended.json["turn_count"] == 1
+    closed = slow(f"session {name}", session, *words)
+    assert closed.code == exit_codes.REFUSED and "session_closed" in closed.err
+    assert slow("session list").out == "" and "closed" in slow("session list", "--all").out
+
+
+def test_held_calls_are_approved_and_denied(tmp_path):
+    """What they want is shown; without a number the only one is meant, and --all means all."""
+    cluster = up(tmp_path, ("tools.approval", ["*"]), latency_ms=200)
+    try:
+        asking, session = asked(cluster)
+        (held,) = eventually(lambda: stands(cluster, session)["held_calls"])
+        assert held["tool_id"] == "verify_ledger"
+        assert "waits for an approval" in cluster("session show", session).out
+        wrong = cluster("session approve", session, "007")
+        assert wrong.code == exit_codes.REFUSED and "call_not_open" in wrong.err
+        assert cluster("session approve", session).code == exit_codes.OK
+        assert result_of(asking)["tool_calls"][0]["status"] == "Succeeded"
+        none = cluster("session approve", session)
+        assert none.code == exit_codes.REFUSED and "no tool call" in none.err
+        denied, other = asked(cluster)
+        eventually(lambda: stands(cluster, other)["held_calls"])
+        assert cluster("session deny", other, "--all", "--reason", "not here").code == exit_codes.OK
+        assert result_of(denied)["tool_calls"][0]["code"] == "denied"
+    finally:
+        cluster.end()
+
+
+def test_two_operators_at_once_pause_it_once(slow):
+    """One is applied, the other refused, both are recorded."""
+    asking, session = asked(slow)
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda _: slow("session pause", session, "--json"), range(2)))
+    assert sorted(answer.code for answer in answers) == [exit_codes.OK, exit_codes.REFUSED]
+    assert {answer.json["outcome"] for answer in answers} == {"applied", "rejected"}
+    assert slow("session resume", session).code == exit_codes.OK
+    assert result_of(asking)["outcome"] == "success"
+
+
+def test_names_that_name_nothing_and_texts_that_are_none(slow):
+    """Unknown, ambiguous, garbage; blank, one megabyte too long, no UTF-8; a command id that is none."""
+    session = slow.ask("hello")["session_id"]
+    for name in ("pause", "show", "replay", "end"):
+        unknown = slow(f"session {name}", "SES-00000000")
+        assert unknown.code == exit_codes.FAILED and "no such session" in unknown.err and "session list" in unknown.err
+        whole = slow(f"session {name}", "00000000-0000-4000-8000-000000000000")
+        assert whole.code == exit_codes.FAILED and "no such session" in whole.err
+        assert slow(f"session {name}", "../../etc/passwd").code == exit_codes.USAGE
+    big = slow("session steer", session, "-", stdin=b"x" * 1_100_000)
+    assert big.code == exit_codes.USAGE and "host.prompt_max_bytes" in big.err
+    for text in (b"", b"  \n", b"\xff\xfe"):
+        assert slow("session steer", session, "-", stdin=text).code == exit_codes.USAGE
+    assert slow("session pause", session, "--command-id", "a b").code == exit_codes.USAGE
+    assert slow("session pause", session, "--run", "x").code == exit_codes.USAGE
+    assert slow("session pause", session, "--timeout", "0").code == exit_codes.USAGE
+    assert not slow.entries("HostCommandReceived")
+
+
+def test_a_command_outlasts_a_broker_and_a_supervisor_that_restart(slow):
+    """Sent again under its id; applied once."""
+    asking, session = asked(slow)
+    slow.kill("broker/1")
+    assert slow("session pause", session, "--command-id", "p-1", "--timeout", "20").code == exit_codes.OK
+    slow.kill("ho2/1")
+    resumed = slow("session resume", session, "--command-id", "r-1", "--timeout", "20")
+    assert resumed.code == exit_codes.OK, resumed.err
+    assert result_of(asking)["outcome"] == "success"
+    assert len(slow.entries("HostCommandApplied")) == 2
