@@ -42,7 +42,7 @@ def readable(body: bytes | None) -> Any:
         return None
     try:
         if (parts := parts_in(body)) is not None:
-            return {"parts": [{"text": text} if ref is None else {"ref": ref} for ref, text in parts]}
+            return {"parts": [_part(ref, text) for ref, text in parts]}
         value = unpack(body)
     except ValueError:
         value = None
@@ -52,6 +52,12 @@ def readable(body: bytes | None) -> Any:
         return body.decode("utf-8")
     except UnicodeDecodeError:
         return body.hex()
+
+
+def _part(ref: str | None, text: str) -> dict[str, str]:
+    if ref is None:
+        return {"text": text}
+    return {"ref": ref, "characters": text} if text else {"ref": ref}
 
 
 def cells(entry: Entry) -> tuple[str, ...]:

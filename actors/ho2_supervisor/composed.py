@@ -3,24 +3,73 @@
 A prompt shows twenty turns of a session; each of their texts has a ref of its own already. The order that shows them
 first brings, as one body, which parts they are; it, later orders of the run and the prompts' records then name that
 body alone. A text body is UTF-8, so the mark in front of such a list cannot begin one.
+
+The lines that stand for still older turns have no ref: they are made for the prompt. A turn changes them by a line at
+the end, and a few at the beginning once the budget is full, so they are recorded whole only now and then; the orders in
+between name a stretch of that text and bring what has been added since.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from os.path import commonprefix  # of characters, in C; these are texts and no paths
+from typing import NamedTuple
 
 from bus.messages.base import pack, unpack
 from bus.messages.work_order import Segment
 
 _MARK = b"\xc1"
+_LONG_CHARS = 2048
+"""From here on a text without ref is worth a body of its own. Only size depends on it, never what a prompt shows."""
+_FRESH_SHARE = 1 / 16
+"""What may be new before such a text is recorded whole again: near the least bytes per turn for lines of 50."""
 Part = tuple[str | None, str]
-"""(ref, '') of a recorded text, or (None, text) of one that stands here."""
+"""(ref, '') of a recorded text, (ref, 'start:end') of a stretch of one, or (None, text) of one that stands here."""
+
+
+class Kept(NamedTuple):
+    """A text made for prompts, as an earlier order of this owner recorded it."""
+
+    ref: str
+    text: str
 
 
 def whole(name: str, parts: Sequence[Segment]) -> tuple[Segment, bytes]:
     """One segment with the text of all parts, and the body that stands for it."""
-    listed = [[part.ref, ""] if part.ref is not None else [None, part.text] for part in parts]
-    return Segment(name=name, text="".join(part.text for part in parts)), _MARK + pack(listed)
+    return Segment(name=name, text="".join(part.text for part in parts)), body_of(parts)
+
+
+def body_of(parts: Sequence[Segment]) -> bytes:
+    """The body that lists these parts."""
+    return _MARK + pack([[part.ref, ""] if part.ref is not None else [None, part.text] for part in parts])
+
+
+def shared(parts: Sequence[Segment], kept: Kept | None, new_ref: str) -> tuple[bytes, Kept | None]:
+    """The body that lists these parts without a long first text, and that text if it is to be recorded under `new_ref`.
+
+    `kept`: the last one that was recorded so.
+    """
+    first = parts[0]
+    if first.ref is not None or len(first.text) < _LONG_CHARS:
+        return body_of(parts), None
+    listed: list[list[str | None]] = [
+        [part.ref, ""] if part.ref is not None else [None, part.text] for part in parts[1:]
+    ]
+    if kept is not None:
+        start = kept.text.find(first.text[: first.text.find("\n") + 1])
+        common = len(commonprefix([kept.text[max(0, start) :], first.text]))  # noqa: RUF071 - characters are meant
+        if start >= 0 and len(first.text) - common <= len(first.text) * _FRESH_SHARE:
+            stretch: list[str | None] = [kept.ref, f"{start}:{start + common}"]
+            return _MARK + pack([stretch, [None, first.text[common:]], *listed]), None
+    return _MARK + pack([[new_ref, ""], *listed]), Kept(new_ref, first.text)
+
+
+def of_part(stretch: str, text: str) -> str:
+    """What a part shows of the text behind its ref. Raises ValueError for a damaged list."""
+    if not stretch:
+        return text
+    start, end = map(int, stretch.split(":"))
+    return text[start:end]
 
 
 def parts_in(body: bytes) -> list[Part] | None:

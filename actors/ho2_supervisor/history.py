@@ -148,12 +148,13 @@ def _text(ref: str, text: str | None) -> Segment:
 
 
 def _lines_that_fit(lines: Sequence[str], budget_tokens: int, limits: HistoryLimits) -> list[Segment]:
-    kept: list[str] = []
+    chars, start = 0, len(lines)
     for line in reversed(lines):
-        if _tokens([Segment(text="\n".join([line, *kept, ""]))], limits) > budget_tokens:
+        chars += len(line) + 1
+        if -(-chars // limits.chars_per_token) > budget_tokens:
             break
-        kept.insert(0, line)
-    return [Segment(name=_NAME, text="\n".join([*kept, ""]))] if kept else []
+        start -= 1
+    return [Segment(name=_NAME, text="\n".join([*lines[start:], ""]))] if start < len(lines) else []
 
 
 def _shown_at_most(digests: tuple[tuple[str, str], ...], limits: HistoryLimits) -> tuple[tuple[str, str], ...]:

@@ -77,8 +77,13 @@ def _text(ref: str, bodies: dict[str, bytes | None]) -> str | None:
     listed = composed.parts_in(body)
     if listed is None:
         return body.decode(errors="replace")
-    texts = [text if part is None else _text(part, bodies) for part, text in listed]
-    return None if None in texts else "".join(text or "" for text in texts)
+    texts: list[str] = []
+    for part, shown in listed:
+        text = shown if part is None else _text(part, bodies)
+        if text is None:
+            return None
+        texts.append(text if part is None else composed.of_part(shown, text))
+    return "".join(texts)
 
 
 async def _bodies(client: LedgerClient, refs: Sequence[str]) -> dict[str, bytes]:

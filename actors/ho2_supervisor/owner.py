@@ -95,6 +95,7 @@ class OwnedSession:
         self.loaded: Loaded | None = None  # what the last reading took; None: nothing was read
         self.tenure = 0  # of this owner; 0 until it took the session over
         self.barriers = 0
+        self.older_lines: composed.Kept | None = None  # of its history, as an order of this owner recorded them last
         self._bus = bus
         self._client = client
         self._limits = limits
@@ -108,6 +109,7 @@ class OwnedSession:
         """The record of everything that stands in the stream now; what was appended and refused is gone."""
         self.loaded = await loading.load(self._client, self.session_id, self._limits, page=page)
         self.record, self._unsent, self._following, self._lost = self.loaded.record, [], [], None
+        self.older_lines = None
 
     async def text(self, ref: str) -> str:
         """The text behind a ref, also one that lists its parts. Raises LedgerError(erased) or BodyMissing."""
@@ -115,7 +117,7 @@ class OwnedSession:
         parts = composed.parts_in(body)
         if parts is None:
             return body.decode(errors="replace")
-        return "".join([text if of is None else await self.text(of) for of, text in parts])
+        return "".join([part if of is None else composed.of_part(part, await self.text(of)) for of, part in parts])
 
     async def body(self, ref: str) -> bytes:
         """The bytes behind a ref. Raises LedgerError(erased) or BodyMissing."""

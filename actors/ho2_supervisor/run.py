@@ -25,7 +25,7 @@ from actors.ho2_supervisor.waiting import Waiting, standstill_of
 from actors.ho2_supervisor.work_orders import OrderContext
 from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
 from bus.messages.base import pack
-from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, iso, lease_id_of, parse_iso, work_order_id
+from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso, lease_id_of, parse_iso, work_order_id
 from bus.messages.session import (
     BatchSettled,
     LeaseIssued,
@@ -94,7 +94,7 @@ class Run:
         self._bus = bus
         self._step_seq = 0
         self._text_refs: dict[str, str] = {}
-        self._composed: dict[str, bytes] = {}  # text -> the body that lists its parts
+        self._composed: dict[str, Sequence[Segment]] = {}  # text -> its parts
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
@@ -243,8 +243,8 @@ class Run:
         """The parts as one text, which the order that shows it first records by naming them; none for no parts."""
         if len(parts) <= 1:
             return list(parts)
-        segment, body = composed.whole(name, parts)
-        self._composed[segment.text] = body
+        segment, _ = composed.whole(name, parts)
+        self._composed[segment.text] = parts
         return [segment]
 
     # --- orders -------------------------------------------------------------------------------------------------------
@@ -385,11 +385,28 @@ class Run:
                 order=recorded_form.blank_order(order, self._memo.orders),
                 at=self.session.now(),
             ),
-            bodies=[self._composed.get(text) or text.encode() for text in brought],
+            bodies=self._bodies(submission_id, list(brought)),
             work_order_id=order.wo_id,
             trace=self.trace,
         )
         return _Pending(order, 1)
+
+    def _bodies(self, submission_id: str, brought: Sequence[str]) -> list[bytes]:
+        """The texts that an order brings, a composed one as its parts; older lines only when much has been added."""
+        bodies: list[bytes] = []
+        fresh: list[bytes] = []
+        for text in brought:
+            parts = self._composed.get(text)
+            if parts is None:
+                bodies.append(text.encode())
+                continue
+            new_ref = body_ref(submission_id, len(brought) + len(fresh) + 1)
+            body, kept = composed.shared(parts, self.session.older_lines, new_ref)
+            bodies.append(body)
+            if kept is not None:
+                self.session.older_lines = kept
+                fresh.append(kept.text.encode())
+        return bodies + fresh
 
     def _step_of(self, order: WorkOrder) -> StepId:
         step = self.session.record.state.active_step_id

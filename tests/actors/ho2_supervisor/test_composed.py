@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho2_supervisor.composed import parts_in, whole
+from actors.ho2_supervisor.composed import Kept, of_part, parts_in, shared, whole
 from bus.messages.work_order import Segment
 
 SEGMENTS = st.lists(st.builds(Segment, ref=st.none() | st.text(min_size=1, max_size=9), text=st.text(max_size=20)))
@@ -28,3 +28,25 @@ def test_the_parts_give_the_whole_again(segments: list[Segment]) -> None:
 def test_no_text_is_taken_for_a_list(text: str) -> None:
     """The mark begins no UTF-8 text."""
     assert parts_in(text.encode()) is None
+
+
+@given(st.integers(min_value=120, max_value=400), st.integers(min_value=0, max_value=200), st.integers(0, 40))
+def test_older_lines_are_recorded_whole_only_now_and_then(lines: int, added: int, dropped: int) -> None:
+    """A later text of lines gives itself again from a stretch of the earlier one and what was added; a little is new."""
+    line = [f"- user: question {number} of a long talk" for number in range(lines + added)]
+    earlier = "\n".join([*line[:lines], "user: "])
+    later = "\n".join([*line[min(dropped, lines - 1) :], "user: "])
+    recorded = Segment(ref="RunRequested:s/i/1", text="hello")
+    first_body, kept = shared([Segment(text=earlier), recorded], None, "WO_DISPATCHED:a/3")
+    assert (parts_in(first_body) or [])[0] == ("WO_DISPATCHED:a/3", "") and kept == Kept("WO_DISPATCHED:a/3", earlier)
+    body, again = shared([Segment(text=later), recorded], kept, "WO_DISPATCHED:b/3")
+    behind = {"WO_DISPATCHED:a/3": earlier, "WO_DISPATCHED:b/3": later, "RunRequested:s/i/1": "hello"}
+    listed = parts_in(body) or []
+    assert "".join(part if ref is None else of_part(part, behind[ref]) for ref, part in listed) == later + "hello"
+    assert again is not None or len(body) < len(later) / 4
+
+
+def test_a_short_text_stands_in_the_list() -> None:
+    """A few lines are not worth a body of their own."""
+    body, kept = shared([Segment(text="- user: hi\nuser: "), Segment(ref="r/1", text="x")], None, "o/1")
+    assert kept is None and parts_in(body) == [(None, "- user: hi\nuser: "), ("r/1", "")]
