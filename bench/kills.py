@@ -1,13 +1,19 @@
-"""The kill matrix: SIGKILL of every process at three moments of a turn, on real processes.
+"""The kill matrix (R1): SIGKILL of every process at five points of a turn, on real processes, with real effects outside.
 
-usage: python -m bench.kills [--process host,ho2] [--moment reply] [--write]
+usage: python -m bench.kills [--process host,ho2] [--point in_llm2] [--tool charge_keyed] [--jobs 1] [--write]
 
-Each cell is a cluster of its own. A turn is brought to its moment and held there, the process is killed, the turn goes
-on; then the answer, the same question under the same input id once more, and the whole record are looked at. A moment is
-a recorded fact, never a pause: `classify`: PROMPT_SENT of the classification is durable and the model is thinking;
-`tool`: TOOL_STARTED is durable and the tool runs (its executor is stopped in the middle of it); `reply`: RunCompleted is
-durable and the reply has not left (the supervisor is stopped at it). `--write` puts the table into docs/reliability.md
-and the figures into bench/results/kills.json. tests/process/test_kills.py demands of every cell what `faults_of` says.
+Each cell is a cluster of its own and one turn of two model calls with one tool between them (`ho2.classify` off, as no
+peer classifies). The turn is brought to a recorded fact and held there, the process is killed, the turn goes on; then
+the answer, the same question under the same input id once more, the outside and the whole record are looked at.
+
+The points are those of the peers' matrix (bench/peers_matrix.py): `llm1_done`, the model has answered and the gateway
+has not passed the answer on; `tool_effect`, the effect is there and the tool has not returned; `in_llm2`, the second
+prompt is recorded and the model is thinking, killed at once; `in_llm2_300ms`, the same 300 ms later; `llm2_done`.
+
+The tool comes in two forms, both from a distribution outside the product (bench/outside_tools): `charge_keyed` passes our
+idempotency key to an outside that knows keys, and says that it may run twice; `charge_unkeyed` may not. `--write`
+puts the table into docs/reliability.md and the figures into bench/results/kills.json. tests/process/test_kills.py
+demands of cells what `faults_of` says.
 """
 
 from __future__ import annotations
@@ -15,7 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import signal
 import subprocess
@@ -23,148 +28,205 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from bench.cluster import machine
+from bench.documents import markdown, put_between
+from bench.outside import Outside, asking_for
 from bus.messages.ledger import Entry
 from launch import identity
 from launch.drill import VARIABLE
-from tests.journals import ENDS, answers_of, check_record, count_of
-from tests.process.cluster import Cluster, cluster_in, eventually, write_config
+from launch.drill import parse_drill as point_of
+from tests.journals import ENDS, answers_of, check_record
+from tests.process.cluster import Cluster, cluster_in, eventually
 
-QUESTION = "what did this session cost?"
-"""Two model rounds around one tool that asks the gateway while it runs: there is a middle of the tool to be killed in."""
 INPUT_ID = "in-1"
-THINKING_MS = 400
+THINKING_MS = 600
+LATER_S = 0.3
 DEADLINE_S = 30
-PROCESSES = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "zygote", "launcher")
-MOMENTS = ("classify", "tool", "reply")
-HELD = {"tool": ("ho1/1", "before-send:gateway.read_budget:1"), "reply": ("ho2/1", "before-send:ho2.turn_reply:1")}
-"""Moment -> the process that stands still at it, and the frame at which it does (launch/drill.py)."""
+MODEL_CALLS = 2
+PROCESSES = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "launcher")
+EVERYBODY = "everybody"
+"""All of these at once, the zygote with them: what a power cut is to a cluster, short of its disk."""
+POINTS = ("llm1_done", "tool_effect", "in_llm2", "in_llm2_300ms", "llm2_done")
+TOOLS = ("charge_keyed", "charge_unkeyed")
+HELD = {
+    "llm1_done": "gateway:STOP:before-send:gateway.response:1",
+    "llm2_done": "gateway:STOP:before-send:gateway.response:2",
+}
+"""Point -> the frame at which the turn stands still (launch/drill.py); elsewhere the model thinks, or the tool waits."""
 
-DOCUMENT = Path("docs/reliability.md")
 RESULTS = Path("bench/results/kills.json")
-BEGIN, END = "<!-- kills: begin -->", "<!-- kills: end -->"
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What became of one turn in which one process was killed at one moment."""
+    """What became of one turn in which one process was killed at one point."""
 
     process: str
-    moment: str
+    point: str
+    tool: str
     outcome: str
     code: str  # of an error; of a degraded turn the reason that its DEGRADATION record gives
-    answered_after_ms: int  # from the kill to the client's answer; of the undisturbed turn: from its moment
+    tool_code: str  # '' for a call that succeeded
+    answered_after_ms: int  # from the kill to the client's answer; of the undisturbed turn: from its point
     answers: int  # entries that answer the input
     same_again: bool  # the same input id brings the same answer afterwards
-    prompts: int  # PROMPT_SENT
+    effects: int  # outside
+    tool_runs: int  # outside
+    prompts: int  # PROMPT_SENT: calls of the model
     prompts_unknown: int  # of these closed as unknown outcome
     prompts_open: int  # of these without exactly one end
+    open_at_kill: int  # prompts without an end in the record when the process died
     tool_orders: int
-    tool_starts: int  # TOOL_STARTED, one for each time that a tool ran
-    tool_ends: int  # WO_COMPLETED of tool orders
+    tool_ends: int  # ends of tool orders
     record: str  # what the invariants of tests/journals.py and the verifier say: "ok", or what is wrong
 
 
-def run_cell(directory: Path, process: str, moment: str) -> Cell:
+def run_cell(directory: Path, process: str, point: str, tool: str) -> Cell:
     """One cluster, one turn, one kill ("nobody": none). Everything that it started has ended when this returns."""
-    cluster = cluster_in(directory / "home")
+    outside = Outside.at(directory / "outside")
+    cluster = cluster_in(directory / "home", outside.environment())
+    outside.govern(cluster.home.root, {"gateway.providers.offline.latency_ms": THINKING_MS, "ho2.classify": False})
     asked: subprocess.Popen[bytes] | None = None
     try:
-        asked, struck_at = _struck(cluster, directory, process, moment)
-        out, err = asked.communicate(timeout=2 * DEADLINE_S)
+        if point in HELD:
+            cluster.env[VARIABLE] = HELD[point]
+        cluster.up("--detach")
+        asked = cluster.start_ask(asking_for(tool), "--input-id", INPUT_ID, "--timeout", str(DEADLINE_S))
+        struck_at, open_at_kill = _struck(cluster, outside, process, point, tool)
+        result = _answer(cluster, process, tool, asked)
         answered_after_ms = round((time.monotonic() - struck_at) * 1000)
-        if not out:
-            raise AssertionError(f"{process} at {moment}: no answer: {err.decode()}")
-        result = json.loads(out)
-        again = _asked_again(cluster, process)
+        again = _asked_again(cluster, process, tool)
         assert cluster("down").code == 0
-        return _cell(cluster, process, moment, answered_after_ms, result, again)
+        return _cell(
+            cluster, outside, (process, point, tool), (answered_after_ms, open_at_kill), result=result, again=again
+        )
     finally:
+        outside.release()
         if asked is not None and asked.poll() is None:
             asked.kill()
             asked.communicate()
         cluster.end()
 
 
-def _struck(cluster: Cluster, directory: Path, process: str, moment: str) -> tuple[subprocess.Popen[bytes], float]:
-    """A turn that is on its way, its victim dead, and when that was."""
-    if moment in HELD:
-        holder, frame = HELD[moment]
-        cluster.env[VARIABLE] = f"{holder}:STOP:{frame}"
-    config = write_config(directory / "config.json", ("gateway.providers.offline.latency_ms", THINKING_MS))
-    cluster.up("--detach", "--config", str(config))
-    asked = cluster.start_ask(QUESTION, "--input-id", INPUT_ID, "--timeout", str(DEADLINE_S))
-    if moment not in HELD:
-        eventually(lambda: cluster.entries("PROMPT_SENT"))
+def _answer(cluster: Cluster, process: str, tool: str, asked: subprocess.Popen[bytes]) -> dict[str, Any]:
+    """What the client is told; after everybody's death, what it is told when it asks the restarted cluster."""
+    out, err = asked.communicate(timeout=2 * DEADLINE_S)
+    if process == EVERYBODY:
+        cluster.env.pop(VARIABLE, None)
+        cluster.up("--detach")
+        return cluster.ask(asking_for(tool), "--input-id", INPUT_ID, "--timeout", str(DEADLINE_S))
+    if not out:
+        raise AssertionError(f"{process}: no answer: {err.decode()}")
+    return json.loads(out)
+
+
+def _struck(cluster: Cluster, outside: Outside, process: str, point: str, tool: str) -> tuple[float, int]:
+    """The turn is at its point, the victim dead: when that was, and how many model calls had no end by then."""
+    if point in HELD:
+        mark = point_of(HELD[point]).mark_in(cluster.home.run)
+        eventually(lambda: mark.exists() and mark.read_text())
+        pid = int(mark.read_text())
+        eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
         struck_at = _kill(cluster, process)
-        return asked, struck_at
-    holder, _ = HELD[moment]
-    pid = cluster.row(holder).pid
-    eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
+        found = _open(cluster.entries())
+        if process not in ("gateway", EVERYBODY):
+            os.kill(pid, signal.SIGCONT)
+        return struck_at, found
+    if point == "tool_effect":
+        outside.hold()
+        eventually(lambda: outside.effects(tool))
+    else:
+        eventually(lambda: len(cluster.entries("PROMPT_SENT")) == MODEL_CALLS)
+        if point == "in_llm2_300ms":
+            time.sleep(LATER_S)
     struck_at = _kill(cluster, process)
-    if process != holder.partition("/")[0]:
-        os.kill(pid, signal.SIGCONT)
-    return asked, struck_at
+    found = _open(cluster.entries())
+    outside.release()
+    return struck_at, found
 
 
 def _kill(cluster: Cluster, process: str) -> float:
     """SIGKILL, and when."""
     run = cluster.run()
-    own = {"launcher": (run.launcher_pid, run.launcher_mark), "zygote": (run.zygote_pid, run.zygote_mark)}
     actors = {row.actor: (row.pid, row.mark) for row in run.children}
     now = time.monotonic()
-    if process != "nobody":
-        pid, mark = own[process] if process in own else actors[f"{process}/1"]
+    if process == EVERYBODY:
+        own = [(run.launcher_pid, run.launcher_mark), (run.zygote_pid, run.zygote_mark)]
+        for pid, mark in [*own, *actors.values()]:
+            identity.end(pid, mark, signal.SIGKILL)  # a zygote ends by itself as soon as its launcher is gone
+    elif process != "nobody":
+        pid, mark = (run.launcher_pid, run.launcher_mark) if process == "launcher" else actors[f"{process}/1"]
         assert identity.end(pid, mark, signal.SIGKILL)
     return now
 
 
-def _asked_again(cluster: Cluster, process: str) -> dict[str, Any]:
+def _open(entries: list[Entry]) -> int:
+    sent = {_about(entry) for entry in entries if entry.event_type == "PROMPT_SENT"}
+    return len(sent - {_about(entry) for entry in entries if entry.event_type in ENDS})
+
+
+def _asked_again(cluster: Cluster, process: str, tool: str) -> dict[str, Any]:
     """The same input once more, from a cluster that is whole again: restarted by its launcher, or started anew."""
+    cluster.env.pop(VARIABLE, None)
     if process == "launcher":
         eventually(lambda: cluster.living() == [], within_s=30)
-        cluster.env.pop(VARIABLE, None)
         cluster.up("--detach")
-    elif process == "zygote":
-        eventually(lambda: identity.is_alive(cluster.run().zygote_pid, cluster.run().zygote_mark))
-        cluster.kill("ho1/1")  # the new zygote can do what the old one could
-        eventually(lambda: cluster.row("ho1/1").restarts == 1 and cluster.is_up("ho1/1"))
-    elif process != "nobody":
+    elif process not in ("nobody", EVERYBODY):
         eventually(lambda: cluster.row(f"{process}/1").restarts == 1 and cluster.is_up(f"{process}/1"))
-    return cluster.ask(QUESTION, "--input-id", INPUT_ID, "--timeout", str(DEADLINE_S))
+    return cluster.ask(asking_for(tool), "--input-id", INPUT_ID, "--timeout", str(DEADLINE_S))
 
 
 def _cell(
-    cluster: Cluster, process: str, moment: str, answered_after_ms: int, result: dict[str, Any], again: dict[str, Any]
+    cluster: Cluster,
+    outside: Outside,
+    which: tuple[str, str, str],
+    measured: tuple[int, int],
+    *,
+    result: dict[str, Any],
+    again: dict[str, Any],
 ) -> Cell:
+    process, point, tool = which
     entries = cluster.entries()
-    sent = [entry.submission_id.partition(":")[2] for entry in entries if entry.event_type == "PROMPT_SENT"]
-    ends = Counter(entry.submission_id.partition(":")[2] for entry in entries if entry.event_type in ENDS)
+    sent = [_about(entry) for entry in entries if entry.event_type == "PROMPT_SENT"]
+    ends = Counter(_about(entry) for entry in entries if entry.event_type in ENDS)
     calls = {entry.provenance.work_order_id for entry in entries if entry.event_type == "TOOL_STARTED"}
     reasons = [entry.reason for entry in entries if entry.event_type == "DEGRADATION"]
     return Cell(
         process=process,
-        moment=moment,
+        point=point,
+        tool=tool,
         outcome=result["outcome"],
         code=reasons[-1] if reasons and result["outcome"] == "degraded" else result["code"] or "",
-        answered_after_ms=answered_after_ms,
+        tool_code=",".join(call.get("code") or "" for call in result["tool_calls"]),
+        answered_after_ms=measured[0],
         answers=len(answers_of(entries, INPUT_ID)),
         same_again=_told(again) == _told(result),
+        effects=len(outside.effects(tool)),
+        tool_runs=len(outside.runs(tool)),
         prompts=len(sent),
-        prompts_unknown=sum(
-            entry.event_type == "PROMPT_FAILED" and entry.reason == "UNKNOWN_OUTCOME" for entry in entries
-        ),
+        prompts_unknown=sum(e.event_type == "PROMPT_FAILED" and e.reason == "UNKNOWN_OUTCOME" for e in entries),
         prompts_open=sum(ends[name] != 1 for name in sent),
+        open_at_kill=measured[1],
         tool_orders=len(calls),
-        tool_starts=count_of(entries, "TOOL_STARTED"),
-        tool_ends=sum(e.event_type == "WO_COMPLETED" and e.provenance.work_order_id in calls for e in entries),
+        tool_ends=sum(
+            entry.event_type in ("WO_COMPLETED", "WO_FAILED") and entry.provenance.work_order_id in calls
+            for entry in entries
+        ),
         record=_verdict_on(cluster, entries),
     )
+
+
+def _about(entry: Entry) -> str:
+    return entry.submission_id.partition(":")[2]
 
 
 def _told(result: dict[str, Any]) -> tuple[Any, ...]:
@@ -182,14 +244,21 @@ def _verdict_on(cluster: Cluster, entries: list[Entry]) -> str:
 
 
 def faults_of(cell: Cell) -> list[str]:
-    """What guarantee 1 (and 2 to 4 beside it) demands of every cell, as what is missing from it."""
+    """What guarantees 1 to 4 demand of every cell, as what is missing from it."""
+    is_lost_call = cell.process in ("gateway", EVERYBODY) and cell.open_at_kill > 0
+    # An executor that dies behind the effect of a tool that must not run twice: nobody knows, and that is said.
+    is_in_doubt = cell.process in ("ho1", EVERYBODY) and (cell.point, cell.tool) == ("tool_effect", "charge_unkeyed")
     wanted = {
-        "answered with a success or marked as degraded": cell.outcome in ("success", "degraded"),
+        "answered with a success": cell.outcome == "success",
         "answered well before the deadline": cell.answered_after_ms < DEADLINE_S * 1000 / 2,
         "one recorded answer": cell.answers == 1,
         "the same answer when asked again": cell.same_again,
+        "one effect": cell.effects == 1,
+        "in doubt where it is, and reported": cell.tool_code == ("unknown_outcome" if is_in_doubt else ""),
+        "run once where once is all it may": cell.tool == "charge_keyed" or cell.tool_runs == 1,
+        "no model call but for a lost answer": cell.prompts == MODEL_CALLS + is_lost_call,
         "every prompt with exactly one end": cell.prompts_open == 0,
-        "every tool order ended once": cell.tool_ends == cell.tool_orders or cell.outcome == "degraded",
+        "every tool order ended once": cell.tool_ends == cell.tool_orders == 1,
         "a whole record": cell.record == "ok",
     }
     return [what for what, is_so in wanted.items() if not is_so]
@@ -199,55 +268,73 @@ def faults_of(cell: Cell) -> list[str]:
 
 
 def table(cells: list[Cell]) -> str:
-    """The matrix as people read it."""
-    lines = [
-        "| killed | at | outcome | answers | again | ms from kill to answer | prompts (unknown) | tool runs / orders | record |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for cell in cells:
-        outcome = f"{cell.outcome} ({cell.code})" if cell.code else cell.outcome
-        lines.append(
-            f"| {cell.process} | {cell.moment} | {outcome} | {cell.answers} | {'same' if cell.same_again else 'OTHER'} "
-            f"| {cell.answered_after_ms} | {cell.prompts} ({cell.prompts_unknown}) "
-            f"| {cell.tool_starts} / {cell.tool_orders} | {cell.record} |"
-        )
-    return "\n".join(lines)
+    """The matrix as people read it; both forms of the tool in one row."""
+    columns = (
+        "killed", "at", "outcome", "same again", "ms from kill to answer", "model calls (lost)",
+        "keyed: effects (runs)", "unkeyed: effects (runs)", "unkeyed: reported", "record",
+    )  # fmt: skip
+    found = {(cell.process, cell.point, cell.tool): cell for cell in cells}
+    return markdown(columns, [_row(found, *key) for key in dict.fromkeys((cell.process, cell.point) for cell in cells)])
+
+
+def _row(found: Mapping[tuple[str, str, str], Cell], process: str, point: str) -> tuple[str, ...]:
+    pair = [found[key] for tool in TOOLS if (key := (process, point, tool)) in found]
+    keyed, unkeyed = (found.get((process, point, tool)) for tool in TOOLS)
+    return (
+        process,
+        point,
+        _each(f"{one.outcome} {one.code}".strip() for one in pair),
+        _each("yes" if one.same_again else "NO" for one in pair),
+        ", ".join(str(one.answered_after_ms) for one in pair),
+        _each(f"{one.prompts} ({one.prompts_unknown})" for one in pair),
+        _effects(keyed),
+        _effects(unkeyed),
+        (unkeyed.tool_code or "done") if unkeyed else "",
+        _each(one.record for one in pair),
+    )
+
+
+def _each(values: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(values))
+
+
+def _effects(cell: Cell | None) -> str:
+    return "" if cell is None else f"{cell.effects} ({cell.tool_runs})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--process", help="some of them, by comma")
-    parser.add_argument("--moment", help="some of them, by comma")
+    parser.add_argument("--point", help="some of them, by comma")
+    parser.add_argument("--tool", help="one of the two forms")
+    parser.add_argument("--jobs", type=int, default=1, help="cells at a time; more than one slows each down")
     parser.add_argument("--write", action="store_true", help="into the document and the results")
     given = parser.parse_args()
-    processes = given.process.split(",") if given.process else ["nobody", *PROCESSES]
-    moments = given.moment.split(",") if given.moment else MOMENTS
-    cells: list[Cell] = []
-    for process in processes:
-        for moment in moments:
-            directory = Path(tempfile.mkdtemp(prefix="hobus-kills-"))
-            try:
-                cells.append(run_cell(directory, process, moment))
-            finally:
-                shutil.rmtree(directory, ignore_errors=True)
-            print(f"{process} at {moment}: {asdict(cells[-1])}", file=sys.stderr, flush=True)
+    processes = given.process.split(",") if given.process else ["nobody", *PROCESSES, EVERYBODY]
+    points = given.point.split(",") if given.point else POINTS
+    wanted = list(product(processes, points, given.tool.split(",") if given.tool else TOOLS))
+    with ThreadPoolExecutor(given.jobs) as pool:
+        cells = list(pool.map(lambda one: run_in_temporary(*one), wanted))
     print(table(cells))
-    wrong = [f"{cell.process} at {cell.moment}: {what}" for cell in cells for what in faults_of(cell)]
+    wrong = [f"{cell.process} at {cell.point}, {cell.tool}: {what}" for cell in cells for what in faults_of(cell)]
     print(*wrong, sep="\n")
     if given.write:
-        write(cells)
+        found = {**machine(), "thinking_ms": THINKING_MS, "faults": wrong, "cells": [asdict(cell) for cell in cells]}
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        how = f"each model call thinks {THINKING_MS} ms; {given.jobs} cells at a time"
+        put_between("kills", how, table(cells))
     sys.exit(1 if wrong else 0)
 
 
-def write(cells: list[Cell]) -> None:
-    """The document's table and the results are these."""
-    machine = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-    found = {"machine": machine, "thinking_ms": THINKING_MS, "cells": [asdict(cell) for cell in cells]}
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
-    after = rest.partition(END)[2]
-    made = f"{BEGIN}\nMeasured on {machine}; each model call thinks {THINKING_MS} ms.\n\n{table(cells)}\n{END}"
-    DOCUMENT.write_text(before + made + after, encoding="utf-8")
+def run_in_temporary(process: str, point: str, tool: str) -> Cell:
+    """A cell in a directory of its own, which is gone afterwards."""
+    directory = Path(tempfile.mkdtemp(prefix="hobus-kills-"))
+    try:
+        cell = run_cell(directory, process, point, tool)
+        print(f"{process} at {point}: {asdict(cell)}", file=sys.stderr, flush=True)
+        return cell
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""Random SIGKILLs under load, on real processes: no turn lost or answered twice, no acknowledged record lost.
+"""Random SIGKILLs under load (R2), on real processes: no turn lost or answered twice, no record lost, no effect doubled.
 
 usage: python -m bench.random_kills [--kills 1000] [--pause 0.3] [--seed 1] [--write]
 
 Three people ask one question after the other, each in a session of their own, while processes of the cluster (two
-executors, two supervisors, one of everything else, the zygote) are killed one after the other at random. Afterwards
-every answer that somebody was given is looked up in the record, the record's invariants are checked and the verifier
-runs. The drill sets its own crash budget: the shipped one would give processes up that die so often. `--write` puts the
+executors, two supervisors, one of everything else, the zygote) are killed one after the other at random. Some of the
+questions make a tool charge a card outside (bench/outside_tools): with our key, so that it may run again, or without,
+so that it must not. Afterwards every answer that somebody was given is looked up in the record, every charge outside,
+the record's invariants are checked and the verifier runs. The drill sets its own crash budget: the shipped one would give processes up that die so often. `--write` puts the
 result into docs/reliability.md and bench/results/random_kills.json. tests/process/test_random_kills.py does a short one.
 """
 
@@ -13,8 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import random
 import shutil
 import signal
@@ -28,22 +27,61 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.cluster import machine
+from bench.documents import put_between
+from bench.outside import Outside, asking_for
+from bus.messages.base import unpack
 from launch import identity
 from tests.journals import answers_of, check_record
-from tests.process.cluster import Cluster, cluster_in, eventually, write_config
+from tests.process.cluster import Cluster, cluster_in, eventually
 
-QUESTIONS = ("what packages are installed?", "what did this session cost?", "is the ledger intact?", "hello")
+CHARGES = ("charge_keyed", "charge_unkeyed")
+QUESTIONS = (
+    "what packages are installed?",
+    asking_for("charge_keyed"),
+    "what did this session cost?",
+    asking_for("charge_unkeyed"),
+    "is the ledger intact?",
+    "hello",
+)
 PEOPLE = 3
 DEADLINE_S = 30
 THINKING_MS = 100
 SCALE = ("ho1=2", "ho2=2")
-SETTINGS = (
-    ("gateway.providers.offline.latency_ms", THINKING_MS),
-    ("launcher.crash_budget", 1_000_000),
-    ("launcher.restart_backoff_max_ms", 500),
-)
-DOCUMENT, RESULTS = Path("docs/reliability.md"), Path("bench/results/random_kills.json")
-BEGIN, END = "<!-- random kills: begin -->", "<!-- random kills: end -->"
+SETTINGS = {
+    "gateway.providers.offline.latency_ms": THINKING_MS,
+    "launcher.crash_budget": 1_000_000,
+    "launcher.restart_backoff_max_ms": 500,
+}
+RESULTS = Path("bench/results/random_kills.json")
+
+
+@dataclass(slots=True)
+class Charges:
+    """What one tool of outside effects was asked, and did."""
+
+    calls: int = 0  # orders whose tool was begun
+    completed: int = 0
+    in_doubt: int = 0  # ended as unknown_outcome, which model and client are told
+    otherwise: int = 0  # ended as failed for another reason, or with no end as their turn was answered without it
+    effects: int = 0  # outside
+    runs: int = 0  # outside
+
+
+@dataclass(slots=True)
+class Asked:
+    """One question and what came of it."""
+
+    input_id: str
+    words: list[str]
+    """With which the same is asked again."""
+    elapsed_s: float
+    result: dict[str, Any]
+
+    @property
+    def is_answered(self) -> bool:
+        """In full or marked as degraded."""
+        return self.result["outcome"] in ("success", "degraded")
 
 
 @dataclass(slots=True)
@@ -52,32 +90,42 @@ class Storm:
 
     seconds: float
     kills: dict[str, int]  # by role
-    turns: dict[str, int]  # by outcome; `none`: the command brought no answer
+    turns: dict[str, int]  # by outcome; `none`: the client gave up at its deadline, with an error that says so
+    answered_when_asked_again: int  # of those without an answer, under the same input id, after the storm
     p50_s: float
     slowest_s: float
     answered_twice: list[str] = field(default_factory=list)
-    not_in_the_record: list[str] = field(default_factory=list)  # what an answer names and the record lacks
+    not_in_the_record: list[str] = field(default_factory=list)  # answers that somebody was given and the record lacks
+    told_unrecorded: list[str] = field(default_factory=list)
+    """Model answers that were used, and whose gateway died before the ledger, away itself, could take them."""
+    errors: list[str] = field(default_factory=list)  # what clients without an answer were told at first
+    lost: list[str] = field(default_factory=list)  # not answered when asked again either
     record: str = ""
     entries: int = 0
+    charges: dict[str, dict[str, int]] = field(default_factory=dict)
+    wrongly_charged: list[str] = field(default_factory=list)
 
     @property
     def faults(self) -> list[str]:
         """What must not be."""
         found = [f"answered twice: {name}" for name in self.answered_twice]
         found += [f"not in the record: {name}" for name in self.not_in_the_record]
-        found += [f"{count} turns: {what}" for what, count in self.turns.items() if what in ("none", "error")]
+        found += [f"wrongly charged: {name}" for name in self.wrongly_charged]
+        found += [f"lost: {what}" for what in self.lost]
         return found if self.record == "ok" else [*found, f"the record: {self.record}"]
 
 
 def run_storm(directory: Path, *, kills: int, pause_s: float, seed: int) -> Storm:
     """One cluster, this many kills; everything that it started has ended when this returns."""
-    cluster = cluster_in(directory / "home")
+    outside = Outside.at(directory / "outside")
+    cluster = cluster_in(directory / "home", outside.environment())
+    outside.govern(cluster.home.root, SETTINGS)
     is_over = threading.Event()
-    answers: list[tuple[float, dict[str, Any] | None, str]] = []
+    answers: list[Asked] = []
     people = [threading.Thread(target=_ask_on, args=(cluster, n, is_over, answers)) for n in range(PEOPLE)]
     try:
         scale = [word for one in SCALE for word in ("--scale", one)]
-        cluster.up("--detach", "--config", str(write_config(directory / "config.json", *SETTINGS)), *scale)
+        cluster.up("--detach", *scale)
         began = time.monotonic()
         for person in people:
             person.start()
@@ -87,8 +135,13 @@ def run_storm(directory: Path, *, kills: int, pause_s: float, seed: int) -> Stor
             person.join()
         seconds = time.monotonic() - began
         eventually(lambda: all(row.state == "ready" for row in cluster.run().children), within_s=30)
+        first = {asked.input_id: asked.result["outcome"] for asked in answers}
+        errors = _ask_again(cluster, answers)
         assert cluster("down").code == 0
-        return _looked_at(cluster, answers, struck, seconds)
+        storm = _looked_at(cluster, answers, struck, seconds, first)
+        storm.errors = errors
+        _count_charges(storm, cluster, outside)
+        return storm
     finally:
         is_over.set()
         for person in people:
@@ -97,9 +150,7 @@ def run_storm(directory: Path, *, kills: int, pause_s: float, seed: int) -> Stor
         cluster.end()
 
 
-def _ask_on(
-    cluster: Cluster, number: int, is_over: threading.Event, answers: list[tuple[float, dict[str, Any] | None, str]]
-) -> None:
+def _ask_on(cluster: Cluster, number: int, is_over: threading.Event, answers: list[Asked]) -> None:
     """One person: question after question in one session, until the storm is over."""
     session: list[str] = []
     count = 0
@@ -108,10 +159,23 @@ def _ask_on(
         input_id, began = f"person-{number}-{count}", time.monotonic()
         words = ["--json", "--timeout", str(DEADLINE_S), "--input-id", input_id, *session]
         said = cluster("ask", *words, QUESTIONS[count % len(QUESTIONS)])
-        result = json.loads(said.out) if said.out else None
-        answers.append((time.monotonic() - began, result, input_id))
-        if result is not None:
+        nothing = {"outcome": "none", "code": f"exit {said.code}", "response": said.err.strip()[:200]}
+        result = json.loads(said.out) if said.out else nothing
+        again = ["--input-id", input_id, *session, QUESTIONS[count % len(QUESTIONS)]]
+        answers.append(Asked(input_id, again, time.monotonic() - began, result))
+        if said.out:
             session = ["--session", result["session_id"]]
+
+
+def _ask_again(cluster: Cluster, answers: list[Asked]) -> list[str]:
+    """Whoever has no answer asks under the same input id, as the error says; what they had been told."""
+    told: list[str] = []
+    for asked in answers:
+        if not asked.is_answered:
+            told.append(f"{asked.input_id}: {asked.result['code']}: {asked.result['response']}")
+            said = cluster("ask", "--json", "--timeout", str(DEADLINE_S), *asked.words)
+            asked.result = json.loads(said.out) if said.out else asked.result
+    return told
 
 
 def _strike(cluster: Cluster, draw: random.Random, kills: int, pause_s: float) -> Counter[str]:
@@ -127,28 +191,33 @@ def _strike(cluster: Cluster, draw: random.Random, kills: int, pause_s: float) -
 
 
 def _looked_at(
-    cluster: Cluster, answers: list[tuple[float, dict[str, Any] | None, str]], struck: Counter[str], seconds: float
+    cluster: Cluster, answers: list[Asked], struck: Counter[str], seconds: float, first: dict[str, str]
 ) -> Storm:
     entries = cluster.entries()
     known = {entry.submission_id for entry in entries}
-    times = sorted(elapsed_s for elapsed_s, *_ in answers)
+    times = sorted(asked.elapsed_s for asked in answers)
     storm = Storm(
         seconds=round(seconds, 1),
         kills=dict(sorted(struck.items())),
-        turns=dict(Counter("none" if result is None else result["outcome"] for _, result, _ in answers)),
+        turns=dict(Counter(first.values())),
+        answered_when_asked_again=sum(
+            asked.is_answered and first[asked.input_id] in ("none", "error") for asked in answers
+        ),
         p50_s=round(statistics.median(times), 2),
         slowest_s=round(times[-1], 2),
         entries=len(entries),
     )
-    for _, result, input_id in answers:
+    for asked in answers:
+        input_id, result = asked.input_id, asked.result
         count = len(answers_of(entries, input_id))
         if count > 1:
             storm.answered_twice.append(input_id)
-        if result is None or result["outcome"] == "error":
+        if not asked.is_answered:
+            storm.lost.append(f"{input_id}: {result['code']}: {result['response']}")
             continue
         if not count:
             storm.not_in_the_record.append(f"the answer to {input_id}")
-        storm.not_in_the_record += [name for name in result["exchange_entry_ids"] if name not in known]
+        storm.told_unrecorded += [name for name in result["exchange_entry_ids"] if name not in known]
     try:
         check_record(entries)
         cluster.verify()
@@ -156,6 +225,32 @@ def _looked_at(
     except AssertionError as wrong:
         storm.record = str(wrong) or "broken"
     return storm
+
+
+def _count_charges(storm: Storm, cluster: Cluster, outside: Outside) -> None:
+    """Each charge outside beside what the record says of its order: exactly one for a completed one, never two."""
+    entries = cluster.entries("TOOL_STARTED", "WO_COMPLETED", "WO_FAILED")
+    tool_of = {
+        entry.provenance.work_order_id: unpack(entry.bodies[0] or b"")["tool_id"]
+        for entry in entries
+        if entry.event_type == "TOOL_STARTED"
+    }
+    ends = {entry.provenance.work_order_id: entry for entry in entries if entry.event_type != "TOOL_STARTED"}
+    for tool_id in CHARGES:
+        found = Charges(effects=len(outside.effects(tool_id)), runs=len(outside.runs(tool_id)))
+        done = Counter(outside.effects(tool_id))
+        for wo_id in (wo_id for wo_id, name in tool_of.items() if name == tool_id):
+            found.calls += 1
+            end = ends.get(wo_id)
+            is_completed = end is not None and end.event_type == "WO_COMPLETED"
+            is_in_doubt = end is not None and end.reason == "unknown_outcome"
+            found.completed += is_completed
+            found.in_doubt += is_in_doubt
+            found.otherwise += not is_completed and not is_in_doubt
+            if done[wo_id] > 1 or (is_completed and done[wo_id] != 1) or (is_in_doubt and tool_id == "charge_keyed"):
+                storm.wrongly_charged.append(f"{wo_id} by {tool_id}: {done[wo_id]} effects")
+        storm.wrongly_charged += [f"{wo_id} by {tool_id}: no such order" for wo_id in done if wo_id not in tool_of]
+        storm.charges[tool_id] = asdict(found)
 
 
 def told(storm: Storm) -> str:
@@ -166,12 +261,23 @@ def told(storm: Storm) -> str:
         ("kills", f"{sum(storm.kills.values())} in {storm.seconds:.0f} s ({by_role})"),
         ("turns meanwhile", f"{sum(storm.turns.values())}: {turns}"),
         ("time of a turn as the client sees it", f"p50 {storm.p50_s} s, slowest {storm.slowest_s} s"),
-        ("turns lost", str(storm.turns.get("none", 0) + storm.turns.get("error", 0))),
+        ("of these answered only when asked again", str(storm.answered_when_asked_again)),
+        ("turns lost", str(len(storm.lost))),
         ("turns answered twice", str(len(storm.answered_twice))),
         ("acknowledged records lost", str(len(storm.not_in_the_record))),
+        ("model answers used and not recorded as such", f"{len(storm.told_unrecorded)} (see below)"),
+        *((f"{tool_id}: calls", _charged(storm.charges[tool_id])) for tool_id in storm.charges),
+        ("charged twice, or not as the record says", str(len(storm.wrongly_charged))),
         ("the record", f"{storm.entries} entries, invariants and verifier: {storm.record}"),
     )
     return "\n".join(["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows)])
+
+
+def _charged(found: dict[str, int]) -> str:
+    return (
+        f"{found['calls']}: {found['completed']} completed, {found['in_doubt']} in doubt and reported, "
+        f"{found['otherwise']} otherwise; begun {found['runs']} times, {found['effects']} effects"
+    )
 
 
 def main() -> None:
@@ -189,11 +295,8 @@ def main() -> None:
     print(told(storm))
     print(*storm.faults, sep="\n")
     if given.write:
-        machine = f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
-        RESULTS.write_text(json.dumps({"machine": machine, **asdict(storm)}, indent=2) + "\n", encoding="utf-8")
-        before, _, rest = DOCUMENT.read_text(encoding="utf-8").partition(BEGIN)
-        made = f"{BEGIN}\nMeasured on {machine}; each model call thinks {THINKING_MS} ms.\n\n{told(storm)}\n{END}"
-        DOCUMENT.write_text(before + made + rest.partition(END)[2], encoding="utf-8")
+        RESULTS.write_text(json.dumps({"machine": machine(), **asdict(storm)}, indent=2) + "\n", encoding="utf-8")
+        put_between("random kills", f"each model call thinks {THINKING_MS} ms", told(storm))
     sys.exit(1 if storm.faults else 0)
 
 

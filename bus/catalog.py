@@ -86,7 +86,7 @@ _ROWS = (
     Row(launcher.Restart, "launcher", launcher.Members, _OPERATOR, redeliver=False),
     Row(launcher.DrainMember, "launcher", launcher.Members, _OPERATOR, redeliver=False),
     # broker
-    Row(control.ReadPeers, "broker", control.Peers, _OPERATION | {"ho1", "ho2", "gateway", "host"}),
+    Row(control.ReadPeers, "broker", control.Peers, _OPERATION | {"ho1", "ho2", "ho3", "gateway", "host"}),
     Row(control.ReadPeer, "broker", control.PeerRow, _OPERATION | {"ho1", "ho2"}),
     Row(control.ReadTools, "broker", control.Tools, _OPERATION | {"ho1", "ho2", "host"}),
     Row(control.ReadQueues, "broker", control.Queues, _OPERATION),

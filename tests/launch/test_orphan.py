@@ -2,6 +2,8 @@
 
 import pytest
 
+from bus.catalog import row_of
+from bus.messages.control import ReadPeers
 from bus.sim.world import World
 from config.snapshot import load_snapshot
 from launch.orphan import STAGES, hard_limit_s, needed_by, patience_s, wait_until_not_needed
@@ -81,3 +83,10 @@ def test_it_ends_although_it_is_needed_when_its_patience_is_over():
     elapsed, left = waited_s("ho1", present)
     assert elapsed == pytest.approx(patience_s("ho1", CONFIG), abs=CONFIG.launcher.orphan_poll_ms / 1000)
     assert left == 0.0
+
+
+@pytest.mark.parametrize("role", sorted(set(STAGES) - {"broker", "ledger"}))
+def test_every_role_may_ask_the_broker_who_still_needs_it(role):
+    """Who is refused would take it for nobody and end at once; the ledger looks at its own lane instead."""
+    row = row_of("broker", ReadPeers.TYPE)
+    assert row is not None and role in row.senders

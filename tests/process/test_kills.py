@@ -1,4 +1,4 @@
-"""The kill matrix as a test: SIGKILL of each process at each moment of a turn, one cell after the other."""
+"""The kill matrix as a test: SIGKILL of each process at each point of a turn with an effect outside, cell after cell."""
 
 from __future__ import annotations
 
@@ -6,24 +6,32 @@ from pathlib import Path
 
 import pytest
 
-from bench.kills import MOMENTS, PROCESSES, faults_of, run_cell
+from bench.kills import EVERYBODY, POINTS, PROCESSES, TOOLS, faults_of, run_cell
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("process", PROCESSES)
-def test_a_kill_costs_no_answer(tmp_path: Path, process: str, moment: str):
-    """Answered once and in time, the same when asked again, prompts paired, tool orders ended once, the record whole."""
-    cell = run_cell(tmp_path, process, moment)
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("process", [*PROCESSES, EVERYBODY])
+def test_a_kill_costs_no_answer_and_doubles_no_effect(tmp_path: Path, process: str, point: str, tool: str):
+    """Answered once and in time, the same when asked again, one effect outside, no model call but for a lost answer."""
+    cell = run_cell(tmp_path, process, point, tool)
     assert faults_of(cell) == [], cell
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moment", MOMENTS)
-def test_an_undisturbed_turn_is_what_the_kills_are_compared_with(tmp_path: Path, moment: str):
-    """The same turn without a kill: a success, three prompts, one tool run; the holding at its moment changes nothing."""
-    cell = run_cell(tmp_path, "nobody", moment)
+@pytest.mark.parametrize("point", POINTS)
+def test_an_undisturbed_turn_is_what_the_kills_are_compared_with(tmp_path: Path, point: str):
+    """The same turn without a kill: the holding at its point changes nothing."""
+    cell = run_cell(tmp_path, "nobody", point, "charge_unkeyed")
     assert faults_of(cell) == [], cell
-    assert (cell.outcome, cell.prompts, cell.prompts_unknown, cell.tool_starts) == ("success", 3, 0, 1)
+
+
+@pytest.mark.parametrize(("tool", "runs", "code"), [("charge_keyed", 2, ""), ("charge_unkeyed", 1, "unknown_outcome")])
+def test_an_executor_that_dies_behind_an_effect_leaves_one_effect(tmp_path: Path, tool: str, runs: int, code: str):
+    """With our key the tool runs again and the outside knows the key; without one it is in doubt, said, and not run."""
+    cell = run_cell(tmp_path, "ho1", "tool_effect", tool)
+    assert faults_of(cell) == [], cell
+    assert (cell.effects, cell.tool_runs, cell.tool_code) == (1, runs, code)

@@ -1,0 +1,85 @@
+"""The world outside a drilled cluster: tools with real effects, as a distribution on the import path of its processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from config.files import SHIPPED_ROOT
+from launch.children import environment
+
+SOURCE = Path(__file__).parent / "outside_tools" / "hobus_outside.py"
+TOOLS = ("charge_keyed", "charge_unkeyed", "charge_late")
+
+
+def asking_for(tool_id: str) -> str:
+    """A message upon which the embedded model calls this tool."""
+    return f"use {tool_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """A directory with the distribution, and what its tools did."""
+
+    root: Path
+
+    @classmethod
+    def at(cls, root: Path) -> Outside:
+        """Installed, as far as an import path installs; nothing has happened yet."""
+        info = root / "site" / "hobus_outside-1.0.dist-info"
+        info.mkdir(parents=True)
+        (root / "seen").mkdir()
+        shutil.copy(SOURCE, root / "site")
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hobus-outside\nVersion: 1.0\n")
+        points = "\n".join(f"{tool_id} = hobus_outside:{tool_id}" for tool_id in TOOLS)
+        (info / "entry_points.txt").write_text(f"[hobus.tools]\n{points}\n")
+        return cls(root)
+
+    def environment(self) -> dict[str, str]:
+        """What the cluster's processes must be started with."""
+        path = os.pathsep.join(filter(None, (str(self.root / "site"), environment().get("PYTHONPATH", ""))))
+        return {"PYTHONPATH": path, "HOBUS_OUTSIDE": str(self.root / "seen")}
+
+    def govern(self, home: Path, changes: Mapping[str, Any]) -> None:
+        """The home's own configuration: the shipped one with these settings, and an agent that may use the tools."""
+        (home / "config" / "agents").mkdir(parents=True)
+        config = json.loads((SHIPPED_ROOT / "admin_config.json").read_text())
+        for path, value in changes.items():
+            *sections, name = path.split(".")
+            section = config
+            for step in sections:
+                section = section[step]
+            assert name in section, path
+            section[name] = value
+        config["tools"]["entry_points"] = list(TOOLS)
+        (home / "config" / "admin_config.json").write_text(json.dumps(config))
+        for agent_file in sorted((SHIPPED_ROOT / "agents").glob("*.json")):
+            agent = json.loads(agent_file.read_text())
+            agent["tools"] = [*agent["tools"], *TOOLS]
+            agent["permissions"]["tools"] = [*agent["permissions"]["tools"], *TOOLS]
+            (home / "config" / "agents" / agent_file.name).write_text(json.dumps(agent))
+
+    def hold(self) -> None:
+        """From now on a tool stands still behind its effect."""
+        (self.root / "seen" / "hold").touch()
+
+    def release(self) -> None:
+        """It goes on."""
+        (self.root / "seen" / "hold").unlink(missing_ok=True)
+
+    def runs(self, tool_id: str) -> list[str]:
+        """Each time that the tool was begun: pid and time."""
+        return self._lines(tool_id, "runs")
+
+    def effects(self, tool_id: str) -> list[str]:
+        """What it did: the key or order of each effect."""
+        return self._lines(tool_id, "effects")
+
+    def _lines(self, tool_id: str, kind: str) -> list[str]:
+        path = self.root / "seen" / f"{tool_id}.{kind}"
+        return path.read_text(encoding="ascii").splitlines() if path.exists() else []

@@ -1,0 +1,71 @@
+"""Tools with effects outside the cluster, as an installed distribution offers them (entry points `hobus.tools`).
+
+What they do is seen in the directory that `HOBUS_OUTSIDE` names: `<tool>.runs` gets a line whenever a tool is begun,
+`<tool>.effects` one for each effect. A tool stands still behind its effect while there is a file `hold` there.
+`charge_keyed` asks an outside that knows keys: the same key again changes nothing. `charge_late` waits first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from bus.tool import Invocation, tool
+
+HELD_S_MAX = 30.0
+WAIT_S = 1.0
+LOOK_S = 0.001
+
+
+@tool(idempotent=True, writes=True)
+def charge_keyed(*, call: Invocation) -> dict[str, bool]:
+    """Charges the card, once for each key."""
+    _begun("charge_keyed")
+    _line("charge_keyed", "effects", call.idempotency_key, once=True)
+    _held()
+    return {"charged": True}
+
+
+@tool(idempotent=False, writes=True)
+def charge_unkeyed(*, call: Invocation) -> dict[str, bool]:
+    """Charges the card."""
+    _begun("charge_unkeyed")
+    _line("charge_unkeyed", "effects", call.idempotency_key)
+    _held()
+    return {"charged": True}
+
+
+@tool(idempotent=False, writes=True)
+def charge_late(*, call: Invocation) -> dict[str, bool]:
+    """Charges the card after a while."""
+    _begun("charge_late")
+    time.sleep(WAIT_S)
+    _line("charge_late", "effects", call.idempotency_key)
+    return {"charged": True}
+
+
+def _line(tool_id: str, kind: str, text: str, *, once: bool = False) -> None:
+    with (_outside() / f"{tool_id}.{kind}").open("a+", encoding="ascii") as file:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+        file.seek(0)
+        if once and f"{text}\n" in file.readlines():
+            return
+        file.write(f"{text}\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _begun(tool_id: str) -> None:
+    _line(tool_id, "runs", f"{os.getpid()} {time.time()}")
+
+
+def _held() -> None:
+    until = time.monotonic() + HELD_S_MAX
+    while (_outside() / "hold").exists() and time.monotonic() < until:
+        time.sleep(LOOK_S)
+
+
+def _outside() -> Path:
+    return Path(os.environ["HOBUS_OUTSIDE"])

@@ -1,0 +1,245 @@
+"""R3: turns while no supervisor answers: each one answered in time, marked as degraded, and the late answer fenced.
+
+usage: python -m bench.supervisor_away [--turns 50] [--write]
+
+Four ways to be without HO2, each in a cluster of its own: it has spent its crash budget and is given up; it was drained; it
+is frozen (SIGSTOP) before the questions come; it is frozen in the middle of each turn, thaws after the answer, and
+tries to go on. A client gives each turn CLIENT_S; the host keeps its reserve of that (`host.degrade_reserve_ms`, at most
+`host.reserve_share_max`), so that HO2's own time-out is what is left; the goal is an answer within that time-out plus
+one gateway call (the table counts what is later; past the client's deadline is a fault). The turn is then looked up in the
+record: one answer, nothing of HO2's under that input after it; and the same input is asked again when HO2 is back: the
+same answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shutil
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bench.cluster import machine
+from bench.documents import markdown, put_between
+from bus.messages.ledger import Entries, Tail
+from bus.messages.session import ProcessTurn, TurnResult
+from bus.port import Bus
+from launch import identity
+from launch.client import connected, place_of
+from launch.turns import process_turn
+from tests.journals import answers_of, check_record
+from tests.process.cluster import Cluster, cluster_in, eventually, write_config
+
+CLIENT_S = 5.0
+THINKING_MS = 200
+SLACK_MS = 150
+"""What a loaded machine of four cores may take for the hops around the gateway call."""
+AT_ONCE = 8
+WAYS = ("given up", "drained", "frozen", "frozen in the turn")
+QUESTION = "what packages are installed?"
+SETTINGS = (("gateway.providers.offline.latency_ms", THINKING_MS), ("launcher.restart_backoff_max_ms", 50))
+RESULTS = Path("bench/results/supervisor_away.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What became of the turns without a supervisor, one way."""
+
+    way: str
+    turns: int
+    degraded: int
+    other: dict[str, int]  # outcomes that are not degraded
+    bound_ms: int  # HO2's time-out plus one gateway call
+    p50_ms: int
+    slowest_ms: int
+    over_bound: int  # later than the bound and the slack
+    unmarked: int  # degraded, without a DEGRADATION record
+    answers_wrong: int  # inputs with another number of answers in the record than one
+    changed_afterwards: int  # inputs with another answer when asked again
+    record: str
+
+    @property
+    def faults(self) -> list[str]:
+        """What must not be."""
+        found = {
+            "not degraded": self.other, "after the client's deadline": int(self.slowest_ms > CLIENT_S * 1000), "unmarked": self.unmarked,
+            "not one answer": self.answers_wrong, "another answer afterwards": self.changed_afterwards,
+        }  # fmt: skip
+        wrong = [f"{self.way}: {count} {what}" for what, count in found.items() if count]
+        return wrong if self.record == "ok" else [*wrong, f"{self.way}: the record: {self.record}"]
+
+
+@contextmanager
+def _cluster() -> Iterator[Cluster]:
+    directory = Path(tempfile.mkdtemp(prefix="hobus-away-"))
+    cluster = cluster_in(directory / "home")
+    try:
+        cluster.up("--detach", "--config", str(write_config(directory / "config.json", *SETTINGS)))
+        yield cluster
+    finally:
+        cluster.end()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def run_way(way: str, turns: int) -> Row:
+    """One cluster without its supervisor, this many turns, and the supervisor back again."""
+    with _cluster() as cluster:
+        if way == "given up":
+            _give_up(cluster)
+        elif way == "drained":
+            assert cluster("drain", "ho2/1").code == 0
+        elif way == "frozen":
+            os.kill(cluster.row("ho2/1").pid, signal.SIGSTOP)
+        found = asyncio.run(_ask_all(cluster, way, turns))
+        if way in ("given up", "drained"):
+            assert cluster("restart", "ho2/1").code == 0
+        elif way == "frozen":
+            os.kill(cluster.row("ho2/1").pid, signal.SIGCONT)
+        eventually(lambda: cluster.is_up("ho2/1"))
+        again = asyncio.run(_asked_again(cluster, list(found)))
+        assert cluster("down").code == 0
+        return _row(cluster, way, found, again)
+
+
+def _give_up(cluster: Cluster) -> None:
+    """SIGKILL after SIGKILL, until the launcher does not start it again."""
+    while cluster.row("ho2/1").state != "failed":
+        row = cluster.row("ho2/1")
+        if row.state == "ready":
+            identity.end(row.pid, row.mark, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+async def _ask_all(cluster: Cluster, way: str, turns: int) -> dict[str, tuple[TurnResult, float]]:
+    """Input id -> its answer and how long it took, in ms."""
+    found: dict[str, tuple[TurnResult, float]] = {}
+    place = place_of(cluster.home, cluster.run())
+    async with connected(place, "door") as door, connected(place, "operator") as operator:
+        if way == "frozen in the turn":
+            for number in range(turns):
+                found[f"in-{number}"] = await _frozen_turn(cluster, door, operator, f"in-{number}")
+            return found
+        limit = asyncio.Semaphore(AT_ONCE)
+
+        async def one(input_id: str) -> None:
+            async with limit:
+                found[input_id] = await _asked(door, input_id, CLIENT_S)
+
+        async with asyncio.TaskGroup() as group:
+            for number in range(turns):
+                group.create_task(one(f"in-{number}"))
+    return found
+
+
+async def _frozen_turn(cluster: Cluster, door: Bus, operator: Bus, input_id: str) -> tuple[TurnResult, float]:
+    """HO2 stops while the model thinks for it, and thaws when the client has its answer."""
+    head = (await operator.request("ledger", Tail(after=-1, limit=1), expect=Entries, timeout_s=5)).head
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(_asked(door, input_id, CLIENT_S))
+        while True:
+            page = await operator.request(
+                "ledger", Tail(after=head, limit=500, wait_ms=1000), expect=Entries, timeout_s=5
+            )
+            head = page.entries[-1].sequence if page.entries else head
+            if any(entry.event_type == "PROMPT_SENT" for entry in page.entries):
+                break
+        pid = cluster.row("ho2/1").pid
+        os.kill(pid, signal.SIGSTOP)
+    os.kill(pid, signal.SIGCONT)
+    # It goes on where it stood, is refused, and is a supervisor as any other before the next question comes.
+    await asyncio.sleep(3 * THINKING_MS / 1000)
+    await asyncio.to_thread(eventually, lambda: cluster.is_up("ho2/1"))
+    return asking.result()
+
+
+async def _asked(door: Bus, input_id: str, timeout_s: float) -> tuple[TurnResult, float]:
+    began = time.perf_counter()
+    turn = ProcessTurn(session_id=None, input_id=input_id, text=QUESTION)
+    result = await process_turn(door, turn, timeout_s=timeout_s, retry_interval_s=0.2)
+    return result, (time.perf_counter() - began) * 1000
+
+
+async def _asked_again(cluster: Cluster, input_ids: list[str]) -> dict[str, TurnResult]:
+    async with connected(place_of(cluster.home, cluster.run()), "door") as door:
+        return {input_id: (await _asked(door, input_id, 30))[0] for input_id in input_ids}
+
+
+def _row(cluster: Cluster, way: str, found: dict[str, tuple[TurnResult, float]], again: dict[str, TurnResult]) -> Row:
+    host = json.loads((Path("config") / "admin_config.json").read_text())["host"]
+    reserve_s = min(host["degrade_reserve_ms"] / 1000, host["reserve_share_max"] * CLIENT_S)
+    bound_ms = round((CLIENT_S - reserve_s) * 1000 + THINKING_MS)
+    entries = cluster.entries()
+    marked = {entry.provenance.session_id for entry in entries if entry.event_type == "DEGRADATION"}
+    times = sorted(elapsed_ms for _, elapsed_ms in found.values())
+    outcomes = Counter(result.outcome for result, _ in found.values())
+    try:
+        check_record(entries)
+        cluster.verify()
+        record = "ok"
+    except AssertionError as wrong:
+        record = str(wrong) or "broken"
+    return Row(
+        way=way,
+        turns=len(found),
+        degraded=outcomes.pop("degraded", 0),
+        other=dict(outcomes),
+        bound_ms=bound_ms,
+        p50_ms=round(statistics.median(times)),
+        slowest_ms=round(times[-1]),
+        over_bound=sum(elapsed_ms > bound_ms + SLACK_MS for elapsed_ms in times),
+        unmarked=sum(result.session_id not in marked for result, _ in found.values()),
+        answers_wrong=sum(len(answers_of(entries, input_id)) != 1 for input_id in found),
+        changed_afterwards=sum(again[input_id].response != result.response for input_id, (result, _) in found.items()),
+        record=record,
+    )
+
+
+def table(rows: list[Row]) -> str:
+    """The rows as people read them."""
+    columns = (
+        "HO2 is", "turns", "answered, marked degraded", "ms p50, slowest", "HO2's time-out + one gateway call",
+        "later than that", "one answer in the record, none of HO2's after it", "same answer afterwards",
+    )  # fmt: skip
+    cells = [
+        (
+            row.way, row.turns, f"{row.degraded} ({row.degraded / row.turns:.0%})", f"{row.p50_ms}, {row.slowest_ms}",
+            f"{row.bound_ms} ms", row.over_bound, row.turns - row.answers_wrong, row.turns - row.changed_afterwards,
+        )
+        for row in rows
+    ]  # fmt: skip
+    return markdown(columns, cells)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=50)
+    parser.add_argument("--way", choices=WAYS, help="one of them")
+    parser.add_argument("--write", action="store_true", help="into the document and the results")
+    given = parser.parse_args()
+    rows: list[Row] = []
+    for way in [given.way] if given.way else WAYS:
+        rows.append(run_way(way, given.turns))
+        print(rows[-1], file=sys.stderr, flush=True)
+    print(table(rows))
+    wrong = [fault for row in rows for fault in row.faults]
+    print(*wrong, sep="\n")
+    if given.write:
+        found = {**machine(), "thinking_ms": THINKING_MS, "faults": wrong, "rows": [asdict(row) for row in rows]}
+        RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        how = f"each model call thinks {THINKING_MS} ms; a client waits {CLIENT_S:g} s; {SLACK_MS} ms of slack"
+        put_between("supervisor away", how, table(rows))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
