@@ -282,6 +282,9 @@ class Ho2Config(Section):
     order_timeout_ms: Positive = Field(description="any other order")
     order_attempts_max: Positive = Field(description="sends of one order by a run")
     order_retry_interval_ms: Positive = Field(description="between two sends of one order, so that `busy` can pass")
+    standstill_poll_ms: Positive = Field(
+        description="who waits for a run that stands still asks again after this, and finds its owner if that changed"
+    )
     takeover_attempts_max: Positive = Field(description="readings of a journal whose head moves meanwhile")
     sessions_max: Positive = Field(description="sessions held in memory; the longest idle one is read again when asked")
     history_turns_max: Positive = Field(description="turns of a session read for its history")

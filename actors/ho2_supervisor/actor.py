@@ -157,7 +157,8 @@ class Supervisor(Actor):
                 lease = self._lease_terms if message.lease else None
                 wanted = TurnInput(message.input_id, message.text, message.run_overrides, deadline_at, lease)
                 drive = self._drives.begin(session, wanted, trace=call.trace)
-        with drive.draft.watched(call.stream if message.stream else None):
+        is_watching = message.stream and message.waiting is None  # while it stands still, what was said is known
+        with drive.draft.watched(call.stream if is_watching else None):
             return await self._reply(drive, message, call)
 
     async def read_session(self, message: ReadSession, call: Call) -> SessionView:  # noqa: ARG002 - a handler's shape
@@ -220,10 +221,12 @@ class Supervisor(Actor):
         """The run's answer; before it, that it stands still or goes on again, or that its lease is to be renewed."""
         record, terms = drive.session.record, drive.input.lease if message.lease else None
         run_id = record.state.active_run_id
-        # Three renewals fit into the silence that ends a lease, so that one of them may get lost.
-        renewal_s = None if terms is None else terms.heartbeat_timeout_secs / 3
+        # Three renewals fit into the silence that ends a lease, so that one of them may get lost. Who waits with a run
+        # that stands still asks again now and then, and so comes to another owner once this one gets no new work.
+        ends = [] if terms is None else [terms.heartbeat_timeout_secs / 3]
+        ends += [] if message.waiting is None else [self._config.ho2.standstill_poll_ms / 1000]
         try:
-            async with asyncio.timeout(renewal_s):
+            async with asyncio.timeout(min(ends, default=None)):
                 while not drive.answer.done() and drive.waiting.standstill == message.waiting:
                     await drive.waiting.change()
         except TimeoutError:
@@ -245,13 +248,12 @@ class Supervisor(Actor):
         )
 
     def _taken_over(self, session: OwnedSession) -> None:
-        """What the earlier owner left undone: a command to decide, a run to drive on, a message that starts the next.
+        """What the earlier owner left undone: a command to decide, a run to drive on.
 
         What the newest finished run taught may have got lost with that owner.
         """
         commanding.decide(session)
         self._drives.resume(session)
-        self._drives.follow(session)
         if self._learning is not None:
             self._learning.log_later(session)
 
@@ -300,10 +302,14 @@ class Supervisor(Actor):
         return True
 
     async def _started(self, session_id: str) -> OwnedSession:
-        """The session, at hand and started. One that only the host has answered so far is started under its agent."""
+        """The session, at hand and started; a message that waits there begins its run, if nothing keeps it.
+
+        One that only the host has answered so far is started under its agent.
+        """
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._sessions.owned(session_id)
             if session.record.state.is_started:
+                self._drives.follow(session)
                 return session
             if not session.record.head:
                 self._sessions.drop(session)

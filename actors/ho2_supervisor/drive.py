@@ -224,8 +224,10 @@ class Drives:
         task.add_done_callback(lambda _: self._following.pop(session_id))
 
     async def turnover(self, session: OwnedSession) -> None:
-        """Returns when what keeps a follow-up waiting has changed."""
+        """Returns when what keeps a follow-up waiting has changed. Raises SessionFault(moved) if nothing here does."""
         drive, following = self.of(session), self._following.get(session.session_id)
+        if following is None and drive is None:
+            raise SessionFault("moved", f"session {session.session_id} is being given up", retryable=True)
         if following is not None:
             await asyncio.shield(following)
         elif drive is not None:

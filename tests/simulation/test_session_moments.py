@@ -1,0 +1,81 @@
+"""One command at moment after moment of a turn: there is none at which it is lost, doubled or harmful."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from actors.ho2_supervisor.session.journal import recorded
+from bus.messages.session import Cancel, Command, CommandVerdict, FollowUp, Pause, Resume, Steer, TurnResult
+from config.snapshot import load_snapshot
+from launch.simulated import SimulatedCluster
+from tests.journals import check_record
+from tests.sessions import QUESTION, Person, folded, names
+
+STEP_S = 0.0011
+
+
+def struck(moment_s: float, command: Command, *, kills: bool = False) -> tuple[CommandVerdict, TurnResult, list[Any]]:
+    """A turn with this command at this moment, resumed if it was paused; its journal."""
+    with SimulatedCluster(load_snapshot()) as cluster:
+        person = Person(cluster.world.client("operator"), cluster.snapshot.config)
+        cluster.world.run(cluster.world.settled())
+
+        async def story() -> tuple[CommandVerdict, TurnResult]:
+            await person.begin()
+            async with asyncio.TaskGroup() as group:
+                asked = group.create_task(person.say(QUESTION))
+                await person.bus.sleep(moment_s)
+                verdict = await person.command(command, "struck")
+                if kills:
+                    cluster.world.kill(next(name for name in cluster.world.processes if name.startswith("ho2/")))
+                    cluster.start("ho2")
+                if isinstance(command, Pause):
+                    await person.bus.sleep(0.2)
+                    await person.command(Resume(), "on")
+            if verdict.input_id is not None:
+                assert (await person.say("hello", verdict.input_id)).outcome == "success", moment_s
+            return verdict, asked.result()
+
+        verdict, result = cluster.world.run(story())
+        cluster.world.run(asyncio.sleep(1))
+        journal = cluster.world.run(person.journal())
+        assert folded(journal, person).state.lifecycle == "Idle", moment_s
+        check_record(cluster.entries())
+    return verdict, result, journal
+
+
+@pytest.mark.parametrize("kills", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("command", [Cancel(), Steer(text="is the ledger intact?"), Pause(), FollowUp(text="hello")])
+def test_command_at_any_moment_of_a_turn(command: Command, kills: bool) -> None:
+    """Applied it shows: cancelled, observed, paused, followed up; rejected it changed nothing. One answer either way."""
+    moment_s, applied, is_over = 0.0, 0, False
+    while not is_over:
+        verdict, result, journal = struck(moment_s, command, kills=kills)
+        told = (moment_s, verdict, result.code, names(journal))
+        events = [taken.event.event for entry in journal if (taken := recorded(entry)) is not None]
+        is_over = any(e.kind == "RunCompleted" for e in events[: _position(events, "HostCommandReceived")])
+        assert result.outcome in ("success", "degraded", "error"), told
+        assert names(journal).count("HostCommandReceived") == 1 + isinstance(command, Pause), told
+        if verdict.outcome == "rejected":
+            assert verdict.reason.startswith(("no_active_run", "cancelling")), told
+            assert result.outcome == "success", told
+        elif isinstance(command, Cancel):
+            assert result.code == "cancelled", told
+        elif isinstance(command, Steer):
+            observed = [ref for e in events if e.kind == "StepStarted" for ref in e.steers]
+            assert len(observed) == 1, told
+            assert "verify_ledger" in [call.tool_id for call in result.tool_calls], told
+        elif isinstance(command, FollowUp):
+            assert names(journal).count("RunRequested") == 2, told
+        else:
+            assert result.outcome == "success", told
+        applied += verdict.outcome == "applied"
+        moment_s += STEP_S
+    assert applied >= 3
+
+
+def _position(events: list[Any], kind: str) -> int:
+    return next((number for number, event in enumerate(events) if event.kind == kind), len(events))
