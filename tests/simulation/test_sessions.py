@@ -240,3 +240,26 @@ def test_zombie_cannot_speak_for_its_session() -> None:
         assert names(journal).count("RunCompleted") == 1
         fenced = [n for n, e in enumerate(journal) if e.event_type == "TookOver"][-1]
         assert len({e.origin for e in journal[fenced:]}) == 1
+
+
+def test_queued_order_of_a_cancelled_run_leaves_the_queue() -> None:
+    """The one executor is busy with somebody else: what was cancelled meanwhile never reaches it, or a model."""
+    with played(configured(ho1={"slots": 1})) as (cluster, person):
+        other = Person(cluster.world.client("operator"), person.config)
+        cluster.world.run(cluster.world.settled())
+
+        async def story() -> tuple[str | None, str]:
+            await person.begin()
+            await other.begin()
+            async with asyncio.TaskGroup() as group:
+                busy = group.create_task(person.say(QUESTION))
+                await person.until(lambda view: view.run is not None and view.run.in_flight > 0)
+                queued = group.create_task(other.say(QUESTION))
+                await other.until(lambda view: view.run is not None and view.run.in_flight > 0)
+                await other.command(Cancel())
+            return queued.result().code, busy.result().outcome
+
+        assert cluster.world.run(story()) == ("cancelled", "success")
+        sent = [e for e in cluster.entries() if e.event_type == "PROMPT_SENT"]
+        assert sent
+        assert {e.provenance.session_id for e in sent} == {person.session_id}

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from bus.errors import SessionFault
+from bus.messages.base import unpack
 from bus.messages.ids import iso
 from bus.messages.session import (
     Approve,
@@ -125,6 +127,31 @@ def test_paused_time_is_not_taken_from_the_deadline() -> None:
         assert rig.run(run(600.0)).outcome == "success"
 
 
+def test_session_whose_run_stands_still_may_leave_memory() -> None:
+    """Others need the place: who waits for it is sent on, and it goes on from the record when it is told to."""
+    with Rig(("ho2.sessions_max", 1)) as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(rig.asked("i1", "hello"))
+                await rig.until(at_work)
+                await rig.command(Pause())
+            waiting = asyncio.ensure_future(rig.asked("i1", "hello", waiting="Paused"))
+            await rig.host.sleep(0.1)
+            await rig.start_session("22222222-2222-5333-8444-555555555555")
+            with pytest.raises(SessionFault) as moved:
+                await waiting
+            assert moved.value.code == "moved"
+            assert (await rig.view()).lifecycle == "Paused"
+            assert (await rig.command(Resume())).outcome == "applied"
+            return await rig.turn("i1", "hello")
+
+        assert rig.run(run()).response == "answer to hello"
+        assert names(rig.run(rig.journal())).count("TookOver") == 2
+
+
 # --- steer ------------------------------------------------------------------------------------------------------------
 
 
@@ -174,6 +201,26 @@ def test_steered_run_is_driven_on_with_the_same_bytes(number: int) -> None:
             assert rig.run(run(rig, is_killed=is_killed)).response == "hello|be brief|hello||"
             orders[is_killed] = {o.wo_id: [(s.name, s.text) for s in o.input_context] for o in rig.pool.orders}
     assert orders[True] == orders[False]
+
+
+def test_steer_for_which_no_round_is_left_is_named_in_the_record() -> None:
+    """The answer counts as it is; what nobody observed is not silently gone."""
+    with Rig(("budget.turn_limit", 2), script=echo) as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                turn = group.create_task(rig.turn("i1", "hello"))
+                await rig.until(at_work)
+                assert (await rig.command(Steer(text="be brief"), "s1")).outcome == "applied"
+            await rig.host.sleep(1)
+            return turn.result()
+
+        assert rig.run(run()).response == "hello||"
+        [done] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "WO_CHAIN_COMPLETE"]
+        payload = unpack(done.bodies[0] or b"")
+        assert payload["steers_unobserved"] == [f"HostCommandReceived:{SESSION}/s1/1"]
 
 
 # --- cancel -----------------------------------------------------------------------------------------------------------
