@@ -258,6 +258,7 @@ class LauncherConfig(Section):
     ready_poll_ms: Positive = Field(description="the same, as long as something is starting")
     orphan_poll_ms: Positive = Field(description="how often a process without a launcher asks who still needs it")
     client_timeout_ms: Positive = Field(description="how long a command waits for the cluster's own services")
+    journal_poll_ms: Positive = Field(description="how often a command that waits for a turn reads how that stands")
     chat_history_lines: NonNegative = Field(description="typed lines that `hobus chat` remembers in its home; 0: none")
 
 

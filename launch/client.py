@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from bus.clock import SystemClock
@@ -22,6 +23,9 @@ from launch.run_file import RunFile
 from launch.transport import links
 from launch.version import software_version
 
+_OPEN: set[str] = set()
+"""`<role>/<n>` of the connections that this process holds now."""
+
 
 def place_of(home: Home, run: RunFile) -> Place:
     """The running cluster of this home, with the configuration that it runs under. Raises ConfigError, OSError."""
@@ -35,15 +39,20 @@ class Client:
     place: Place
     peer: Peer
     zeromq: ZeroMQ
+    name: str
 
     @classmethod
     def open(cls, place: Place, role: str, *, clock: Clock, actor: Actor | None = None) -> Client:
         """Made on a running loop, not connected yet: `peer.start` does that. Its instance is this process's.
 
+        A name belongs to one connection at a time: further ones of this process get further numbers.
         With an actor it offers the service of its role.
         """
-        instance = f"{role}/{os.getpid()}@{clock.new_id()[:8]}"
+        names = (f"{role}/{os.getpid()}{f'.{number}' if number else ''}" for number in count())
+        name = next(name for name in names if name not in _OPEN)
+        instance = f"{name}@{clock.new_id()[:8]}"
         token = tokens.mint(place.home.run, instance, role, os.getpid())
+        _OPEN.add(name)
         zeromq = ZeroMQ(place.snapshot.config.bus)
         peer = Peer(
             actor,
@@ -58,7 +67,7 @@ class Client:
             config_digest=place.snapshot.digest,
             version=software_version(),
         )
-        return cls(place, peer, zeromq)
+        return cls(place, peer, zeromq, name)
 
     async def close(self) -> None:
         """It said goodbye; its token is worth nothing any more."""
@@ -67,6 +76,7 @@ class Client:
         finally:
             self.zeromq.close()
             tokens.revoke(self.place.home.run, self.peer.instance)
+            _OPEN.discard(self.name)
 
 
 def no_token(home: Home, error: OSError) -> CommandError:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from bus.messages.base import Message
-from bus.messages.streams import StreamDelta, StreamReset
+from bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
 from bus.streaming import Continuity
-from launch.chat.cells import Layout, printable, rows_of
+from launch.chat.cells import Layout, cells_of, printable, rows_of
 from launch.chat.region import Region
+from launch.output import note, styled
 
 WAITING = "…"
 WHY_AGAIN = {
@@ -28,7 +29,13 @@ WHY_AGAIN = {
     "steered": "… taking up what was said meanwhile",
 }
 """What stands in place of what was taken back."""
+STANDS_STILL = {
+    "Paused": "… paused",
+    "WaitingInput": "… waits for an approval",
+}
+"""What stands there while nothing is written."""
 _CUT = "⋮"
+_TYPED = "you> "
 _RESIZED = "(the window became narrower; what stands above is no answer)"
 
 
@@ -47,6 +54,10 @@ class Terminal(Protocol):
         """Less than an answer."""
         ...
 
+    def coloured(self, text: str, colour: str) -> str:
+        """In this colour, where there are colours."""
+        ...
+
 
 class AnswerView:
     """What is seen of one answer; `finish` or `abandon` ends it."""
@@ -57,6 +68,7 @@ class AnswerView:
         self._where = Continuity()
         self._text = ""
         self._notice = WAITING
+        self._typed = ""
         self._layout = Layout(self._width())
         self._is_over = False
 
@@ -75,8 +87,26 @@ class AnswerView:
             place = self._where.place(message)
             self._text = "" if place == "lost" else message.text if place == "anew" else self._text + message.text
             self._notice = WAITING
+        elif isinstance(message, StreamWaiting):
+            self._notice = WAITING if message.waiting is None else STANDS_STILL[message.waiting]
         with suppress(OSError):  # a terminal that is gone is noticed at the end
             self._draw()
+
+    def show_typed(self, text: str) -> None:
+        """The line that somebody types meanwhile; below everything else, and nothing of it stays."""
+        self._typed = text
+        if not self._is_over:
+            self._draw()
+
+    def tell(self, lines: Sequence[tuple[str, str]]) -> None:
+        """These lines (text and colour) stand for good, above what is provisional."""
+        if self._is_over or not lines:
+            return
+        self._follow_width()
+        for text, colour in lines:
+            rows = [self._terminal.coloured(row, colour) for row in rows_of(printable(text), self._layout.width)]
+            self._terminal.write(self._region.show([]) + "\n".join(rows) + "\n")
+        self._draw()
 
     def finish(self, answer: str) -> None:
         """The answer stands, once, and nothing else of it."""
@@ -100,9 +130,21 @@ class AnswerView:
         text = printable(self._text)
         notice = rows_of(self._notice, self._layout.width)[0]
         rows = self._layout.rows(text) if text.strip() else [self._terminal.dim(notice)]
-        if len(rows) > self._rows_max():
-            rows = [self._terminal.dim(_CUT), *rows[len(rows) - self._rows_max() + 1 :]]
-        self._terminal.write(self._region.show(rows))
+        typed = (
+            [self._end_of(printable(_TYPED + self._typed).replace("\n", " "))]
+            if self._typed and self._rows_max() > 1
+            else []
+        )
+        room = self._rows_max() - len(typed)
+        if len(rows) > room:
+            rows = [self._terminal.dim(_CUT), *rows[len(rows) - room + 1 :]]
+        self._terminal.write(self._region.show([*rows, *typed]))
+
+    def _end_of(self, line: str) -> str:
+        """As much of the end of a line as one row shows."""
+        while cells_of(line) > max(2, self._layout.width):
+            line = line[1:]
+        return line
 
     def _follow_width(self) -> None:
         """Rows of a window that became narrower are not where they were: they stay, and are said to be nothing."""
@@ -132,6 +174,17 @@ class PlainView:
 
     def on_frame(self, message: Message) -> None:
         """Nothing is shown."""
+
+    def show_typed(self, text: str) -> None:
+        """Nothing is shown."""
+
+    def tell(self, lines: Sequence[tuple[str, str]]) -> None:
+        """Beside the answer: on a terminal where it will stand, else on standard error."""
+        for text, colour in lines:
+            if self._is_terminal:
+                self._write(f"{styled(printable(text), colour or None)}\n")
+            else:
+                note(styled(printable(text), colour or None, to_stderr=True))
 
     def finish(self, answer: str) -> None:
         """The answer as it is; on a terminal without what would command it."""
@@ -170,4 +223,8 @@ class Screen:
 
     def dim(self, text: str) -> str:
         """Grey, where there are colours."""
-        return f"\x1b[90m{text}\x1b[0m" if self._is_coloured else text
+        return self.coloured(text, "bright_black")
+
+    def coloured(self, text: str, colour: str) -> str:
+        """In this colour, where there are colours."""
+        return styled(text, colour or None) if self._is_coloured else text

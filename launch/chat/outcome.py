@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bus.errors import VERDICT_CODES
+from bus.errors import VERDICT_CODES, RuntimeFault
 from bus.messages.ids import shown_session
 from bus.messages.session import TurnResult
 from launch import exit_codes
 from launch.chat.cells import printable
+from launch.errors import CommandError
+from launch.faults import as_command_error
 from launch.output import duration
 
 Line = tuple[str, str]
@@ -16,6 +18,9 @@ Line = tuple[str, str]
 
 _NEXT = {"disk_full": "; free some space, then ask again; next: hobus doctor"}
 _DIM = "bright_black"
+RUN_WAITING = "run_waiting"
+"""The code of a turn that stands still: no answer yet, and no end either."""
+_NO_FAILURES = frozenset({"cancelled", RUN_WAITING})
 BARE = "answered by a bare model call, without history, tools or memory"
 _BY_WEIGHT = (
     exit_codes.OK,
@@ -28,9 +33,11 @@ _BY_WEIGHT = (
 
 
 def exit_code_of(result: TurnResult) -> int:
-    """0 for an answer, a degraded one too; 5 for a refused turn, 1 for a failed one."""
+    """0 for an answer, a degraded one too; 5 for a refused turn, 4 for one that stands still, 1 for a failed one."""
     if result.outcome != "error":
         return exit_codes.OK
+    if result.code == RUN_WAITING:
+        return exit_codes.UNREACHABLE
     return exit_codes.REFUSED if result.code in VERDICT_CODES else exit_codes.FAILED
 
 
@@ -52,10 +59,20 @@ def warnings_about(result: TurnResult) -> list[Line]:
         lines.append((f"{why_degraded(result.code)}{BARE}", "yellow"))
     elif result.outcome == "error":
         said = printable(result.response).strip() or "this turn has no answer"
+        if result.code in _NO_FAILURES:
+            return [(said, "yellow")]
         lines.append((f"error{why}: {said}{_NEXT.get(result.code or '', '')}", "red"))
     if result.quality_gate_passed is False:
         lines.append(("quality gate not passed: this is the best of the tries", "yellow"))
     return lines
+
+
+def failed(error: RuntimeFault | CommandError) -> list[Line]:
+    """What went wrong, and what to do next."""
+    known = error if isinstance(error, CommandError) else as_command_error(error)
+    if known is None:
+        return [(str(error), "red")]
+    return [(known.message, "red"), *([(f"next: {known.hint}", _DIM)] if known.hint else [])]
 
 
 def why_degraded(code: str | None) -> str:

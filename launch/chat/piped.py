@@ -2,22 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import BinaryIO
+from collections import deque
+from collections.abc import Callable, Iterator
 
-_SKIPPED_AT_ONCE = 1 << 16
+_READ_AT_ONCE = 1 << 16
 
 
-def lines_of(stream: BinaryIO, max_bytes: int) -> Iterator[str | None]:
-    """Each line that is not blank, without its end; None for one beyond `max_bytes`, which is skipped."""
-    while raw := stream.readline(max_bytes + 2):
-        if not raw.endswith(b"\n") and len(raw) > max_bytes + 1:
-            while (rest := stream.readline(_SKIPPED_AT_ONCE)) and not rest.endswith(b"\n"):
-                pass
-            yield None
-            continue
-        text = raw.rstrip(b"\r\n")
-        if len(text) > max_bytes:
-            yield None
-        elif text.strip():
-            yield text.decode("utf-8", "surrogateescape")
+class PipedLines:
+    """What was read of a pipe and not taken yet. `read` gives some bytes, at most so many; none at the end."""
+
+    def __init__(self, read: Callable[[int], bytes], max_bytes: int) -> None:
+        self._read = read
+        self._max_bytes = max_bytes
+        self._lines: deque[str | None] = deque()
+        self._begun = b""  # a line without its end
+        self._is_skipping = False  # the rest of a line that was too long
+        self.is_over = False
+
+    def __iter__(self) -> Iterator[str | None]:
+        """Each line that is not blank, without its end; None for one that is too long, which is skipped."""
+        while True:
+            while not self._lines and not self.is_over:
+                self.read_more()
+            if not self._lines:
+                return
+            yield self._lines.popleft()
+
+    @property
+    def ahead(self) -> list[str | None]:
+        """The lines that were read and not taken."""
+        return list(self._lines)
+
+    def take(self) -> str | None:
+        """The next one of them."""
+        return self._lines.popleft()
+
+    def read_more(self) -> None:
+        """Waits for more of the pipe."""
+        data = self._read(_READ_AT_ONCE)
+        if not data:
+            self.is_over = True
+            self._end_line()
+        first, *others = data.split(b"\n")
+        self._begun += first
+        for other in others:
+            self._end_line()
+            self._begun = other
+        if self._is_skipping:
+            self._begun = b""
+        elif len(self._begun) > self._max_bytes + 1:
+            self._lines.append(None)
+            self._begun, self._is_skipping = b"", True
+
+    def _end_line(self) -> None:
+        raw, self._begun = self._begun.rstrip(b"\r"), b""
+        if self._is_skipping:
+            self._is_skipping = False
+        elif len(raw) > self._max_bytes:
+            self._lines.append(None)
+        elif raw.strip():
+            self._lines.append(raw.decode("utf-8", "surrogateescape"))

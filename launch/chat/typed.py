@@ -29,14 +29,27 @@ class Typed:
             with suppress(OSError):
                 self._readline.read_history_file(str(history))
 
-    def read(self) -> str:
-        """The next line. Raises EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C."""
-        line = input(self._prompt)
+    def read(self, begun: str = "") -> str:
+        """The next line, which begins with what was typed already.
+
+        Raises EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C.
+        """
+        line = self._edited(begun) if begun else input(self._prompt)
         if line.strip() and self._readline is not None:
             with suppress(OSError):  # what cannot be remembered is still said
                 os.close(os.open(self._history, os.O_CREAT | os.O_WRONLY, _PRIVATE))
                 self._readline.write_history_file(str(self._history))
         return line
+
+    def _edited(self, begun: str) -> str:
+        if self._readline is None:
+            return begun + input(self._prompt + begun)
+        insert = self._readline.insert_text
+        self._readline.set_startup_hook(lambda: insert(begun))
+        try:
+            return input(self._prompt)
+        finally:
+            self._readline.set_startup_hook()
 
 
 def _readline() -> ModuleType | None:
@@ -83,13 +96,13 @@ def restored() -> Generator[None]:
 
 
 @contextmanager
-def unechoed() -> Generator[None]:
-    """What is typed meanwhile does not appear among what is shown; it is read as the next line."""
+def unechoed(*, by_key: bool = False) -> Generator[None]:
+    """What is typed meanwhile does not appear among what is shown; it can be read, line by line or by single keys."""
     try:
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
         quiet = [*before]
-        quiet[3] = before[3] & ~termios.ECHO
+        quiet[3] = before[3] & ~(termios.ECHO | termios.ICANON if by_key else termios.ECHO)
         termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
     except (termios.error, OSError, ValueError):
         yield

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 
 import click
 from pydantic import ValidationError
 
 from bus.clock import SystemClock
 from bus.errors import RuntimeFault
-from bus.messages.ids import shown_session
+from bus.messages.ids import session_id_of, shown_session
 from bus.messages.session import ProcessTurn, TurnResult
 from launch import exit_codes
-from launch.chat.outcome import exit_code_of, warnings_about
-from launch.chat.showing import show_end, streams_to_stdout, view_on_stdout
+from launch.chat.answer_view import PlainView
+from launch.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
+from launch.chat.showing import View, show_end, streams_to_stdout, view_on_stdout
 from launch.client import place_of
 from launch.commands.options import running, seconds_to_wait, with_home
-from launch.door import answer_of, named_session
+from launch.door import ROLE, answer_of, named_session
 from launch.endpoints import Place
 from launch.errors import CommandError, next_command
 from launch.faults import as_command_error
 from launch.home import Home
 from launch.output import is_terminal, note, say, styled
+from launch.sessions.following import beside, follow
+from launch.sessions.noticed import Noticed, in_shell
 from launch.turns import check_text
 
 
@@ -39,7 +43,9 @@ def ask(  # noqa: PLR0913 - one per option
     """Ask the agent one question and print the answer; TEXT `-` reads standard input.
 
     On a terminal the answer is shown as it is written. Exit code 0 for an answer (a degraded one says so on stderr), 1
-    for a failed turn, 5 for a refused one.
+    for a failed turn, 5 for a refused one. When the turn is paused or waits for an approval, that is
+    said on stderr with the command that lets it go on; when the time is over then, the exit code is 4, and the same can
+    be asked again.
     """
     place = place_of(home, running(home))
     if text == "-":
@@ -55,6 +61,10 @@ def ask(  # noqa: PLR0913 - one per option
         raise _unanswered(home, fault, input_id) from fault
     if as_json:
         say(result.model_dump_json())
+    if result.code == RUN_WAITING:
+        raise CommandError(
+            result.response, hint=f"{_again(input_id)}; its time was {wait_s:g} s", exit_code=exit_code_of(result)
+        )
     return _outcome(result, quiet=as_json)
 
 
@@ -63,8 +73,13 @@ def _unanswered(home: Home, fault: RuntimeFault, input_id: str) -> Exception:
     known = as_command_error(fault)
     if known is None or known.exit_code != exit_codes.UNREACHABLE:
         return fault
-    again = f"the same again with --input-id {input_id} (it never runs twice); {next_command('ps', home.root)}"
-    return CommandError(known.message, hint=again, exit_code=known.exit_code)
+    return CommandError(
+        known.message, hint=f"{_again(input_id)}; {next_command('ps', home.root)}", exit_code=known.exit_code
+    )
+
+
+def _again(input_id: str) -> str:
+    return f"the same again with --input-id {input_id} (it never runs twice)"
 
 
 async def _ask(  # noqa: PLR0913 - one per option
@@ -78,17 +93,32 @@ async def _ask(  # noqa: PLR0913 - one per option
         raise CommandError(
             "--input-id: expected 1 to 128 letters, digits and ._:@-", exit_code=exit_codes.USAGE
         ) from None
-    if as_json:
-        return await answer_of(place, turn, timeout_s=timeout_s)
-    view = view_on_stdout(is_live=is_shown)
+    view = PlainView(lambda _text: None, is_terminal=False) if as_json else view_on_stdout(is_live=is_shown)
     view.begin()
     try:
-        result = await answer_of(place, turn, timeout_s=timeout_s, on_stream=view.on_frame)
+        result = await _watched(place, turn, timeout_s, view, is_shown=is_shown)
     except BaseException:
         view.abandon()
         raise
     show_end(view, result)
     return result
+
+
+async def _watched(place: Place, turn: ProcessTurn, timeout_s: float, view: View, *, is_shown: bool) -> TurnResult:
+    """The answer; meanwhile it is told when the turn waits for somebody."""
+    on_stream = view.on_frame if is_shown else None
+    session_id = turn.session_id or session_id_of(ROLE, turn.input_id)
+    # A terminal that shows both streams is one screen: what stands there for good goes above the answer.
+    tell = view.tell if is_shown and is_terminal(sys.stderr) else _note
+    return await beside(
+        answer_of(place, turn, timeout_s=timeout_s, on_stream=on_stream),
+        follow(place, session_id, turn.input_id, Noticed(session_id, says=in_shell), tell),
+    )
+
+
+def _note(lines: Sequence[Line]) -> None:
+    for text, colour in lines:
+        note(styled(text, colour, to_stderr=True))
 
 
 def _outcome(result: TurnResult, *, quiet: bool) -> int:

@@ -89,7 +89,7 @@ def test_a_conversation_in_a_terminal(slow):
 
 
 def test_what_is_typed_while_an_answer_is_written_is_the_next_message_and_disturbs_nothing(slow):
-    """Typing ahead."""
+    """Typing ahead: it is recorded as a follow-up at once, and answered after."""
     with typing(*chat_of(slow)) as chat:
         chat.until("you>")
         chat.type(QUESTION)
@@ -97,7 +97,8 @@ def test_what_is_typed_while_an_answer_is_written_is_the_next_message_and_distur
         chat.type("what did I ask before?")
         answered(chat, 2)
         assert chat.leave() == exit_codes.OK
-    assert chat.text.count("what did I ask before?") == 1
+    assert chat.text.count("you> what did I ask before?") == 2, "as it was typed, and above its answer"
+    assert chat.text.count(f"You asked: “{QUESTION}”") == 1
     assert chat.text.count(FIRST_WORDS) == 1
 
 

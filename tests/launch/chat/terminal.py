@@ -23,6 +23,9 @@ class Terminal:
     def dim(self, text: str) -> str:
         return f"\x1b[90m{text}\x1b[0m"
 
+    def coloured(self, text: str, colour: str) -> str:
+        return self.dim(text) if colour else text
+
     def write(self, text: str) -> None:
         self.written += text
         at = 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.messages.base import Message
-from bus.messages.streams import StreamDelta, StreamReset
+from bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
 from launch.chat.answer_view import WAITING, WHY_AGAIN, AnswerView, PlainView
 from launch.chat.cells import printable, rows_of
 from tests.launch.chat.terminal import Terminal
@@ -20,6 +20,7 @@ FRAMES = st.lists(
             text=WORDS,
         ),
         st.builds(StreamReset, reason=st.sampled_from(list(WHY_AGAIN))),
+        st.builds(StreamWaiting, waiting=st.sampled_from([None, "Paused", "WaitingInput"])),
     ),
     max_size=25,
 )  # fmt: skip
@@ -152,3 +153,37 @@ def test_a_terminal_that_cannot_be_rewritten_gets_no_command_from_an_answer():
     written: list[str] = []
     PlainView(written.append, is_terminal=True).finish("a\x1b[1mb")
     assert written == ["a\N{REPLACEMENT CHARACTER}[1mb\n"]
+
+
+@given(st.lists(st.one_of(FRAMES.filter(bool).map(lambda frames: frames[0]), WORDS), max_size=20), st.integers(3, 8))
+def test_what_is_typed_meanwhile_leaves_nothing_and_what_is_told_stands(happened, height):
+    """A line that is typed is the last row as long as it is; told lines stand in order above the answer, once each."""
+    terminal = Terminal(20, height)
+    view = AnswerView(terminal)
+    view.begin()
+    told = list[str]()
+    for number, one in enumerate(happened):
+        if isinstance(one, Message):
+            view.on_frame(one)
+        else:
+            view.show_typed(one)
+        if number % 3 == 0:
+            told.append(f"told {number}")
+            view.tell([(told[-1], "")])
+    view.finish("the answer")
+    terminal.write("next")
+    assert terminal.seen == [*told, "the answer", "next"]
+
+
+def test_the_typed_line_is_the_last_row_and_its_end_is_what_is_seen_of_a_long_one():
+    """Below the answer that grows; an empty one is no row."""
+    terminal = Terminal(20, 6)
+    view = AnswerView(terminal)
+    view.begin()
+    view.show_typed("/ste")
+    view.on_frame(delta(0, "Hello"))
+    assert terminal.seen == ["Hello", "you> /ste"]
+    view.show_typed("/steer " + "x" * 30 + "end")
+    assert terminal.seen[-1].endswith("xend") and len(terminal.seen) == 2
+    view.show_typed("")
+    assert terminal.seen == ["Hello"]

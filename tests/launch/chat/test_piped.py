@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from launch.chat.piped import lines_of
+from launch.chat.piped import PipedLines
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ from launch.chat.piped import lines_of
 )
 def test_one_line_is_one_message(given, lines):
     """Blank lines are none; one that is too long is said to be that, and the next one is read as it is."""
-    assert list(lines_of(io.BytesIO(given), 8)) == lines
+    assert list(PipedLines(io.BytesIO(given).read1, 8)) == lines

@@ -8,7 +8,9 @@ import pytest
 
 from bus.messages.gateway import Budget, ScopeBudget
 from bus.messages.session import ProcessTurn, SessionView
-from launch.chat.slash import NAMES, is_command, is_whole_command, told
+from launch.chat.run_commands import NAMES as RUN_NAMES
+from launch.chat.run_commands import RUN_COMMANDS, is_command
+from launch.chat.slash import NAMES, is_whole_command, told
 from launch.chat.talk import Talk
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
@@ -18,7 +20,7 @@ class Told:
     """A conversation whose cluster says what a test wants."""
 
     def __init__(self, session_id: str | None = SESSION, **row: Any) -> None:
-        self.session_id = session_id
+        self.session_id = self.current_session = session_id
         self.unfetched = ProcessTurn(input_id="in-7", text="x")
         self._row = row
 
@@ -50,8 +52,10 @@ def lines(name: str, talk: Told | None = None) -> str:
 
 def test_help_names_every_command_and_an_unknown_one_says_what_there_is():
     """Both lists are the same table."""
-    assert all(name in lines("/help") for name in NAMES)
-    assert all(name in lines("/steer") for name in NAMES) and "/steer: no such command" in lines("/steer")
+    assert all(name in lines("/help") for name in (*NAMES, *RUN_COMMANDS))
+    assert all(name in lines("/stear") for name in (*NAMES, *RUN_NAMES)) and "/stear: no such command" in lines(
+        "/stear"
+    )
 
 
 def test_cost_says_what_is_known_and_what_is_not():

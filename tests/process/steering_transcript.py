@@ -1,0 +1,100 @@
+"""The turn on the page docs/steering.md, held anew: `python -m tests.process.steering_transcript --write` writes it there.
+
+One terminal holds the chat, another one acts on its turn; what stands in both is the page.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.architecture.source import ROOT
+from tests.process.cluster import Cluster, cluster_in, eventually, write_config
+from tests.process.pseudo_terminal import typing
+
+PAGE = ROOT / "docs" / "steering.md"
+BLOCK = re.compile(r"(<!-- transcript: (\w+) -->\n```console\n)(.*?)(```\n)", re.DOTALL)
+_IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_TYPES = ("HostCommand*", "LifecycleChanged", "TookOver", "RunStarted", "RunCompleted")
+QUESTION = "what packages are installed, and is the ledger intact?"
+THINKS_MS = 1500
+
+
+class Shell:
+    """The other terminal: what was typed there, and what came back."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.lines: list[str] = []
+
+    def __call__(self, command: str, *words: str) -> str:
+        """One command, which succeeds."""
+        answer = self._cluster(command, *words)
+        assert answer.code == 0, answer.out + answer.err
+        shown = " ".join([command, *(f'"{word}"' if " " in word else word for word in words)])
+        home = f" --home {self._cluster.home.root}"
+        self.lines += [f"$ hobus {shown}", *(answer.out + answer.err).replace(home, "").splitlines()]
+        return answer.out
+
+
+def turn(cluster: Cluster) -> dict[str, str]:
+    """What stands in both terminals after it, ids shortened."""
+    shell = Shell(cluster)
+    with typing("chat", "--home", str(cluster.home.root), columns=100, rows=50) as chat:
+        chat.at_prompt()
+        chat.type(QUESTION)
+        session = eventually(lambda: cluster.entries("RunRequested"))[0].provenance.session_id
+        short = f"SES-{session[:8]}"
+        # The second model round: it will ask for two tools.
+        eventually(lambda: len(cluster.entries("PROMPT_SENT")) > 1)
+        shell("session steer", short, "and which frameworks govern this system?")
+        chat.until("somebody steered")
+        chat.type("/pause")
+        chat.until("the turn is paused")
+        shell("session list")
+        shell("restart --kill", "ho2/1")
+        eventually(lambda: len(cluster.entries("TookOver")) > 1)
+        chat.until("took the turn over")
+        shell("session resume", short)
+        chat.until(" tokens · ")
+        chat.leave()
+        shell("session replay", short)
+        shell("ledger show", "--limit", "40", f"session={short} & ({' | '.join(f'type={one}' for one in _TYPES)})")
+        shell("ledger verify")
+        seen = {"chat": ["$ hobus chat", *chat.terminal.seen], "shell": shell.lines}
+    return {
+        name: _IDS.sub(lambda found: f"{found.group()[:8]}-…", "\n".join(rows)) + "\n" for name, rows in seen.items()
+    }
+
+
+def on_page() -> dict[str, str]:
+    """Both terminals as the page shows them."""
+    found = {match.group(2): match.group(3) for match in BLOCK.finditer(PAGE.read_text(encoding="utf-8"))}
+    assert set(found) == {"chat", "shell"}, f"{PAGE} lacks a transcript: it has {sorted(found)}"
+    return found
+
+
+def held(directory: Path) -> dict[str, str]:
+    """The turn, with a cluster of its own."""
+    cluster = cluster_in(directory / "home")
+    config = write_config(directory / "config.json", ("gateway.providers.offline.latency_ms", THINKS_MS))
+    cluster.up("--detach", "--config", str(config))
+    try:
+        return turn(cluster)
+    finally:
+        cluster.end()
+
+
+def write() -> None:
+    """The page shows what just happened."""
+    with tempfile.TemporaryDirectory() as directory:
+        seen = held(Path(directory))
+    page = PAGE.read_text(encoding="utf-8")
+    page = BLOCK.sub(lambda found: found.group(1) + seen[found.group(2)] + found.group(4), page)
+    PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__" and "--write" in sys.argv:
+    write()

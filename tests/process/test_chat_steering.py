@@ -1,0 +1,275 @@
+"""Steering from the chat: a real cluster, real terminals, commands typed while a turn runs, from one or two of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from launch import exit_codes
+from tests.journals import check_record
+from tests.process import steering_transcript
+from tests.process.cluster import Cluster, cluster_in, eventually, write_config
+from tests.process.pseudo_terminal import Typing, typing
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+
+QUESTION = "what packages are installed?"
+FIRST_WORDS = "packages are installed:"
+HELD = "is the ledger intact?"
+ASKED = "the turn waits for your approval of call 001: verify_ledger {}"
+
+
+@pytest.fixture
+def slow(tmp_path) -> Iterator[Cluster]:
+    """A cluster whose model takes over a second for each answer, and one tool of which needs an approval."""
+    cluster = cluster_in(tmp_path / "home")
+    config = write_config(
+        tmp_path / "config.json", ("gateway.providers.offline.latency_ms", 1200), ("tools.approval", ["verify_*"])
+    )
+    cluster.up("--detach", "--config", str(config))
+    yield cluster
+    cluster.end()
+    check_record(cluster.entries())
+
+
+def chat_of(cluster: Cluster, *words: str) -> list[str]:
+    """The command."""
+    return ["chat", "--home", str(cluster.home.root), *words]
+
+
+def at_work(cluster: Cluster, chat: Typing, text: str) -> str:
+    """A message is typed; its session, once its run has begun."""
+    before = len(cluster.entries("RunRequested"))
+    chat.at_prompt()
+    chat.type(text)
+    return eventually(lambda: cluster.entries("RunRequested")[before:])[0].provenance.session_id
+
+
+def answered(chat: Typing, times: int) -> None:
+    """Waits for the line below the n-th answer."""
+    chat.until(" tokens · ", times)
+
+
+def test_a_turn_is_steered_paused_and_resumed_by_its_own_chat(slow):
+    """Each is confirmed and told when it takes effect; the answer heeds the steer, and stands once."""
+    with typing(*chat_of(slow), rows=60) as chat:
+        at_work(slow, chat, QUESTION)
+        chat.type("/steer and which frameworks govern this system?")
+        chat.until("steered: the next round of the turn sees it")
+        chat.type("/pause")
+        chat.until("the turn is paused")
+        assert FIRST_WORDS not in chat.text
+        chat.type("/pause")
+        chat.until("refused (already_paused)")
+        chat.until("next: /resume lets it go on")
+        chat.type("/session")
+        chat.until("open, Paused")
+        chat.until("1 steer for its next round")
+        chat.type("/nonsense")
+        chat.until("/nonsense: no such command")
+        chat.type("/resume")
+        answered(chat, 1)
+        assert chat.leave() == exit_codes.OK
+    text = " ".join(chat.text.split())
+    assert "the steer was taken up: “and which frameworks govern this system?”" in text
+    assert text.count(FIRST_WORDS) == text.count("frameworks govern this system:") == 1
+    assert "Traceback" not in text
+
+
+def test_a_message_typed_meanwhile_is_answered_after_and_survives_the_chat(slow):
+    """As a follow-up, in the record before it is confirmed; a chat that is gone is not needed for its answer."""
+    with typing(*chat_of(slow)) as chat:
+        session = at_work(slow, chat, QUESTION)
+        chat.type("/followup what did I ask before?")
+        chat.until("it waits for its turn")
+        chat.type("hello")
+        chat.until("it waits for its turn", 2)
+        chat.process.kill()
+    answers = eventually(
+        lambda: [e for e in slow.entries("RunCompleted") if e.provenance.session_id == session][2:], within_s=40
+    )
+    assert answers
+    listed = slow("session show", "--json", session).json["turns"]
+    assert [turn["outcome"] for turn in listed] == ["success"] * 3
+    assert listed[1]["reply"] == f"You asked: “{QUESTION}”" and listed[2]["reply"].startswith("Hello again")
+
+
+def test_a_cancelled_turn_is_told_as_that_and_the_next_message_is_answered(slow):
+    """Also the words of who cancels are in the record; a command without a turn says what to type."""
+    with typing(*chat_of(slow)) as chat:
+        session = at_work(slow, chat, QUESTION)
+        chat.type("/cancel wrong question")
+        chat.until("The turn was cancelled.")
+        chat.at_prompt()
+        chat.type("/cancel")
+        chat.until("refused (no_active_run)")
+        chat.until("a plain line is a message")
+        chat.at_prompt()
+        chat.type("hello")
+        answered(chat, 1)
+        assert chat.leave() == exit_codes.OK
+    assert "error" not in chat.text and FIRST_WORDS not in chat.text
+    assert slow("session show", "--json", session).json["commands"][0]["about"] == "wrong question"
+
+
+def test_a_call_is_approved_by_the_other_terminal_and_denied_by_this_one(slow):
+    """Both chats of the session are told what waits, with its arguments, and what the other one did."""
+    with typing(*chat_of(slow)) as one:
+        session = at_work(slow, one, HELD)
+        one.until(ASKED)
+        one.until("/approve 001 lets it run, /deny 001 does not")
+        with typing(*chat_of(slow, "--session", session)) as two:
+            two.until(ASKED)
+            two.at_prompt()
+            two.type("/approve 9")
+            two.until("refused (call_not_open)")
+            two.at_prompt()
+            two.type("/approve")
+            two.until("call 001 may run")
+            one.until("somebody approved call 001")
+            answered(one, 1)
+            two.at_prompt()
+            two.type("/wait")
+            answered(two, 1)
+            assert two.text.count("The ledger is intact") == one.text.count("The ledger is intact") == 1
+            one.at_prompt()
+            one.type(HELD)
+            one.until(ASKED, 2)
+            one.type("/deny not now")
+            one.until("verify_ledger failed (denied)")
+            assert two.leave() == exit_codes.OK
+        assert one.leave() == exit_codes.OK
+
+
+def test_the_other_chats_message_waits_for_its_turn_and_is_told_why(slow):
+    """Who types into a session whose turn is paused sees that, and can let it go on."""
+    with typing(*chat_of(slow)) as one:
+        session = at_work(slow, one, QUESTION)
+        one.type("/pause")
+        one.until("the turn is paused")
+        with typing(*chat_of(slow, "--session", session)) as two:
+            two.at_prompt()
+            two.type("what did I ask before?")
+            two.until("the turn is paused", 2)
+            two.type("/resume")
+            answered(two, 1)
+            assert f"You asked: “{QUESTION}”" in two.text
+            assert two.leave() == exit_codes.OK
+        answered(one, 1)
+        assert "the turn goes on" in one.text
+        assert one.leave() == exit_codes.OK
+
+
+def test_a_supervisor_that_dies_while_its_run_is_paused_costs_the_turn_nothing(slow):
+    """The next one takes it over; commands go there; the answer comes once."""
+    with typing(*chat_of(slow), columns=100) as chat:
+        at_work(slow, chat, QUESTION)
+        chat.type("/pause")
+        chat.until("the turn is paused")
+        slow.kill("ho2/1")
+        chat.until("another supervisor took the turn over")
+        chat.type("/steer and which frameworks govern this system?")
+        chat.until("steered:")
+        chat.type("/resume")
+        answered(chat, 1)
+        assert chat.leave() == exit_codes.OK
+    assert chat.text.count(FIRST_WORDS) == chat.text.count("frameworks govern this system:") == 1
+
+
+def test_a_chat_that_was_closed_over_a_paused_turn_is_continued(slow):
+    """The new one says how it stands and waits for the answer of the message that the old one sent."""
+    with typing(*chat_of(slow)) as chat:
+        session = at_work(slow, chat, QUESTION)
+        chat.type("/pause")
+        chat.until("the turn is paused")
+        chat.press("c")
+        chat.until("/cancel ends it (input")
+        assert chat.leave() == exit_codes.OK
+    with typing(*chat_of(slow, "--session", f"SES-{session[:8]}")) as chat:
+        chat.until("the turn is paused")
+        chat.until("/wait shows its answer")
+        chat.at_prompt()
+        chat.type("/resume")
+        chat.until("the turn goes on")
+        chat.at_prompt()
+        chat.type("/wait")
+        answered(chat, 1)
+        assert chat.leave() == exit_codes.OK
+    assert chat.text.count(FIRST_WORDS) == 1
+
+
+def test_a_line_that_is_not_finished_when_the_answer_comes_is_finished_at_the_prompt(slow):
+    """No key is lost, and none of them is in the answer."""
+    with typing(*chat_of(slow)) as chat:
+        at_work(slow, chat, "hello")
+        os.write(chat.master, b"what did I ask\x1b[D befXX\x7f\x7f")
+        chat.until("you> what did I ask bef")
+        answered(chat, 1)
+        chat.type("ore?")
+        answered(chat, 2)
+        assert chat.leave() == exit_codes.OK
+    assert "You asked: “hello”" in chat.text and chat.text.count("Ask me about") == 1
+
+
+@pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"NO_COLOR": ""}])
+def test_terminals_without_commands_or_with_colours(slow, env):
+    """A dumb one is steered by whole lines and gets no command; colours are nothing but that."""
+    with typing(*chat_of(slow), env=env, columns=100) as chat:
+        at_work(slow, chat, QUESTION)
+        chat.type("/pause")
+        chat.until("the turn is paused")
+        chat.type("/resume")
+        answered(chat, 1)
+        assert chat.leave() == exit_codes.OK
+    assert ("\x1b" in chat.terminal.written) == ("NO_COLOR" in env)
+    assert chat.text.count(FIRST_WORDS) == 1
+
+
+def test_over_a_pipe_commands_act_on_the_turn_before_them(slow):
+    """Answers alone on standard output, in order; what is told, and refusals, on standard error."""
+    lines = f"{QUESTION}\n/steer and which frameworks govern this system?\nhello\n/followup what did I ask before?\n"
+    answer = slow("chat", stdin=lines.encode())
+    assert answer.code == exit_codes.OK, answer.err
+    assert answer.out.count("frameworks govern this system:") == 1 and answer.out.endswith("You asked: “hello”\n")
+    assert "the steer was taken up" in answer.err and "you>" not in answer.err + answer.out
+    refused = slow("chat", "--json", stdin=b"hello\n/approve 1\n/pause now\n/quit\n")
+    assert [json.loads(line)["outcome"] for line in refused.out.splitlines()] == ["success"]
+    assert refused.code == exit_codes.REFUSED
+    assert "refused (call_not_open)" in refused.err and "next: type /pause" in refused.err
+
+
+def test_ask_says_what_its_turn_waits_for_and_how_to_ask_again(slow):
+    """On standard error with the command; another terminal lets it go on; at its deadline the input id is named."""
+    asked = slow.start_ask(HELD, "--timeout", "60")
+    session = eventually(lambda: [e for e in slow.entries("RunRequested") if _is_waiting(slow, e)])[-1]
+    short = f"SES-{session.provenance.session_id[:8]}"
+    time.sleep(1.0)
+    assert slow("session approve", short).code == exit_codes.OK
+    out, err = asked.communicate(timeout=60)
+    assert json.loads(out)["outcome"] == "success"
+    assert ASKED.encode() in err and f"hobus session approve {short} 001 lets it run".encode() in err
+    late = slow("ask", "--timeout", "15", "--input-id", "late-1", HELD)
+    assert (late.code, late.out) == (exit_codes.UNREACHABLE, "")
+    assert "--input-id late-1" in late.err and "waits for an approval" in late.err
+
+
+def _is_waiting(cluster: Cluster, requested: object) -> bool:
+    session_id = requested.provenance.session_id  # type: ignore[attr-defined]
+    moves = [e for e in cluster.entries("LifecycleChanged") if e.provenance.session_id == session_id]
+    return len(moves) == 1
+
+
+def test_the_turn_on_the_page_is_one_that_happens(tmp_path):
+    """docs/steering.md shows both terminals word for word, but for ids, times and figures."""
+
+    def masked(text: str) -> list[str]:
+        ids = re.sub(r"SES-[0-9a-f]{8}|[0-9a-f]{16}…|[0-9a-f]{64}|[0-9a-f]{8}-…|@[0-9a-f]{8}", "ID", text)
+        return [" ".join(re.sub(r"[\d:.]*\d( ms| s)?", "N", line).split()) for line in ids.splitlines()]
+
+    seen, page = steering_transcript.held(tmp_path), steering_transcript.on_page()
+    assert {name: masked(text) for name, text in seen.items()} == {name: masked(text) for name, text in page.items()}
