@@ -19,7 +19,7 @@ BLOCK = re.compile(r"(<!-- transcript: (\w+) -->\n```console\n)(.*?)(```\n)", re
 _IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TYPES = ("HostCommand*", "LifecycleChanged", "TookOver", "RunStarted", "RunCompleted")
 QUESTION = "what packages are installed, and is the ledger intact?"
-THINKS_MS = 2500
+THINKS_MS = 5000
 
 
 class Shell:
