@@ -23,6 +23,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ PEERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "dbos": ("Pydantic AI under DBOS", ("pydantic-ai-slim==2.68.0", "dbos==3.4.0")),
     "openai_agents": ("OpenAI Agents, SQLiteSession", ("openai-agents==0.24.0",)),
 }
+OURSELVES = "hobus"
 OURS = {"charge_keyed": "hobus, tool with our key", "charge_unkeyed": "hobus, tool without a key"}
 LIFE_S = 90.0
 CANCELS = 20
@@ -55,6 +57,8 @@ class Crash:
     effects: int
     reply: str | None
     note: str = ""
+    faults: tuple[str, ...] = ()
+    """Ours alone: what `kills.faults_of` says of the cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +108,14 @@ def ours_crashed(tool: str, point: str) -> Crash:
     cell = kills.run_in_temporary(kills.EVERYBODY, point, tool)
     note = "in doubt: reported as unknown_outcome, not run again" if cell.tool_code == "unknown_outcome" else ""
     returned = cell.prompts - (cell.open_at_kill if point.startswith("in_llm2") else 0)
-    return Crash(OURS[tool], point, returned, cell.effects, cell.outcome, "; ".join([note, *kills.faults_of(cell)]))
+    return Crash(OURS[tool], point, returned, cell.effects, cell.outcome, note, tuple(kills.faults_of(cell)))
 
 
 def ours_cancelled() -> Cancelled:
     """The operator's Cancel, a few times over; the slowest one counts."""
     row = cancels.measure("command", "tool", CANCELS)
     return Cancelled(
-        "hobus", cancels.percentile(row.answered_ms, 100), row.effects > 0, late_result_kept=False,
+        OURSELVES, cancels.percentile(row.answered_ms, 100), row.effects > 0, late_result_kept=False,
         usable=row.usable == row.asked_next, transcript_valid=row.record == "ok",
         note=f"slowest of {CANCELS}; the tool's process is killed, so there is no late result",
     )  # fmt: skip
@@ -129,7 +133,30 @@ def crash_table(found: list[Crash]) -> str:
 def _cell(one: Crash) -> str:
     notes = ["no answer"] if not one.reply else []
     notes += ["reported"] if "in doubt" in one.note else []
+    notes += [f"NOT {fault}" for fault in one.faults]
     return f"{one.model_calls}, {one.effects}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+def faults(crashes: Iterable[Crash], cancels_: Iterable[Cancelled]) -> list[str]:
+    """What must not be of ours; the peers are as they are."""
+    found = [f"{one.runtime} at {one.point}: not {fault}" for one in crashes for fault in one.faults]
+    for one in cancels_:
+        if one.runtime == OURSELVES:
+            found += [f"{one.runtime}, cancelled: its effect landed all the same"] if one.effect_after_cancel else []
+            found += [f"{one.runtime}, cancelled: the next turn is not answered"] if not one.usable else []
+            found += [f"{one.runtime}, cancelled: the record is broken"] if not one.transcript_valid else []
+    return found
+
+
+def not_measured(
+    crashes: Iterable[Crash], cancels_: Iterable[Cancelled], earlier: Mapping[str, Any]
+) -> tuple[list[Crash], list[Cancelled]]:
+    """Of an earlier run the runtimes that this one left out: a part of the matrix, written, loses no other part."""
+    new_crashes, new_cancels = {one.runtime for one in crashes}, {one.runtime for one in cancels_}
+    return (
+        [Crash(**one) for one in earlier["crashes"] if one["runtime"] not in new_crashes],
+        [Cancelled(**one) for one in earlier["cancels"] if one["runtime"] not in new_cancels],
+    )
 
 
 def cancel_table(found: list[Cancelled]) -> str:
@@ -175,16 +202,20 @@ def main() -> None:
             print(crashes[-1], file=sys.stderr, flush=True)
     if not given.no_cancel:
         stopped.append(ours_cancelled())
-    shown = crash_table(crashes) + ("" if given.no_cancel else f"\n\n{cancel_table(stopped)}")
-    print(shown, *away, sep="\n")
+    wrong = faults(crashes, stopped)
+    kept = not_measured(crashes, stopped, json.loads(RESULTS.read_text())) if given.write else ([], [])
+    crashes, stopped = [*kept[0], *crashes], [*kept[1], *stopped]
+    shown = f"{crash_table(crashes)}\n\n{cancel_table(stopped)}"
+    print(shown, *away, *wrong, sep="\n")
     if given.write:
         found = {
-            **machine(), "away": away, "crashes": [asdict(one) for one in crashes],
+            **machine(), "away": away, "faults": wrong, "kept": sorted({one.runtime for one in kept[0]}), "crashes": [asdict(one) for one in crashes],
             "cancels": [asdict(one) for one in stopped],
         }  # fmt: skip
         RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        put_between("peers", "the peers' model takes no time, ours thinks 600 ms", shown)
-    sys.exit(1 if any("; " in one.note.strip("; ") for one in crashes) else 0)
+        how = "the peers' model takes no time, ours thinks 600 ms"
+        put_between("peers", how if not kept[0] else f"{how}; the peers' rows are of an earlier run", shown)
+    sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":

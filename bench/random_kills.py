@@ -32,7 +32,7 @@ from bench.documents import put_between
 from bench.outside import Outside, asking_for
 from bus.messages.base import unpack
 from launch import identity
-from tests.journals import answers_of, check_record
+from tests.journals import answer_text, answers_of, check_record
 from tests.process.cluster import Cluster, cluster_in, eventually
 
 CHARGES = ("charge_keyed", "charge_unkeyed")
@@ -95,6 +95,7 @@ class Storm:
     p50_s: float
     slowest_s: float
     answered_twice: list[str] = field(default_factory=list)
+    told_otherwise: list[str] = field(default_factory=list)  # somebody was told other words than the record has
     not_in_the_record: list[str] = field(default_factory=list)  # answers that somebody was given and the record lacks
     told_unrecorded: list[str] = field(default_factory=list)
     """Model answers that were used, and whose gateway died before the ledger, away itself, could take them."""
@@ -109,6 +110,7 @@ class Storm:
     def faults(self) -> list[str]:
         """What must not be."""
         found = [f"answered twice: {name}" for name in self.answered_twice]
+        found += [f"told otherwise than recorded: {name}" for name in self.told_otherwise]
         found += [f"not in the record: {name}" for name in self.not_in_the_record]
         found += [f"wrongly charged: {name}" for name in self.wrongly_charged]
         found += [f"lost: {what}" for what in self.lost]
@@ -217,6 +219,8 @@ def _looked_at(
             continue
         if not count:
             storm.not_in_the_record.append(f"the answer to {input_id}")
+        elif answer_text(entries, input_id) != result["response"]:
+            storm.told_otherwise.append(input_id)
         storm.told_unrecorded += [name for name in result["exchange_entry_ids"] if name not in known]
     try:
         check_record(entries)

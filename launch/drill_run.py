@@ -94,6 +94,7 @@ def carry_out(home: Home, wanted: Wanted, tell: Callable[[str], None]) -> Outcom
     with _armed(wanted.moment):
         _up(home, wanted.scale)
     run = running(home)
+    _check_there(run, wanted.victim)
     tell(f"{len(run.children)} processes are ready: {', '.join(row.actor for row in run.children)}")
     asyncio.run(_turn_with_kill(home, wanted, notes, tell))
     if wanted.victim.role == "launcher":
@@ -196,20 +197,24 @@ def _number_in(mark: Path) -> int | None:
 
 
 def _target(run: RunFile, victim: Victim, holder_row: ChildRow) -> tuple[str, str, int, str]:
-    """Actor, instance, pid and mark of who is meant. Raises CommandError for one that this cluster does not have."""
+    """Actor, instance, pid and mark of who is meant."""
     if victim.role == "launcher":
         return "launcher", "launcher", run.launcher_pid, run.launcher_mark
     if victim.role == "zygote":
         return "zygote", "zygote", run.zygote_pid, run.zygote_mark
     actor = victim.among([row.actor for row in run.children], holder_row.actor)
-    row = next((row for row in run.children if row.actor == actor), None)
-    if row is None:
-        there = ", ".join(row.actor for row in run.children)
+    row = next(row for row in run.children if row.actor == actor)
+    return row.actor, row.instance, row.pid, row.mark
+
+
+def _check_there(run: RunFile, victim: Victim) -> None:
+    """Raises CommandError for one that this cluster does not have, before any turn stands still for it."""
+    actors = [row.actor for row in run.children]
+    if victim.role not in ("launcher", "zygote") and victim.among(actors, "") is None:
         raise CommandError(
-            f"this cluster has no {victim}: it has {there}", hint="more of a role: --scale ho2=2",
+            f"this cluster has no {victim}: it has {', '.join(actors)}", hint="more of a role: --scale ho2=2",
             exit_code=exit_codes.USAGE,
         )  # fmt: skip
-    return row.actor, row.instance, row.pid, row.mark
 
 
 def _said(strike: Strike) -> str:
@@ -266,7 +271,7 @@ def _outcome(home: Home, notes: _Notes) -> Outcome:
     assert notes.result is not None  # noqa: S101 - the same
     fault = verify_directory(home.ledger).fault
     evidence = Evidence(
-        entries=list(read_entries(home.ledger)),
+        entries=list(read_entries(home.ledger, with_bodies=True)),
         deliveries=orders_in(notes.taps),
         restarts=notes.restarts,
         result=notes.result,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bus.broker.tap_record import TapRecord
+from bus.messages.base import unpack
 from bus.messages.ledger import Entry
 from bus.messages.session import TurnResult
 from bus.messages.work_order import ExecuteWorkOrder
@@ -64,7 +65,7 @@ class Evidence:
     """Everything that was written down about the drill, and how its turn was answered."""
 
     entries: Sequence[Entry]
-    """The whole record, in its order."""
+    """The whole record, in its order, with its bodies."""
     deliveries: Sequence[TapRecord]
     """Orders that the broker handed to executors."""
     restarts: Sequence[Restart]
@@ -151,8 +152,11 @@ def judged(evidence: Evidence, *, record_fault: str, left: Sequence[str]) -> lis
             "the same question under the same id gets the same answer",
             again is not None and _same(again, evidence.result),
         ),
+        ("the client was told what stands in the record", _recorded_answer(evidence) == evidence.result.response),
         ("every model call has exactly one end", sent == ended and all(count == 1 for count in ended.values())),
+        ("no model was called again for an answer that was recorded", not _asked_again(evidence.entries)),
         ("no order ended twice", all(count == 1 for count in orders.values())),
+        ("no tool began again that may run only once, or after its order had ended", not _run_again(evidence.entries)),
         (f"the record verifies{f': {record_fault}' if record_fault else ''}", not record_fault),
         (f"nothing is left running{': ' + ', '.join(left) if left else ''}", not left),
     ]
@@ -166,6 +170,52 @@ def _answers(evidence: Evidence) -> list[Entry]:
         for one in evidence.entries
         if one.event_type in _ANSWERS and (one.once or "").startswith("turn:") and (one.once or "").endswith(suffix)
     ]
+
+
+def _recorded_answer(evidence: Evidence) -> str | None:
+    """The text that the record answers the drill's input with: what the host delivered, else what ended the run."""
+    delivered = f"delivered:{evidence.result.session_id}/{evidence.result.input_id}"
+    told = [one for one in evidence.entries if one.once == delivered] or _answers(evidence)
+    if not told:
+        return None
+    bodies = told[-1].bodies
+    match told[-1].event_type:
+        case "RunCompleted" if len(bodies) > 1 and bodies[1]:
+            return unpack(bodies[1])["response"]
+        case "TurnDegraded" if len(bodies) > 2 and bodies[2] is not None:  # noqa: PLR2004 - event, input, reply
+            return bodies[2].decode()
+        case _:
+            return None
+
+
+def _asked_again(entries: Iterable[Entry]) -> set[str]:
+    """Keys of model calls that were sent once more although an earlier attempt's answer was recorded by then."""
+    received: set[str] = set()
+    again: set[str] = set()
+    for one in entries:
+        key = _about(one).rpartition("/")[0]
+        if one.event_type == "PROMPT_RECEIVED":
+            received.add(key)
+        elif one.event_type == "PROMPT_SENT" and key in received:
+            again.add(key)
+    return again
+
+
+def _run_again(entries: Iterable[Entry]) -> set[str]:
+    """Orders whose tool was begun once more than it may."""
+    begun: set[str] = set()
+    ended: set[str] = set()
+    again: set[str] = set()
+    for one in entries:
+        wo_id = one.provenance.work_order_id
+        if one.event_type in _ORDER_ENDS:
+            ended.add(wo_id)
+        elif one.event_type == "TOOL_STARTED":
+            may_again = bool(one.bodies and one.bodies[0] and unpack(one.bodies[0])["idempotent"])
+            if wo_id in ended or (wo_id in begun and not may_again):
+                again.add(wo_id)
+            begun.add(wo_id)
+    return again
 
 
 def _same(one: TurnResult, other: TurnResult) -> bool:

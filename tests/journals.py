@@ -68,7 +68,9 @@ def check_record(entries: Sequence[Entry]) -> None:
     assert {key: count for key, count in ids.items() if count > 1} == {}, "a submission id has two entries"
     _check_prompts(entries)
     _check_orders(entries)
+    _check_exchanges(entries)
     _check_owners(entries)
+    _check_degraded(entries)
     _check_memory_writes(entries)
     _check_memory_lines(entries)
     _check_consolidations(entries)
@@ -102,6 +104,14 @@ def _check_orders(entries: Sequence[Entry]) -> None:
             assert dispatched[entry.provenance.work_order_id] < entry.sequence, "acted before the dispatch was durable"
 
 
+def _check_exchanges(entries: Sequence[Entry]) -> None:
+    """What a model is shown of earlier rounds has a result for each of its calls; a provider refuses anything else."""
+    for entry in entries:
+        if entry.event_type == "WO_DISPATCHED" and entry.stream.startswith("session/"):
+            for shown in _payload(entry)["event"]["order"].get("exchanges", []):
+                assert len(shown["tool_calls"]) == len(shown["results"]), "a model is shown a call without its result"
+
+
 def _check_owners(entries: Sequence[Entry]) -> None:
     """After a take-over nothing of the old owner stands in the stream."""
     owner: dict[str, tuple[int, str]] = {}
@@ -112,6 +122,22 @@ def _check_owners(entries: Sequence[Entry]) -> None:
             assert entry.tenure == owner.get(entry.stream, (0, ""))[0] + 1
             owner[entry.stream] = (entry.tenure, entry.origin)
         assert (entry.tenure, entry.origin) == owner[entry.stream], "a fenced owner wrote"
+
+
+def _check_degraded(entries: Sequence[Entry]) -> None:
+    """Behind an answer of the host's that took an input's key nothing of that input's run stands in the journal."""
+    run_of = {
+        entry.submission_id.partition(":")[2]: (entry.stream, entry.provenance.run_seq)
+        for entry in entries
+        if entry.event_type == "RunRequested"
+    }
+    over: set[tuple[str, int]] = set()
+    for entry in entries:
+        of_run = (entry.stream, entry.provenance.run_seq)
+        assert of_run not in over, f"{entry.submission_id} stands behind the host's answer to its input"
+        about = (entry.once or "").partition("turn:")[2]
+        if entry.event_type == "TurnDegraded" and about in run_of:
+            over.add(run_of[about])
 
 
 def _check_memory_writes(entries: Sequence[Entry]) -> None:
@@ -164,6 +190,20 @@ def answers_of(entries: Sequence[Entry], input_id: str) -> list[str]:
         for entry in entries
         if entry.once and entry.once.startswith("turn:") and entry.once.endswith(f"/{input_id}")
     ]
+
+
+def answer_text(entries: Sequence[Entry], input_id: str) -> str | None:
+    """The words with which the record answers this input: as the host delivered them, else as its run ended."""
+    ends = [one for one in entries if (one.once or "").endswith(f"/{input_id}")]
+    told = [one for one in ends if (one.once or "").startswith("delivered:")] or [
+        one for one in ends if (one.once or "").startswith("turn:")
+    ]
+    if not told:
+        return None
+    bodies = told[-1].bodies
+    if told[-1].event_type == "TurnDegraded":
+        return (bodies[2] or b"").decode()
+    return unpack(bodies[1] or b"")["response"] if len(bodies) > 1 else None
 
 
 def count_of(entries: Sequence[Entry], event_type: str) -> int:

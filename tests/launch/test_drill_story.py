@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bus.messages.base import pack
 from bus.messages.session import TurnResult
 from launch.drill_story import Evidence, Restart, Strike, counts_of, judged, orders_in, timeline
 
@@ -16,9 +17,10 @@ STRIKE = Strike("ho2/1", "ho2/1@a", 41, 1000.010, "ho1/1")
 RESULT = TurnResult(response="done", outcome="success", session_id=SESSION, run_id=None, input_id="drill-1")
 
 
-def entry(sequence, event_type, at_ms, about="", *, once=None):
+def entry(sequence, event_type, at_ms, about="", *, once=None, bodies=()):
     """One entry, as far as the account looks at it."""
     return SimpleNamespace(
+        bodies=list(bodies),
         sequence=sequence, event_type=event_type, ledger_at_us=1_000_000_000 + at_ms * 1000, origin="ho2/1@a",
         provenance=SimpleNamespace(work_order_id=WO), reason="", submission_id=f"{event_type}:{about}", once=once,
     )  # fmt: skip
@@ -33,13 +35,15 @@ def delivery(sequence, worker, at_ms, attempt, **changed):
 ENTRIES = [
     entry(1, "RunRequested", 0),
     entry(2, "WO_DISPATCHED", 1),
-    entry(3, "PROMPT_SENT", 2, "a"),
-    entry(4, "PROMPT_RECEIVED", 5, "a"),
-    entry(5, "TOOL_STARTED", 6),
+    entry(3, "PROMPT_SENT", 2, "a/1"),
+    entry(4, "PROMPT_RECEIVED", 5, "a/1"),
+    entry(5, "TOOL_STARTED", 6, bodies=[pack({"idempotent": True})]),
     entry(6, "SOMETHING_ELSE", 7),
     entry(7, "WO_COMPLETED", 40),
-    entry(8, "RunCompleted", 50, once=f"turn:{SESSION}/drill-1"),
+    entry(8, "RunCompleted", 50, once=f"turn:{SESSION}/drill-1", bodies=[b"", pack({"response": "done"})]),
 ]
+TOLD_OTHERWISE = RESULT.model_copy(update={"response": ""})
+STARTED_ONCE = [pack({"idempotent": False})]
 TAPS = [delivery(1, "ho1/1@a", 2, 1), delivery(1, "ho1/1@a", 2, 1), delivery(7, "ho1/1@b", 30, 2)]
 EVIDENCE = Evidence(
     entries=ENTRIES, deliveries=orders_in(TAPS), restarts=[Restart("ho2/1", "ho2/1@b", 1000.015, 20)], result=RESULT,
@@ -84,8 +88,15 @@ def test_what_is_as_promised_holds():
         ({"entries": [*ENTRIES, entry(9, "TurnDegraded", 55, once=f"turn:{SESSION}/drill-1")]}, "exactly one answer"),
         ({"again": RESULT.model_copy(update={"response": "something else"})}, "the same question"),
         ({"again": None}, "the same question"),
-        ({"entries": [*ENTRIES, entry(9, "PROMPT_SENT", 55, "b")]}, "exactly one end"),
-        ({"entries": [*ENTRIES, entry(9, "PROMPT_FAILED", 55, "a")]}, "exactly one end"),
+        ({"result": TOLD_OTHERWISE, "again": TOLD_OTHERWISE}, "what stands in the record"),
+        ({"entries": [*ENTRIES, entry(9, "PROMPT_SENT", 55, "b/1")]}, "exactly one end"),
+        ({"entries": [*ENTRIES, entry(9, "PROMPT_FAILED", 55, "a/1")]}, "exactly one end"),
+        (
+            {"entries": [*ENTRIES, entry(9, "PROMPT_SENT", 55, "a/2"), entry(10, "PROMPT_RECEIVED", 56, "a/2")]},
+            "for an answer that was recorded",
+        ),
+        ({"entries": [*ENTRIES, entry(9, "TOOL_STARTED", 55, bodies=STARTED_ONCE)]}, "no tool began again"),
+        ({"entries": [*ENTRIES[:5], entry(5, "TOOL_STARTED", 7, bodies=STARTED_ONCE), *ENTRIES[5:]]}, "no tool began"),
         ({"entries": [*ENTRIES, entry(9, "WO_FAILED", 55)]}, "ended twice"),
     ],
 )
@@ -93,6 +104,23 @@ def test_what_is_not_so_is_called_broken(changed, what):
     """One guarantee at a time, and no other one with it."""
     checks = judged(replace(EVIDENCE, **changed), record_fault="", left=[])
     assert [text for text, is_so in checks if not is_so and what in text], checks
+
+
+def test_a_tool_that_may_run_twice_may_begin_again_until_its_order_has_ended():
+    """An executor died under it: that is no fault."""
+    again = entry(5, "TOOL_STARTED", 7, bodies=[pack({"idempotent": True})])
+    checks = judged(replace(EVIDENCE, entries=[*ENTRIES[:5], again, *ENTRIES[5:]]), record_fault="", left=[])
+    assert all(is_so for _, is_so in checks), checks
+
+
+def test_what_the_host_delivered_is_what_the_client_was_told():
+    """A run that ended behind the host's back changes nothing of it."""
+    said = RESULT.model_copy(update={"response": "reduced", "outcome": "degraded"})
+    delivered = entry(
+        9, "TurnDegraded", 55, once=f"delivered:{SESSION}/drill-1", bodies=[b"", b"asked", b"reduced"]
+    )  # fmt: skip
+    evidence = replace(EVIDENCE, entries=[*ENTRIES, delivered], result=said, again=said)
+    assert all(is_so for _, is_so in judged(evidence, record_fault="", left=[]))
 
 
 def test_a_damaged_record_and_a_process_left_behind_are_named():
