@@ -66,6 +66,10 @@ class History:
         """Refs of the texts that are still to be read, in order."""
         return tuple(ref for turn in self.turns for ref in turn.missing_refs())
 
+    def reply_behind(self, ref: str) -> str | None:
+        """The reply of a newest turn that is named by this ref, if its text is at hand."""
+        return next((turn.reply_text for turn in self.turns if turn.reply_ref == ref), None)
+
     def filled(self, texts: Mapping[str, str]) -> History:
         """The history with missing texts taken from `texts` by ref."""
         return replace(self, turns=tuple(turn.filled(texts) for turn in self.turns))

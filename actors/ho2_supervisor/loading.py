@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import structlog
 
 from actors.ho2_supervisor import composed
-from actors.ho2_supervisor.history import HistoryLimits
+from actors.ho2_supervisor.history import History, HistoryLimits
 from actors.ho2_supervisor.session import journal, snapshot
 from actors.ho2_supervisor.session.journal import Recorded
-from actors.ho2_supervisor.session.record import SessionRecord
+from actors.ho2_supervisor.session.record import SessionRecord, result_of
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.ids import split_body_ref
@@ -49,7 +49,7 @@ async def load(client: LedgerClient, session_id: str, limits: HistoryLimits, *, 
             raise _damaged(session_id, entry, fault)
         _take(record, entry)
     _log.debug("session_read", session=session_id, entries=len(tail), ignored=ignored, snapshot=base is not None)
-    record.history = record.history.filled(await texts_of(client, record.history.missing_refs()))
+    record.history = await _with_texts(client, record)
     return Loaded(record, len(tail), ignored)
 
 
@@ -144,10 +144,32 @@ async def _restored(client: LedgerClient, base: Recorded, limits: HistoryLimits)
     """Its newest turns have their texts at once: whatever leaves them for a line later is read from those."""
     record = snapshot.restored(base, limits)
     waiting = record.state.pending_follow_up
-    texts = await texts_of(client, [*record.history.missing_refs(), *waiting])
-    record.history = record.history.filled(texts)
+    texts = await texts_of(client, waiting)
+    record.history = await _with_texts(client, record)
     record.follow_ups = {ref: texts[ref] for ref in waiting if ref in texts}
     return record
+
+
+async def _with_texts(client: LedgerClient, record: SessionRecord) -> History:
+    """The newest turns with their texts. A reply whose own record never committed is in the result of its turn.
+
+    One that was erased stays away.
+    """
+    history = record.history.filled(await texts_of(client, record.history.missing_refs()))
+    results = {
+        turn.reply_ref: record.inputs[turn.input_id].result_ref
+        for turn in history.turns
+        if turn.reply_text is None and not turn.is_degraded and turn.input_id in record.inputs
+    }
+    if not results:
+        return history
+    names = {ref: split_body_ref(ref)[0] for ref in results}
+    found = await _entries(client, list(dict.fromkeys(names.values())))
+    there = {entry.submission_id for entry in found if entry is not None}
+    wanted = {ref: result_ref for ref, result_ref in results.items() if names[ref] not in there}
+    bodies = await _bodies(client, list(wanted.values()))
+    answers = {ref: result_of(bodies[result_ref]) for ref, result_ref in wanted.items() if result_ref in bodies}
+    return history.filled({ref: answer.response for ref, answer in answers.items() if answer is not None})
 
 
 def _take(record: SessionRecord, entry: Entry) -> None:

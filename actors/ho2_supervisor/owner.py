@@ -120,13 +120,19 @@ class OwnedSession:
         return "".join([part if of is None else composed.of_part(part, await self.text(of)) for of, part in parts])
 
     async def body(self, ref: str) -> bytes:
-        """The bytes behind a ref. Raises LedgerError(erased) or BodyMissing."""
+        """The bytes behind a ref. Raises LedgerError(erased) or BodyMissing.
+
+        A reply whose own record never committed (its gateway died before the ledger was back) is known by its turn.
+        """
         try:
             return await self._client.body(ref)
         except RuntimeFault as fault:
             if fault.code != "not_found":
                 raise
-            raise BodyMissing(ref) from fault
+            reply = self.record.history.reply_behind(ref)
+            if reply is None:
+                raise BodyMissing(ref) from fault
+            return reply.encode()
 
     async def candidates(self, input_id: str) -> list[str]:
         """The signals that the input's answer names beside RunCompleted, as CONSOLIDATION_DUE has them."""

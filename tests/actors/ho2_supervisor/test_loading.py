@@ -21,7 +21,17 @@ from bus.ledger_client import LedgerClient
 from bus.messages.base import pack, unpack
 from bus.messages.ledger import Entries, Entry, WriteEntry
 from bus.messages.session import TurnResult
-from tests.actors.ho2_supervisor.rig import SESSION, Rig, degraded_entry, names, one_tool, snapshot
+from bus.messages.work_order import OutputResult, Segment, WorkOrder
+from tests.actors.ho2_supervisor.rig import (
+    SESSION,
+    Answer,
+    Rig,
+    classified,
+    degraded_entry,
+    names,
+    one_tool,
+    snapshot,
+)
 
 SMALL = (("sessions.snapshot_entries", 12), ("ho2.history_turns_max", 2))
 LIMITS = history_limits(snapshot(*SMALL).config)
@@ -191,6 +201,24 @@ def test_erased_texts_stay_away() -> None:
     assert {line for line in lines if "installed" not in line} == {"- user: [erased]"}
     assert got.history.turns[-1].input_text is None
     assert snapshots.packed_record(got) == snapshots.packed_record(replayed(journal))
+
+
+def test_reply_is_taken_from_the_result_only_where_its_own_record_never_was() -> None:
+    """Of a snapshot's newest turn: a record that is missing is made good for, one that was erased stays away."""
+    ref = "PROMPT_RECEIVED:WO-x/1/1"
+
+    def script(order: WorkOrder) -> Answer:
+        return classified() if order.wo_type == "classify" else OutputResult(text=Segment(ref=ref, text="said"))
+
+    with Rig(("sessions.snapshot_entries", 4), script=script) as rig:
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", "hello"))
+        rig.run(rig.host.sleep(1))
+        journal = rig.run(rig.journal())
+    assert names(journal)[-1] == "STATE_SNAPSHOT"
+    erased = journal[0].model_copy(update={"submission_id": "PROMPT_RECEIVED:WO-x/1", "bodies": [b"", None]})
+    assert [turn.reply_text for turn in loaded(Shelf(journal)).record.history.turns] == ["said"]
+    assert [turn.reply_text for turn in loaded(Shelf(journal, [erased])).record.history.turns] == [None]
 
 
 @pytest.mark.parametrize("missing", [1, 4, 9, -2])

@@ -99,6 +99,47 @@ def test_successor_that_does_not_classify_goes_on_with_a_turn_that_was_classifie
         assert result.cost.llm_calls == 3
 
 
+def never_recorded(order: WorkOrder) -> Answer:
+    """An answer that was passed on while the ledger was away, by a gateway that died before it was back."""
+    said = one_tool(order)
+    if order.wo_type != "synthesize" or not isinstance(said, str):
+        return said
+    return OutputResult(text=Segment(ref=f"PROMPT_RECEIVED:{order.wo_id}/1/1", text=f"said by {order.wo_id[-5:]}"))
+
+
+def test_successor_goes_on_with_a_turn_that_shows_a_reply_of_no_record() -> None:
+    """Its order names the lost record; the text is in the result of the turn before, which is the same text."""
+    with Rig(script=never_recorded) as rig:
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", QUESTION))
+        rig.run(rig.turn("i2", "second question"))
+        sent = next(order for order in rig.pool.orders if order.wo_id.endswith("-2.2.1"))
+        assert "said by" in text_of(sent, "history")
+        journal = rig.run(rig.journal())
+        length = 1 + next(n for n, entry in enumerate(journal) if entry.submission_id == f"WO_DISPATCHED:{sent.wo_id}")
+        session_id = str(UUID(int=1))
+        rig.run(rig.write(*(moved_to(session_id, entry) for entry in journal[:length])))
+        request = TurnRequest(session_id=session_id, input_id="i2", text="second question")
+        assert rig.run(rig.ask(request, TurnReply)).result.outcome == "success"
+        again = next(order for order in rig.pool.orders if order.wo_id == sent.wo_id.replace(SESSION, session_id))
+        assert text_of(again, "history") == text_of(sent, "history")
+
+
+def test_reply_of_no_record_is_in_the_history_of_who_loads_a_snapshot() -> None:
+    """A snapshot has no texts; where none stands behind a reply's ref, the turn's result has it."""
+    with Rig(("sessions.snapshot_entries", 12), script=never_recorded) as rig:
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", QUESTION))
+        rig.run(rig.host.sleep(1))
+        assert "STATE_SNAPSHOT" in names(rig.run(rig.journal()))
+        rig.world.kill(rig.instances[0])
+        rig.supervise()
+        rig.run(rig.world.settled())
+        assert rig.run(rig.turn("i2", "second question")).outcome == "success"
+        shown = next(order for order in rig.pool.orders if order.wo_id.endswith("-2.2.1"))
+        assert "assistant (used list_packages, list_tools): said by" in text_of(shown, "history")
+
+
 def test_history_that_is_named_by_one_ref_is_expanded_to_the_same_bytes() -> None:
     """A successor sends the second turn's order again as it was sent first, its history read part by part."""
     with Rig() as rig:
