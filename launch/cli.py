@@ -17,6 +17,7 @@ import click
 from launch import exit_codes
 from launch.errors import CommandError, of_os_error
 from launch.interrupt import INTERRUPTED, end_at_interrupt
+from launch.output import unheard
 from launch.version import software_version
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -152,7 +153,7 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, BrokenPipeError):
         # The reader of a pipe went away (`hobus tap | head`): that is an end, not a failure. What is still
         # buffered must not raise once more at exit.
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives until the process ends
+        unheard()
         return exit_codes.OK
     if isinstance(error, CommandError):
         return _say(error.message, error.hint, error.exit_code)

@@ -57,6 +57,11 @@ def say(text: str = "") -> None:
     click.echo(text)
 
 
+def unheard() -> None:
+    """The reader of standard output went away: nobody is told any more, and the end of the process raises nothing."""
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - lives until the process ends
+
+
 def note(text: str) -> None:
     """One line on stderr: what a program that reads stdout must not see."""
     click.echo(text, err=True)

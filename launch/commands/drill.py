@@ -14,7 +14,8 @@ from launch.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Victim, stand
 from launch.drill_run import Outcome, Wanted, carry_out
 from launch.errors import next_command
 from launch.home import Home, home_of
-from launch.output import as_json, note, say, styled, table
+from launch.output import as_json, note, say, styled, table, unheard
+from launch.plan import make_plan
 from launch.throwaway import Lease, spend
 
 _PREFIX = "hobus-drill-"
@@ -73,9 +74,10 @@ def kill(  # noqa: PLR0913 - one per option
     --home is not touched. Exit code 0 only if every guarantee held.
     """
     victim, moment = victim_of(who), MOMENTS[during]
+    make_plan(home, config_file=None, scale=scale)  # a fault is told of the user's own file, not of a copy that is gone
     config = home.config if home.config.is_dir() else None
     own = home_of(Path(tempfile.mkdtemp(prefix=_PREFIX)))
-    tell = note if as_json_ else say
+    tell = note if as_json_ else _say_while_heard
     outcomes: list[Outcome] = []
 
     def body() -> int:
@@ -89,11 +91,23 @@ def kill(  # noqa: PLR0913 - one per option
         return code
     if not outcomes[0].holds:
         _kept_after_a_failure(own)
-    if as_json_:
-        say(as_json({"who": who, "during": during, "config": str(config or "shipped"), **_document(own, outcomes[0])}))
-    else:
-        _show(outcomes[0], own)
+    try:
+        if as_json_:
+            about = {"who": who, "during": during, "config": str(config or "shipped")}
+            say(as_json({**about, **_document(own, outcomes[0])}))
+        else:
+            _show(outcomes[0], own)
+    except BrokenPipeError:
+        unheard()
     return code
+
+
+def _say_while_heard(text: str) -> None:
+    """A reader that goes away (`| head`) ends neither the drill nor what its exit code says."""
+    try:
+        say(text)
+    except BrokenPipeError:
+        unheard()
 
 
 def _announced(own: Home, config: Path | None, victim: Victim, moment: Moment) -> str:

@@ -83,6 +83,29 @@ def test_a_kept_home_can_be_looked_into(tmp_path: Path):
     assert json.loads(done.out)["config"] == "shipped"
 
 
+def test_a_drill_that_nobody_reads_is_carried_out_and_its_exit_code_is_true(tmp_path: Path):
+    """`hobus drill kill … | head -1`: the turn is asked, its process killed, and only then it ends."""
+    env = environment() | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    words = ["drill", "kill", "ho1", "--during", "tool", "--keep", "--home", str(tmp_path / "none")]
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "launch", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    ) as started:
+        assert started.stdout is not None
+        started.stdout.readline()
+        started.stdout.close()
+        assert started.wait(60) == 0
+    (home,) = tmp_path.glob("hobus-drill-*")
+    assert "RunCompleted" in hobus("ledger", "show", "--home", str(home)).out
+
+
+def test_a_fault_of_the_configuration_is_told_of_the_users_own_file(tmp_path: Path):
+    """Not of the copy in a throw-away home that is gone by then."""
+    (tmp_path / "mine" / "config").mkdir(parents=True)
+    (tmp_path / "mine" / "config" / "admin_config.json").write_text("{")
+    done = hobus("drill", "kill", "ho2", "--during", "tool", "--home", str(tmp_path / "mine"))
+    assert done.code == 2 and str(tmp_path / "mine" / "config" / "admin_config.json") in done.err, done.err
+
+
 def test_the_list_teaches_what_can_be_hit_when(tmp_path: Path):
     """Every role and every moment, for people and for programs."""
     said, listed = hobus("drill", "list"), hobus("drill", "list", "--json")
