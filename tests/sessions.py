@@ -207,11 +207,13 @@ async def a_cancelled_run(person: Person) -> None:
     assert (await person.say(QUESTION, "in-2")).outcome == "success"
 
 
-async def a_lease_renewed_and_over(person: Person, somebody: Person, go_away: Callable[[], None]) -> None:
+async def a_lease_renewed_and_over(
+    person: Person, somebody: Person, go_away: Callable[[asyncio.Task[TurnResult]], object]
+) -> None:
     """6: it goes on past its first term while its requester waits, and is cancelled once that one is gone."""
     await somebody.begin()
     person.session_id = somebody.session_id
-    asked = asyncio.ensure_future(somebody.say(QUESTION, lease=True))
+    asked = asyncio.create_task(somebody.say(QUESTION, lease=True))
     began = await person.until(lambda view: view.run is not None and view.run.lease_id is not None)
     assert began.run is not None
     first_end = began.run.lease_expires_at or ""
@@ -219,9 +221,11 @@ async def a_lease_renewed_and_over(person: Person, somebody: Person, go_away: Ca
     renewed = await person.until(lambda view: view.run is not None and (view.run.lease_expires_at or "") > first_end)
     assert renewed.run is not None
     assert renewed.run.lease_id == began.run.lease_id
-    go_away()
-    asked.cancel()
+    go_away(asked)
+    gone_at = person.bus.clock.monotonic()
     await person.until(lambda view: view.run is None)
+    assert person.bus.clock.monotonic() - gone_at < person.config.sessions.lease_ttl_s + 2, "not by its lease"
+    asked.cancel()
     journal = await person.journal()
     assert names(journal).count("TimePassed") == 1
     assert names(journal)[-1] == "RunCancelled"

@@ -26,6 +26,7 @@ from bus.dispatch import Actor, Call
 from bus.errors import RuntimeFault, SessionFault
 from bus.ledger_client import LedgerClient
 from bus.messages.base import pack
+from bus.messages.control import PeerRow, ReadPeer
 from bus.messages.ledger import LedgerStats, ReadLedgerStats
 from bus.messages.session import (
     CommandVerdict,
@@ -136,6 +137,7 @@ class Supervisor(Actor):
 
     async def turn(self, message: TurnRequest, call: Call) -> TurnReply:
         """The one answer to this input. Raises SessionFault for a verdict about it, or the fault of a failed run."""
+        is_renewing = message.lease and await self._is_there(message.client)
         session, decision = await self._admitted(message)
         call.after_reply(partial(self._sessions.record_state, session))
         deadline_at = self._drives.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
@@ -151,7 +153,7 @@ class Supervisor(Actor):
                 if drive is None:
                     raise SessionFault("moved", f"session {session.session_id} is being read", retryable=True)
                 self._drives.attach(drive, deadline_at)
-                if message.lease:
+                if is_renewing:
                     self._drives.renew(drive)
             case Begin():
                 lease = self._lease_terms if message.lease else None
@@ -190,18 +192,17 @@ class Supervisor(Actor):
             session = await self._started(message.session_id)
             if command.command_id in session.record.commands and not await self._is_durable(session):
                 continue
-            earlier = await commanding.earlier(self._client, session.session_id, command)
+            earlier = await commanding.earlier(self._client, session.session_id, command, self._config)
             if earlier is not None:
                 return commanding.repeated(session, command, earlier)
             if self._sessions.held(session.session_id) is not session:
                 continue
-            is_repeat = command.command_id in session.record.commands  # it came twice at the same moment
-            if not is_repeat:
-                refusal = commanding.refusal_of(session.record.state, command, self._config)
-                self._drives.notice(session, commanding.receive(session, command, refusal=refusal, trace=call.trace))
+            if command.command_id in session.record.commands:
+                continue  # it came twice at the same moment: once that stands, both are compared
+            self._drives.notice(session, commanding.receive(session, command, self._config, trace=call.trace))
             if await self._is_durable(session):
                 self._drives.follow(session)
-                return commanding.verdict_of(session, command, is_repeat=is_repeat)
+                return commanding.verdict_of(session, command)
         raise self._keeps_moving(message.session_id)
 
     async def consolidate(self, message: Consolidate, call: Call) -> None:
@@ -256,6 +257,20 @@ class Supervisor(Actor):
         self._drives.resume(session)
         if self._learning is not None:
             self._learning.log_later(session)
+
+    async def _is_there(self, instance: str) -> bool:
+        """Whether the client for which a host asks is connected; while the broker cannot say, it is taken to be.
+
+        The host goes on asking for one that was killed: the loss of a requester does not cancel what it asked.
+        """
+        if not instance:
+            return True
+        timeout_s = self._config.bus.peer_timeout_ms / 1000
+        try:
+            row = await self._bus.request("broker", ReadPeer(instance=instance), expect=PeerRow, timeout_s=timeout_s)
+        except RuntimeFault as fault:
+            return fault.code != "not_found"
+        return row.state != "lost"
 
     async def _admitted(self, message: TurnRequest) -> tuple[OwnedSession, Admission]:
         """The session at hand and what becomes of this input; the caller's next step is synchronous with it."""

@@ -14,7 +14,7 @@ from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.reducer import reduce
 from actors.ho2_supervisor.session.state import SessionState
 from bus.ledger_client import LedgerClient
-from bus.messages.base import unpack
+from bus.messages.base import pack, unpack
 from bus.messages.ids import follow_up_input
 from bus.messages.ledger import Entry
 from bus.messages.session import (
@@ -29,24 +29,45 @@ from bus.messages.session import (
 )
 from config.schema import AdminConfig
 
+_FREE = ("reason", "call_id", "lease_id")
+"""Fields of commands in which anything may stand."""
+_BEGINNING_CHARS = 100
+
 
 def text_of(command: HostCommand) -> str | None:
     """The words that a command brings; None for one without."""
     return command.command.text if isinstance(command.command, Steer | FollowUp) else None
 
 
-def without_text(command: HostCommand) -> HostCommand:
-    """The command as its entry has it: its words are a body."""
-    if text_of(command) is None:
+def as_recorded(command: HostCommand, config: AdminConfig) -> HostCommand:
+    """The command as its entry has it: the words of a steer or a follow-up are a body.
+
+    Of one with more in it than is taken the entry has only the beginnings: it is refused, and must not burst the entry.
+    """
+    if text_of(command) is not None:
+        return command.model_copy(update={"command": command.command.model_copy(update={"text": ""})})
+    if _size(command) <= config.sessions.command_max_bytes:
         return command
-    return command.model_copy(update={"command": command.command.model_copy(update={"text": ""})})
+    long = {name: value for name, value in command.command if isinstance(value, str) and name in _FREE}
+    short = {name: value[:_BEGINNING_CHARS] for name, value in long.items()}
+    return command.model_copy(update={"command": command.command.model_copy(update=short)})
+
+
+def _size(command: HostCommand) -> int:
+    """Bytes of a command that brings no text: its reason, and the ids that it names."""
+    return len(pack(command.command.model_dump()))
 
 
 def refusal_of(state: SessionState, command: HostCommand, config: AdminConfig) -> str:
     """Why the owner does not take this command, whatever the life cycle says; empty: it does."""
     text, sessions = text_of(command), config.sessions
     if text is None:
-        return ""
+        if (size := _size(command)) <= sessions.command_max_bytes:
+            return ""
+        return (
+            f"too_large: a {command.command.kind} of {size} bytes; at most {sessions.command_max_bytes} are taken "
+            "(sessions.command_max_bytes)"
+        )
     if not text.strip():
         return f"blank: a {command.command.kind} needs text"
     if (size := len(text.encode())) > config.host.prompt_max_bytes:
@@ -57,14 +78,11 @@ def refusal_of(state: SessionState, command: HostCommand, config: AdminConfig) -
     return ""
 
 
-def receive(session: OwnedSession, command: HostCommand, *, refusal: str = "", trace: str = "") -> Outcome | None:
-    """Received, then applied or rejected; what it did, or None if it was rejected. Durable with the next barrier.
-
-    `refusal`: the reason for which the owner does not take it, whatever the state says.
-    """
-    text = text_of(command)
+def receive(session: OwnedSession, command: HostCommand, config: AdminConfig, *, trace: str = "") -> Outcome | None:
+    """Received, then applied or rejected; what it did, or None if it was rejected. Durable with the next barrier."""
+    text, refusal = text_of(command), refusal_of(session.record.state, command, config)
     session.append(
-        HostCommandReceived(command=without_text(command), at=session.now()),
+        HostCommandReceived(command=as_recorded(command, config), at=session.now()),
         bodies=[] if text is None or refusal.startswith("too_large") else [text.encode()],
         trace=trace,
     )
@@ -85,9 +103,9 @@ def decide(session: OwnedSession, *, refusal: str = "", trace: str = "") -> Outc
     return None
 
 
-def verdict_of(session: OwnedSession, command: HostCommand, *, is_repeat: bool) -> CommandVerdict:
-    """What the record says of a decided command."""
-    return verdict(session, command, reason=session.record.commands[command.command_id], is_repeat=is_repeat)
+def verdict_of(session: OwnedSession, command: HostCommand) -> CommandVerdict:
+    """What the record says of a command that was decided just now."""
+    return verdict(session, command, reason=session.record.commands[command.command_id], is_repeat=False)
 
 
 def verdict(session: OwnedSession, command: HostCommand, *, reason: str, is_repeat: bool) -> CommandVerdict:
@@ -114,7 +132,7 @@ class Earlier:
     reason: str  # why it was rejected; empty: it was applied
 
 
-async def earlier(client: LedgerClient, session_id: str, command: HostCommand) -> Earlier | None:
+async def earlier(client: LedgerClient, session_id: str, command: HostCommand, config: AdminConfig) -> Earlier | None:
     """What became of the command that has this id, also where memory no longer holds it; None: it is new."""
     names = ("HostCommandReceived", "HostCommandApplied", "HostCommandRejected")
     came, applied, rejected = await client.lookup(
@@ -124,7 +142,7 @@ async def earlier(client: LedgerClient, session_id: str, command: HostCommand) -
         return None
     event, rejection = _event_in(came), _event_in(rejected)
     reason = rejection.reason if isinstance(rejection, HostCommandRejected) else ""
-    return Earlier(_is_same(command, event, came), reason)
+    return Earlier(_is_same(command, as_recorded(command, config), event, came), reason)
 
 
 def repeated(session: OwnedSession, command: HostCommand, earlier: Earlier) -> CommandVerdict:
@@ -142,11 +160,11 @@ def _event_in(entry: Entry | None) -> object:
     return None if body is None else SessionEvent.model_validate(unpack(body)).event
 
 
-def _is_same(command: HostCommand, event: object, came: Entry) -> bool:
+def _is_same(command: HostCommand, as_recorded: HostCommand, event: object, came: Entry) -> bool:
     """Whether it is the command that came then; what was erased matches anything."""
     if not isinstance(event, HostCommandReceived):
         return True
-    if without_text(command).model_copy(update={"issued_at": event.command.issued_at}) != event.command:
+    if as_recorded.model_copy(update={"issued_at": event.command.issued_at}) != event.command:
         return False
     text, recorded = text_of(command), came.bodies[1] if len(came.bodies) > 1 else None
     return text is None or recorded is None or text.encode() == recorded

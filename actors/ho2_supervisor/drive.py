@@ -159,7 +159,7 @@ class Drives:
             return
         heartbeat = LeaseHeartbeat(lease_id=lease.lease_id, heartbeat_at=now)
         command = HostCommand(command_id=f"{lease.lease_id}:{now}", issued_at=now, command=heartbeat)
-        self.notice(session, commanding.receive(session, command, trace=drive.trace))
+        self.notice(session, commanding.receive(session, command, self._config, trace=drive.trace))
         session.flush()
 
     def notice(self, session: OwnedSession, outcome: Outcome | None) -> None:

@@ -142,6 +142,7 @@ class SessionHost(Actor):
             run_overrides=message.run_overrides,
             stream=message.stream,
             lease=message.lease,
+            client=turn.client,
         )
         reply = TurnReply(result=None)
         for asked in count(1):

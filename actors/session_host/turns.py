@@ -48,6 +48,7 @@ class Turn:
     deadline: float
     reserves: float  # share of the configured reserves that this turn's whole time allows, 0..1
     request_id: str
+    client: str  # the instance that asked
     trace: str
     stream: Callable[[Message], None]  # to whoever asked for pieces of the answer
 
@@ -72,6 +73,7 @@ def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig)
         deadline=(until := call.deadline if call.deadline is not None else now + config.turn_timeout_ms / 1000),
         reserves=min(1.0, config.reserve_share_max * max(0.0, until - now) * 1000 / config.degrade_reserve_ms),
         request_id=call.message_id,
+        client=call.sender,
         trace=call.trace or turn_trace(session_id, message.input_id),
         stream=call.stream if message.stream else lambda _: None,
     )

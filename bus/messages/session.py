@@ -522,6 +522,10 @@ class TurnRequest(Message):
         default=False,
         description="the run is cancelled when whoever asked goes away (terms: section sessions); asking again renews",
     )
+    client: str = Field(
+        default="",
+        description="instance that waits at the host: once it is lost nothing renews its lease; empty: not said",
+    )
     waiting: Literal["Paused", "WaitingInput"] | None = Field(
         default=None, description="what the requester knows of the run; answered as soon as that has changed"
     )

@@ -40,6 +40,8 @@ from launch.sessions.standing import HeldNow, is_enough, standing_of
 from launch.turns import check_text
 
 PROGRAM = "cli"
+EPOCH_MAX = 2**63 - 1
+"""No frame carries a greater number."""
 _LAST = 64
 
 
@@ -64,7 +66,8 @@ class Sending:
     async def send(self, session_id: str, command: Command, *, suffix: str = "") -> CommandVerdict:
         """The verdict on one command; `suffix` keeps several ones of an invocation apart. Raises CommandError."""
         fences = Fences(None if self._run is None else run_number(self._run, session_id), self._epoch)
-        command_id = f"{self._command_id or drawn_id(PROGRAM)}{suffix}"
+        drawn = drawn_id(PROGRAM) if self._command_id is None else self._command_id
+        command_id = f"{drawn}{suffix}"
         try:
             sent = host_command(session_id, command, fences, command_id)
         except ValidationError:
@@ -79,7 +82,9 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--json", "as_json", is_flag=True, help="Print the verdict as one JSON object."),
         click.option("--timeout", "timeout_s", type=float, help="Seconds to try."),
         click.option("--command-id", metavar="ID", help="Idempotency key; a retry under it is applied once."),
-        click.option("--epoch", type=click.IntRange(min=0), metavar="N", help="Only in this session epoch."),
+        click.option(
+            "--epoch", type=click.IntRange(min=0, max=EPOCH_MAX), metavar="N", help="Only in this session epoch."
+        ),
         click.option("--run", metavar="RUN", help="Only if this run is active: its number."),
         click.argument("given", metavar="SESSION"),
     ):

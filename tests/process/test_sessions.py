@@ -91,7 +91,7 @@ def test_lease_is_renewed_and_over(begin: Callable[..., Cluster]) -> None:
 
     async def story() -> None:
         async with person_at(cluster) as person, person_at(cluster, "door") as somebody:
-            await sessions.a_lease_renewed_and_over(person, somebody, lambda: None)
+            await sessions.a_lease_renewed_and_over(person, somebody, lambda asked: asked.cancel())
 
     asyncio.run(story())
 

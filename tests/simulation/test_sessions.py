@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from actors.ho1_executor.tools.definition import ToolDefinition
-from bus.messages.session import Cancel, SessionView, Steer
+from bus.messages.session import Cancel, SessionView, Steer, TurnResult
 from config.schema import AdminConfig
 from config.snapshot import Snapshot, load_snapshot
 from launch.simulated import SimulatedCluster
@@ -66,15 +66,17 @@ def test_exit_criterion(story: Callable[[Person], Awaitable[None]]) -> None:
 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_lease_is_renewed_while_its_requester_waits_and_over_when_that_is_gone(is_killed: bool) -> None:
-    """Cancelled by its requester, or dead: the host's handler ends, and with it the renewals."""
+    """It takes its request back, and the host's handler ends; or it is killed, and the host asks on in its name."""
     with played(configured(sessions={"lease_ttl_s": 9, "lease_heartbeat_timeout_s": 3})) as (cluster, person):
         bus = cluster.world.client("door")
         somebody = Person(bus, person.config)
         cluster.world.run(cluster.world.settled())
 
-        def go_away() -> None:
+        def go_away(asked: asyncio.Task[TurnResult]) -> None:
             if is_killed:
                 cluster.world.kill(bus.instance)
+            else:
+                asked.cancel()
 
         cluster.world.run(sessions.a_lease_renewed_and_over(person, somebody, go_away))
 

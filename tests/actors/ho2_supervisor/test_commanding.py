@@ -427,3 +427,55 @@ def test_command_is_applied_once_and_its_id_takes_no_other_content() -> None:
         journal = rig.run(rig.journal())
         assert names(journal).count("HostCommandReceived") == 3
         assert names(journal).count("HostCommandApplied") == 2
+
+
+def test_two_contents_under_one_id_at_the_same_moment_are_not_both_applied() -> None:
+    """Whichever comes second meets the first one before that is durable, and is refused all the same."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(20.0)
+
+        async def run() -> None:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(rig.turn("i1", "hello"))
+                await rig.until(at_work)
+                said = [group.create_task(rig.command(Steer(text=text), "s1")) for text in ("be brief", "be long")]
+                verdicts = [await one for one in said]
+                await rig.command(Cancel())
+            assert sorted(one.outcome for one in verdicts) == ["applied", "rejected"]
+            assert [one.reason.partition(":")[0] for one in verdicts if one.reason] == ["command_conflict"]
+
+        rig.run(run())
+        assert names(rig.run(rig.journal())).count("HostCommandReceived") == 2
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        Cancel(reason="x" * 8_050_000),
+        Deny(call_id="1" * 5_000),
+        LeaseHeartbeat(lease_id="x" * 5_000, heartbeat_at=iso(1)),
+    ],
+    ids=lambda command: command.kind,
+)
+def test_command_that_brings_too_much_is_refused_and_the_run_goes_on(command: Cancel | Deny | LeaseHeartbeat) -> None:
+    """It stands in the record by its beginning, under its id; a record that cannot take it would end the run."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(2.0)
+
+        async def run() -> TurnResult:
+            await rig.start_session()
+            async with asyncio.TaskGroup() as group:
+                turn = group.create_task(rig.turn("i1", "hello"))
+                await rig.until(at_work)
+                for is_repeat in (False, True):
+                    verdict = await rig.command(command, "big")
+                    assert (verdict.outcome, verdict.reason.partition(":")[0]) == ("rejected", "too_large")
+                    assert verdict.is_repeat == is_repeat
+            return turn.result()
+
+        assert rig.run(run()).response == "answer to hello"
+        journal = rig.run(rig.journal())
+        assert names(journal).count("HostCommandReceived") == names(journal).count("HostCommandRejected") == 1
+        received = next(entry for entry in journal if entry.event_type == "HostCommandReceived")
+        assert len(received.bodies[0] or b"") < 1_000

@@ -36,7 +36,16 @@ def test_without_a_record_there_is_nothing_to_show(tmp_path, capsys, name):
     assert code == exit_codes.USAGE and "no record" in text and "hobus up" in text
 
 
-@pytest.mark.parametrize("words", [("steer", "1234"), ("pause",), ("pause", "1234", "--epoch", "-1"), ("nonsense",)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("steer", "1234"),
+        ("pause",),
+        ("pause", "1234", "--epoch", "-1"),
+        ("pause", "1234", "--epoch", str(2**64)),
+        ("nonsense",),
+    ],
+)
 def test_mistakes_are_said_as_usage(capsys, words):
     """What is missing or is none."""
     assert said(capsys, *words)[0] == exit_codes.USAGE
