@@ -34,7 +34,8 @@ class Typed:
 
         Raises EOFError at Ctrl-D, KeyboardInterrupt at Ctrl-C.
         """
-        line = self._edited(begun) if begun else input(self._prompt)
+        with _woken():
+            line = self._edited(begun) if begun else input(self._prompt)
         if line.strip() and self._readline is not None:
             with suppress(OSError):  # what cannot be remembered is still said
                 os.close(os.open(self._history, os.O_CREAT | os.O_WRONLY, _PRIVATE))
@@ -58,6 +59,25 @@ def _readline() -> ModuleType | None:
         return importlib.import_module("readline")
     except ImportError:
         return None
+
+
+_WAKE_EVERY_S = 0.2
+
+
+@contextmanager
+def _woken() -> Generator[None]:
+    """A signal is seen soon, whenever it comes.
+
+    Python's handlers run between instructions, and waiting for a key is one of them: a signal that comes in the moment
+    before that wait begins would be seen only at the next key. A timer ends the wait now and then; it is resumed.
+    """
+    before = signal.signal(signal.SIGALRM, lambda _number, _frame: None)
+    signal.setitimer(signal.ITIMER_REAL, _WAKE_EVERY_S, _WAKE_EVERY_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 _ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
