@@ -23,6 +23,7 @@ SHELLS: dict[str, str] = {
     "actors.ho1_executor.tools.child": "one tool process and its socket",
     "actors.ho1_executor.tools.child_main": "runs inside the tool process",
     "actors.ho1_executor.tools.children": "the pre-forked pool",
+    "actors.ho1_executor.tools.keeper": "ends whatever a tool started",
     "actors.ho1_executor.tools.in_process": "the simulation's tool runner",
     "actors.ho1_executor.tools.catalog_tools": "tools are async: they may ask other services",
     "actors.ho1_executor.tools.status_tools": "the same",

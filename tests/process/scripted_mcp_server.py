@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -17,6 +18,11 @@ from typing import Any
 
 HERE = Path(sys.argv[1])
 HOW = sys.argv[2] if len(sys.argv) > 2 else ""
+DAEMON = """
+import subprocess
+nothing = subprocess.DEVNULL
+print(subprocess.Popen(["sleep", "600"], start_new_session=True, stdin=nothing, stdout=nothing, stderr=nothing).pid)
+"""
 OBJECT = {"type": "object", "properties": {}}
 _writing = threading.Lock()
 _cancelled: dict[Any, threading.Event] = {}
@@ -33,7 +39,7 @@ def say(message: dict[str, Any]) -> None:
 
 def tools() -> list[Any]:
     """What it lists."""
-    names = ["effect", "slow", "deaf", "polite", "die", "huge", "nonsense", "sample", "key"]
+    names = ["effect", "slow", "deaf", "polite", "die", "huge", "nonsense", "sample", "key", "daemon"]
     listed: list[Any] = [{"name": name, "description": f"Does {name}.", "inputSchema": OBJECT} for name in names]
     if HOW == "many":
         listed += [{"name": f"tool {n}", "description": "x" * 500, "inputSchema": OBJECT} for n in range(200)]
@@ -62,6 +68,11 @@ def call(request_id: Any, params: dict[str, Any]) -> None:
     if name in ("effect", "slow", "deaf", "polite"):
         with (HERE / "effects").open("a") as file:
             file.write(f"{name} {params.get('_meta', {}).get('hobus/idempotency_key', '')}\n")
+    if name == "daemon":
+        started = subprocess.run([sys.executable, "-c", DAEMON], stdout=subprocess.PIPE, check=True)
+        with (HERE / "effects").open("a") as file:
+            file.write(f"daemon {started.stdout.decode().strip()}\n")
+        time.sleep(60)
     if name == "die":
         os.kill(os.getpid(), 9)
     if name in ("slow", "deaf", "polite"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -181,17 +182,30 @@ async def test_garbage_between_messages_harms_nothing(tmp_path: Path) -> None:
 async def test_two_hundred_tools(tmp_path: Path) -> None:
     """All there, and each can be called; of more than listed_max the rest is refused."""
     async with kept(tmp_path, "many") as server:
-        assert len(server.tools) == 209
+        assert len(server.tools) == 210
         assert await call(server, "tool_199") == (True, "", "did tool 199")
     async with kept(tmp_path, "many", LIMITS.model_copy(update={"listed_max": 100})) as server:
         assert len(server.tools) == 100
-        assert "109 more" in server.told.refused[-1]
+        assert "110 more" in server.told.refused[-1]
 
 
 async def test_what_is_no_tool_is_refused_and_the_others_work(tmp_path: Path) -> None:
     """No schema, text for a schema, a bad one, one that leads outside, a long name, a huge one, one without a name."""
     async with kept(tmp_path, "wild") as server:
-        known = ["deaf", "die", "effect", "huge", "key", "nonsense", "polite", "sample", "slow", "slow_", "sp_ce__x"]
+        known = [
+            "daemon",
+            "deaf",
+            "die",
+            "effect",
+            "huge",
+            "key",
+            "nonsense",
+            "polite",
+            "sample",
+            "slow",
+            "slow_",
+            "sp_ce__x",
+        ]
         assert sorted(server.tools) == [f"s__{name}" for name in known]
         refused = {line.partition(":")[0] for line in server.told.refused}
         assert {"no_schema", "text_schema", "bad_schema", "outside", "big", "slow", "slow?", "number"} <= refused
@@ -214,6 +228,25 @@ async def test_a_message_without_end_ends_the_connection(tmp_path: Path) -> None
     async with kept(tmp_path, limits=limits) as server:
         assert (await call(server, "huge"))[1] == "unknown_outcome"
         assert (await call(server, "effect"))[0]
+
+
+@pytest.mark.parametrize("how", ["cancel", "server dies"])
+async def test_what_a_server_started_dies_with_it(tmp_path: Path, how: str) -> None:
+    """A process that left its group and its parents is gone when the call is."""
+    async with kept(tmp_path) as server:
+        task = asyncio.get_running_loop().create_task(call(server, "daemon"))
+        await until(lambda: bool(effects(tmp_path)))
+        started = int(effects(tmp_path)[0].split()[1])
+        assert lives(started)
+        if how == "cancel":
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not lives(started)
+        else:
+            os.kill(server_pid(tmp_path), signal.SIGKILL)
+            assert (await task)[1] == "unknown_outcome"
+            await until(lambda: not lives(started), 5.0)
 
 
 async def test_a_server_dies_with_its_worker_whatever_it_does(tmp_path: Path) -> None:
@@ -239,10 +272,10 @@ asyncio.run(main())
     try:
         await until(lambda: bool(effects(tmp_path)))
         server = server_pid(tmp_path)
-        keeper = psutil.Process(server).ppid()
+        above = [process.pid for process in psutil.Process(server).parents()[:2]]  # what speaks MCP, and its keeper
         worker.kill()
         worker.wait()
-        await until(lambda: not lives(server) and not lives(keeper), 5.0)
+        await until(lambda: not any(lives(pid) for pid in [server, *above]), 5.0)
     finally:
         worker.kill()
         worker.wait()

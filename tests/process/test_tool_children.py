@@ -19,6 +19,7 @@ import pytest
 from actors.ho1_executor.tools.children import ChildToolRunner
 from actors.ho1_executor.tools.protocol import FRAME_OVERHEAD_BYTES, pack_frame
 from actors.ho1_executor.tools.registry import BUILTIN
+from tests.actors.ho1_executor.tools.packages import install
 from tests.actors.ho1_executor.tools.runner_suite import OUTPUT_MAX_BYTES, VIEW, RunnerSuite, run
 from tests.actors.ho1_executor.tools.suite_tools import ALL
 
@@ -251,6 +252,117 @@ asyncio.run(main())
         worker.kill()
         worker.wait()
         worker.stdout.close()
+
+
+PACKAGE = """
+import os, subprocess, sys, time
+from bus.tool import tool
+
+DAEMON = '''
+import subprocess
+nothing = subprocess.DEVNULL
+print(subprocess.Popen(["sleep", "600"], start_new_session=True, stdin=nothing, stdout=nothing, stderr=nothing).pid)
+'''
+
+@tool(idempotent=False, writes=True)
+def start(path: str, then: str) -> str:
+    "Starts a process of its group, and one that leaves it; then waits, or dies."
+    near = subprocess.Popen(["sleep", "600"])
+    far = subprocess.check_output([sys.executable, "-c", DAEMON], text=True)
+    with open(path + ".new", "w") as file:
+        file.write(f"{os.getpid()} {near.pid} {far}")
+    os.rename(path + ".new", path)
+    if then == "die":
+        os._exit(1)
+    time.sleep(60)
+    return "never"
+
+@tool(idempotent=True, writes=False)
+def copy(times: int) -> str:
+    "Forks, and lets the copies return like the original."
+    for _ in range(times):
+        if os.fork() == 0:
+            return "a copy's"
+    return "the original's"
+"""
+
+
+def make_packaged() -> ChildToolRunner:
+    """A runner of one process with the two tools above."""
+    return make(children=1, entry_points=["start", "copy"], definition_max_bytes=10_000)
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where fresh interpreters find this checkout and the tools above."""
+    directory = install(tmp_path / "packages", "startling_pack", PACKAGE, start="start", copy="copy")
+    monkeypatch.setenv("PYTHONPATH", f"{directory}:{ROOT}")
+    return tmp_path
+
+
+async def started(path: Path) -> list[int]:
+    """The tool's process and the two that it started, all alive."""
+    await until(path.exists)
+    pids = [int(pid) for pid in path.read_text().split()]
+    assert len(pids) == 3
+    return pids
+
+
+@pytest.mark.parametrize("how", ["cancel", "tool dies", "keeper dies"])
+async def test_nothing_that_a_tool_started_outlives_its_call(packages: Path, how: str) -> None:
+    """Neither what is in its group nor what left it, whoever ends first; where the keeper is killed, its group goes."""
+    runner = make_packaged()
+    mark = packages / "mark"
+    pids: list[int] = []
+    try:
+        then = "die" if how == "tool dies" else "wait"
+        task = asyncio.get_running_loop().create_task(run(runner, "start", path=str(mark), then=then, timeout_s=30.0))
+        pids = await started(mark)
+        if how == "cancel":
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not any(lives(pid) for pid in pids)
+        else:
+            if how == "keeper dies":
+                os.kill(runner.pids()[0], signal.SIGKILL)
+            assert (await task).code == "unknown_outcome"
+            await until(lambda: not any(lives(pid) for pid in pids[: 2 if how == "keeper dies" else 3]), 5.0)
+        assert (await run(runner, "copy", times=0)).text == '"the original\'s"'
+    finally:
+        await runner.close()
+        if how == "keeper dies" and pids:
+            os.kill(pids[2], signal.SIGKILL)
+
+
+async def test_nothing_that_a_tool_started_outlives_its_worker(packages: Path) -> None:
+    """SIGKILL of the worker while the tool waits for what it started."""
+    mark = packages / "mark"
+    code = f"""
+import asyncio
+from tests.process.test_tool_children import make_packaged, run
+runner = make_packaged()
+runner.start()
+asyncio.run(run(runner, "start", path={str(mark)!r}, then="wait", timeout_s=60.0))
+"""
+    worker = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    try:
+        pids = [*await started(mark), *[child.pid for child in psutil.Process(worker.pid).children()]]
+        assert len(pids) == 4  # with the keeper
+    finally:
+        worker.kill()
+        worker.wait()
+    await until(lambda: not any(lives(pid) for pid in pids), 5.0)
+
+
+async def test_a_copy_that_a_tool_lets_return_answers_nothing(packages: Path) -> None:
+    """A tool that forks and forgets to end its copies: its call and the next ones have the original's answers."""
+    runner = make_packaged()
+    try:
+        for _ in range(5):
+            assert (await run(runner, "copy", times=3)).text == '"the original\'s"'
+    finally:
+        await runner.close()
 
 
 async def test_the_built_in_tools_run_in_processes() -> None:

@@ -1,6 +1,6 @@
 """The process of one MCP server as its worker holds it: started, asked any number of calls at once, killed.
 
-The process leads a process group of its own with the server in it, so that one kill reaches both.
+The process keeps the server and all that it starts (`tools/keeper.py`), so that one kill reaches them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any
 
 from actors.ho1_executor.mcp_servers.frames import failure_in, is_listed
+from actors.ho1_executor.tools import keeper
 from actors.ho1_executor.tools.child import ChildGone
 from actors.ho1_executor.tools.definition import ToolResult, not_done
 from actors.ho1_executor.tools.protocol import (
@@ -138,15 +139,30 @@ class Connection:
         has_ended = False
         try:
             self._write("cancel", n=number)
-            async with asyncio.timeout(self._kill_grace_s):
-                with suppress(ChildGone):
-                    await asyncio.shield(ended)
-            has_ended = True
-        except TimeoutError:
-            pass
+            has_ended = await self._ends_in_time(ended)
+            if not has_ended:
+                self._end()
+                has_ended = await self._ends_in_time(ended)  # by the end of the socket: its keeper goes last
+                if not has_ended:
+                    os.killpg(self._process.pid, signal.SIGKILL)  # the keeper is not heard of
         finally:
             if not has_ended:
                 self.kill()
+
+    async def _ends_in_time(self, ended: asyncio.Future[ToolResult]) -> bool:
+        try:
+            async with asyncio.timeout(self._kill_grace_s):
+                with suppress(ChildGone):
+                    await asyncio.shield(ended)
+        except TimeoutError:
+            return False
+        return True
+
+    def _end(self) -> None:
+        """Told to end, with all it started; nobody asks it any more."""
+        self._on_closed()
+        if self._process.returncode is None:  # not reaped yet, dead or not: its number is its own
+            keeper.end(self._process.pid)
 
     async def _let_end(self) -> None:
         """In an orderly end the server sees the end of its input, and has the kill grace to go by itself."""
@@ -159,12 +175,8 @@ class Connection:
                     pass
 
     def kill(self) -> None:
-        """The process and all it started get SIGKILL; calls in flight fail. Does no harm twice."""
-        if self._process.returncode is None:
-            # Not reaped yet, dead or not: its number is its own, and a server that outlived it is in its group.
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
-        self._on_closed()
+        """The process ends and all it started gets SIGKILL; calls in flight fail. Does no harm twice."""
+        self._end()
         if self._writer is not None:
             self._writer.transport.abort()
         else:

@@ -2,26 +2,23 @@
 
 Started as `python -m actors.ho1_executor.mcp_servers.process <worker pid>` with a socket as standard input. It ends
 when its worker is gone, when its server is gone, and when the server cannot be reached: its worker starts another one.
-Everything that it starts is in its process group, and dies with it. The SDK is imported here and nowhere else.
+Everything that it starts dies with it, by its keeper (`tools/keeper.py`). The SDK is imported here and nowhere else.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import logging
 import os
 import signal
 import socket
 import sys
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any
 
 from actors.ho1_executor.mcp_servers.frames import printable
+from actors.ho1_executor.tools.keeper import die_with, split
 from actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, unpack_frame
-
-_PR_SET_PDEATHSIG = 1
-_DESCRIPTORS_MAX = 1 << 20
 
 
 class Line:
@@ -47,43 +44,17 @@ class Line:
 
 
 def main() -> None:
-    """Ties its life to its worker's, leaves a guard behind it, and serves."""
+    """Ties its life to its worker's, has a keeper for all that it starts, and serves."""
     worker = int(sys.argv[1])
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != worker:
-            os._exit(0)
+    die_with(worker)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.disable(logging.CRITICAL)  # the SDK logs what servers say, which may be anything
     descriptor = os.dup(0)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
-    _leave_guard(keep=descriptor)
+    split(worker, descriptor)
     asyncio.run(_serve(socket.socket(fileno=descriptor)))
-    os._exit(0)
-
-
-def _leave_guard(*, keep: int) -> None:
-    """A small process that outlives this one by a moment: it kills the group, whatever end this one finds.
-
-    A server that reads its standard input ends with it anyway; one that is busy, or never looks, would go on.
-    """
-    ours, theirs = os.pipe()
-    if os.fork():
-        os.close(ours)
-        return  # `theirs` stays open until this process ends, and no program that it starts inherits it
-    os.close(theirs)
-    _guard(ours, keep)
-
-
-def _guard(end_of_process: int, descriptor: int) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    os.close(descriptor)
-    os.closerange(end_of_process + 1, _DESCRIPTORS_MAX)
-    while os.read(end_of_process, 1):
-        pass
-    os.killpg(0, signal.SIGKILL)
     os._exit(0)
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from actors.ho1_executor.tools import child_main
+from actors.ho1_executor.tools import child_main, keeper
 from actors.ho1_executor.tools.definition import ToolFault, ToolResult
 from actors.ho1_executor.tools.outside import Request
 from actors.ho1_executor.tools.protocol import (
@@ -38,6 +38,7 @@ class ChildSettings:
     configure: bytes  # the first frame
     output_max_bytes: int
     kill_grace_s: float  # how long the end of a killed process is waited for
+    kept: bool  # whether it has a keeper, since its tools may start processes
 
 
 class ChildGone(Exception):
@@ -64,12 +65,13 @@ class Child:
         """A running process; nothing to do if there is one. Needs no event loop: call it before sockets exist."""
         self._reap()
         if self._process is not None:
-            if self._process.poll() is None:
+            if not has_ended(self._process.pid):
                 return
+            self._end()
             self._discard()
         ours, theirs = socket.socketpair()
         with theirs:
-            self._process = _forked(theirs.fileno()) if may_fork() else _started(theirs.fileno())
+            self._process = (_forked if may_fork() else _started)(theirs.fileno(), kept=self._settings.kept)
         ours.settimeout(0)
         self._socket = ours
 
@@ -94,24 +96,23 @@ class Child:
 
     async def kill(self) -> None:
         """The process and all it started are gone (SIGKILL), seen by the end of its socket within the kill grace."""
-        process, reader = self._process, self._reader
-        if process is None:
+        reader = self._reader
+        if self._process is None:
             return
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+        self._end()
         try:
             async with asyncio.timeout(self._settings.kill_grace_s):
                 while reader is not None and await reader.read(PREFIX_BYTES * FRAME_OVERHEAD_BYTES):
                     pass
         except (TimeoutError, ConnectionError):
-            pass  # dying in the kernel; it is reaped later
+            self._kill_group()  # dying in the kernel, or its keeper is not heard of; it is reaped later
         finally:
             self._discard()
 
     async def close(self) -> None:
         """Killed, reaped, its socket closed; for the end of the worker."""
-        if self._process is not None and self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if self._process is not None:
+            self._end()
         writer = self._writer
         self._discard()
         if writer is not None:
@@ -120,6 +121,20 @@ class Child:
         for process in self._killed:
             process.wait()
         self._killed.clear()
+
+    def _end(self) -> None:
+        """Told or killed, and all it started with it; it is not reaped yet, so that its number is its own."""
+        if self._process is None:
+            return
+        if self._settings.kept:
+            keeper.end(self._process.pid)
+        else:
+            self._kill_group()
+
+    def _kill_group(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._reader is None or self._writer is None:
@@ -158,17 +173,22 @@ def may_fork() -> bool:
     return False
 
 
-def _started(frames: int) -> Process:
+def has_ended(pid: int) -> bool:
+    """Whether a child of this process has; it is not reaped by the question."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _started(frames: int, *, kept: bool) -> Process:
     """A fresh interpreter: for a worker that has sockets and a loop, which no tool may hold."""
     return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own module
-        [sys.executable, "-m", CHILD_MODULE, str(os.getpid())],
+        [sys.executable, "-m", CHILD_MODULE, str(os.getpid()), str(int(kept))],
         stdin=frames,
         stdout=subprocess.DEVNULL,
         start_new_session=True,  # so that a kill reaches whatever the tool started
     )
 
 
-def _forked(frames: int) -> Process:
+def _forked(frames: int, *, kept: bool) -> Process:
     """A copy of this process, which has loaded everything: it shares that memory, and is there at once."""
     worker = os.getpid()
     pid = os.fork()
@@ -177,7 +197,7 @@ def _forked(frames: int) -> Process:
     try:
         os.setsid()
         os.dup2(frames, 0)
-        child_main.live(worker)
+        child_main.live(worker, kept=kept)
     except BaseException:  # noqa: BLE001 - the last place that can say anything
         traceback.print_exc()
     finally:

@@ -1,12 +1,12 @@
 """A tool process: takes one call at a time from its worker, runs it, answers; ends when its worker is gone.
 
-Started as `python -m actors.ho1_executor.tools.child_main <worker pid>` with a socket as standard input. Imports stay
+Started as `python -m actors.ho1_executor.tools.child_main <worker pid> <0|1, whether it is kept>` with a socket as
+standard input; kept: it has a keeper, for whatever its tools start (`keeper`). Imports stay
 few (no bus, no models, no event loop), because every worker keeps several of these.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import signal
@@ -25,12 +25,12 @@ from actors.ho1_executor.tools.definition import (
     not_done,
     written,
 )
+from actors.ho1_executor.tools.keeper import die_with, split
 from actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, unpack_frame
 
 ENTRY_POINTS = "actors.ho1_executor.tools.entry_points"
 """Imported only where the configuration names some."""
 
-_PR_SET_PDEATHSIG = 1
 _DESCRIPTORS_MAX = 1 << 20
 
 
@@ -117,6 +117,7 @@ def serve(pipe: Pipe) -> None:
     tools: dict[str, ToolDefinition] = dict(resolve(settings["registry"]))
     # Until here standard error shows why a process cannot start; what a tool prints may hold anything: no log gets it.
     os.dup2(1, 2)
+    this = os.getpid()
     while True:
         asked = pipe.receive()
         if asked["op"] == "describe":
@@ -133,6 +134,8 @@ def serve(pipe: Pipe) -> None:
             if asked["tool_id"] in settings["entry_points"]:
                 _load_into(tools, asked["tool_id"])
             result = run_one(tools, asked, host, settings["output_max_bytes"])
+        if os.getpid() != this:
+            os._exit(0)  # a copy that a tool made of this process and let return: the call is the original's
         pipe.send("result", n=asked["n"], ok=result.ok, code=result.code, text=result.text, truncated=result.truncated)
 
 
@@ -178,17 +181,13 @@ def run_one(
 
 
 def main() -> None:
-    """In a fresh interpreter; the worker's pid is its argument."""
-    live(int(sys.argv[1]))
+    """In a fresh interpreter; the worker's pid and whether there is a keeper are its arguments."""
+    live(int(sys.argv[1]), kept=sys.argv[2] == "1")
 
 
-def live(worker: int) -> NoReturn:
+def live(worker: int, *, kept: bool) -> NoReturn:
     """Ties this process's life to its worker's, keeps descriptor 0 for frames alone, and serves for ever."""
-    if sys.platform == "linux":
-        # A tool in a busy loop would never see the end of the pipe; the kernel's word reaches it.
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != worker:
-            os._exit(0)
+    die_with(worker)  # a tool in a busy loop would never see the end of the pipe; the kernel's word reaches it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's interrupt is the launcher's business
     descriptor = os.dup(0)
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -196,6 +195,8 @@ def live(worker: int) -> NoReturn:
     os.dup2(nowhere, 1)
     os.closerange(3, descriptor)
     os.closerange(descriptor + 1, _DESCRIPTORS_MAX)
+    if kept:
+        split(worker, descriptor)
     serve(Pipe(descriptor))
     os._exit(0)
 

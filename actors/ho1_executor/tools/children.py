@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
+from actors.ho1_executor.tools import keeper
 from actors.ho1_executor.tools.child import Child, ChildGone, ChildSettings
 from actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, not_done
 from actors.ho1_executor.tools.protocol import pack_frame
@@ -59,6 +60,7 @@ class ChildToolRunner:
             ),
             output_max_bytes=output_max_bytes,
             kill_grace_s=kill_grace_ms / 1000,
+            kept=bool(entry_points) and keeper.KEEPS,
         )
         self._children = [Child(settings) for _ in range(children)]
         self._idle: asyncio.Queue[Child] = asyncio.Queue()

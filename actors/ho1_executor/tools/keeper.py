@@ -1,0 +1,108 @@
+"""Nothing that a tool starts outlives its kill or its worker: the keeper of a process that runs foreign code.
+
+Theory of operation. A tool may start programs, and those may leave its process group (`setsid`) and its parentage (a
+second fork); no kill of a group reaches them. So the process that a worker starts splits in two: one half goes on to
+work, the other stays its parent and is the one to whom every orphan below it falls (Linux: a child subreaper). When it
+is told to end, when the worker dies, or when the working half does, it kills whatever is below it, and ends last: the
+end of its socket means that nothing is left. Standard library alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+KEEPS = sys.platform == "linux"
+"""Elsewhere there is no keeper: a kill reaches the process group, and nothing that left it."""
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_TOLD = (signal.SIGTERM, signal.SIGCHLD)
+_DESCRIPTORS_MAX = 1 << 20
+
+
+def die_with(parent: int, number: signal.Signals = signal.SIGKILL) -> None:
+    """This process gets the signal when its parent dies, however; it ends here if that was before now."""
+    if KEEPS:
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, int(number))
+        if os.getppid() != parent:
+            os._exit(0)
+
+
+def split(worker: int, socket: int) -> None:
+    """Returns in the working half alone, which dies with its keeper; both hold the socket. Call it before any thread.
+
+    The caller leads a process group of its own.
+    """
+    if not KEEPS:
+        return
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _TOLD)
+    die_with(worker, signal.SIGTERM)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    keeper = os.getpid()
+    working = os.fork()
+    if working:
+        _keep(working, socket)
+    die_with(keeper)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def end(keeper: int) -> None:
+    """The keeper ends, and all below it; call it before the keeper is reaped.
+
+    One that somebody killed can end nobody: what is left of its group is killed for it.
+    """
+    with suppress(ProcessLookupError):
+        if not KEEPS or os.waitid(os.P_PID, keeper, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            os.killpg(keeper, signal.SIGKILL)
+            return
+        os.kill(keeper, signal.SIGTERM)
+        os.kill(keeper, signal.SIGCONT)
+
+
+def _keep(working: int, socket: int) -> NoReturn:
+    try:
+        os.closerange(3, socket)
+        os.closerange(socket + 1, _DESCRIPTORS_MAX)
+        while signal.sigwait(_TOLD) == signal.SIGCHLD and not _has_ended(working):
+            pass
+        _end_all()
+    finally:
+        os._exit(0)
+
+
+def _has_ended(working: int) -> bool:
+    """Orphans that fell to the keeper are reaped on the way."""
+    with suppress(ChildProcessError):
+        while pid := os.waitpid(-1, os.WNOHANG)[0]:
+            if pid == working:
+                return True
+    return False
+
+
+def _end_all() -> None:
+    """Level by level: whoever loses its parent falls to the keeper, until nobody is left."""
+    with suppress(ChildProcessError):
+        while True:
+            for pid in _children():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            os.waitpid(-1, 0)
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def _children() -> Iterator[int]:
+    me = os.getpid()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if int((entry / "stat").read_bytes().rpartition(b") ")[2].split()[1]) == me:
+                    yield int(entry.name)
