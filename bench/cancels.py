@@ -56,6 +56,8 @@ GOAL_MS = 50
 DEADLINES_S = (1.0, 2.0, 4.0)
 PER_DEADLINE = 10
 LIMIT_S = 20.0
+STOPPED = ("error cancelled", "taken back")
+"""How a turn, and an order, end that were cancelled."""
 RESULTS = Path("bench/results/cancels.json")
 
 
@@ -88,6 +90,8 @@ class Row:
         found += (
             [f"{name}: {self.asked_next - self.usable} sessions unusable"] if self.usable != self.asked_next else []
         )
+        otherwise = {what: count for what, count in self.outcomes.items() if what not in STOPPED}
+        found += [f"{name}: {count} answered as {what}" for what, count in sorted(otherwise.items())]
         return found if self.record == "ok" else [*found, f"{name}: the record: {self.record}"]
 
 
@@ -280,6 +284,14 @@ class DeadlineRow:
     outcomes: dict[str, int]
     attempts: float  # model calls per turn
 
+    @property
+    def faults(self) -> list[str]:
+        """What must not be: an answer behind the deadline, and a client that was told nothing."""
+        name = f"deadline {self.deadline_ms}"
+        found = [f"{name}: {self.latest_after_ms} ms late"] if self.latest_after_ms > GOAL_MS else []
+        untold = sum(count for what, count in self.outcomes.items() if not what.startswith("error "))
+        return [*found, f"{name}: {untold} were not told that nobody could answer"] if untold else found
+
 
 def measure_deadlines() -> list[DeadlineRow]:
     """A provider that hangs, retries that are allowed, and clients that do not wait."""
@@ -373,11 +385,7 @@ def main() -> None:
     deadlines = [] if given.no_deadlines else measure_deadlines()
     print(table(rows, deadlines))
     wrong = [fault for row in rows for fault in row.faults]
-    wrong += [
-        f"deadline {one.deadline_ms}: {one.latest_after_ms} ms late"
-        for one in deadlines
-        if one.latest_after_ms > GOAL_MS
-    ]
+    wrong += [fault for one in deadlines for fault in one.faults]
     print(*wrong, sep="\n")
     if given.write:
         found = {

@@ -268,7 +268,7 @@ def told(storm: Storm) -> str:
         ("of these answered only when asked again", str(storm.answered_when_asked_again)),
         ("turns lost", str(len(storm.lost))),
         ("turns answered twice", str(len(storm.answered_twice))),
-        ("acknowledged records lost", str(len(storm.not_in_the_record))),
+        ("answers given that the record lacks", str(len(storm.not_in_the_record))),
         ("model answers used and not recorded as such", f"{len(storm.told_unrecorded)} (see below)"),
         *((f"{tool_id}: calls", _charged(storm.charges[tool_id])) for tool_id in storm.charges),
         ("charged twice, or not as the record says", str(len(storm.wrongly_charged))),

@@ -47,6 +47,8 @@ async def measure(found: Cluster, seconds: float) -> dict[str, Any]:
             await asyncio.sleep(seconds)
             cpu_s, counted_to = sum(found.cpu_s().values()) - cpu_before, time.perf_counter()
     times = sorted(elapsed for at, elapsed in answered if counted_from <= at < counted_to)
+    if not times:
+        raise SystemExit(f"no turn was answered in the {seconds:g} counted seconds: give more of them with --seconds")
     took = counted_to - counted_from
     return {
         "turns_per_s": round(len(times) / took, 1),
