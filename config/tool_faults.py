@@ -22,6 +22,10 @@ TOOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 OWN_SOURCES = ("builtin", "python")
 """Where tools come from that are no server's."""
 
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_HEADER_VALUE = re.compile(r"[\t -~]*")
+_ENV_NAME = re.compile(r"[^=\0]+")
+_ENV_VALUE = re.compile(r"[^\0]*")
 _SERVER_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
@@ -67,17 +71,43 @@ def _server_faults(name: str, server: McpServerConfig) -> Iterator[str]:
         if unknown:
             yield f"{path}.{listed}: {unknown[0]!r} is not in its `tools`; add it there or remove it here"
     if isinstance(server, HttpServer):
-        parts = urlsplit(server.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            yield f"{path}.url: expected http://HOST/PATH or https://HOST/PATH"
-        elif parts.username or parts.password:
-            yield f"{path}.url: holds a user or password; put it into headers as `env:NAME` or `file:PATH`"
+        if fault := _url_fault(server.url):
+            yield f"{path}.url: {fault}"
     elif not server.command[0].strip():
         yield f"{path}.command.0: blank text; name the program"
-    kind = "headers" if isinstance(server, HttpServer) else "env"
-    for key, value in (server.headers if isinstance(server, HttpServer) else server.env).items():
+    elif any("\0" in word for word in server.command):
+        yield f"{path}.command: a zero character; no program can be given one"
+    yield from _value_faults(path, server)
+
+
+def _value_faults(path: str, server: McpServerConfig) -> Iterator[str]:
+    """Of the environment of a process, or the headers to a URL."""
+    if isinstance(server, HttpServer):
+        kind, values, name_rule, value_rule = "headers", server.headers, _HEADER_NAME, _HEADER_VALUE
+    else:
+        kind, values, name_rule, value_rule = "env", server.env, _ENV_NAME, _ENV_VALUE
+    for key, value in values.items():
+        if name_rule.fullmatch(key) is None:
+            yield f"{path}.{kind}: {key[:64]!r} is no name that {kind} can have; rename it"
+            continue
+        if value_rule.fullmatch(value) is None:
+            yield f"{path}.{kind}.{key[:64]}: a character that no value of {kind} can have; take it out"
         if is_secret_name(key) and not is_secret_ref(value):
             yield f"{path}.{kind}.{key[:64]}: a secret must not stand here; write `env:NAME` or `file:PATH`"
+
+
+def _url_fault(url: str) -> str:
+    expected = "expected http://HOST/PATH or https://HOST/PATH"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:  # half an IPv6 address, a port that is none
+        return expected
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return expected
+    if parts.username or parts.password:
+        return "holds a user or password; put it into headers as `env:NAME` or `file:PATH`"
+    return ""
 
 
 def _agent_faults(tools: ToolsConfig, agents: Mapping[str, Agent]) -> Iterator[str]:

@@ -110,7 +110,7 @@ class McpServer:
         except TimeoutError:
             if not limit.expired():
                 raise
-            return not_done("deadline_exceeded", f"{tool.tool_id} ran over {timeout_s:.3f} s and was stopped")
+            return not_done("deadline_exceeded", _over(tool.tool_id, timeout_s))
 
     async def _once(self, tool: ToolDefinition, fields: Mapping[str, Any]) -> ToolResult:
         await self._settled.wait()
@@ -185,3 +185,7 @@ class McpServer:
         most = self._limits.reconnect_max_ms / 1000
         pause = min(most, self._limits.reconnect_min_ms / 1000 * 2 ** min(self._failures - 1, 30))
         return pause * (0.5 + self._random() / 2)
+
+
+def _over(tool_id: str, timeout_s: float) -> str:
+    return f"{tool_id} ran over {timeout_s:.3f} s and was stopped; what it had done by then is not known"

@@ -114,15 +114,19 @@ class ChildToolRunner:
             "arguments": call.arguments,
             "context": {name: value for name, value in context.items() if name != "request"},
         }
+        has_begun = False
         try:
             async with asyncio.timeout(timeout_s):
                 child = await self._idle.get()
+                has_begun = True
                 try:
                     return await self._run_in(child, fields, context["request"])
                 finally:
                     self._idle.put_nowait(child)
         except TimeoutError:
-            return not_done("deadline_exceeded", f"{call.tool_id} ran over {timeout_s:.3f} s and was killed")
+            over = f"{call.tool_id} ran over {timeout_s:.3f} s and was killed; what it had done by then is not known"
+            busy = f"no tool process was free for {call.tool_id} within {timeout_s:.3f} s; nothing was run"
+            return not_done("deadline_exceeded", over if has_begun else busy)
 
     async def _run_in(self, child: Child, fields: Mapping[str, Any], request: Any, *, op: str = "call") -> ToolResult:
         is_clean = False
