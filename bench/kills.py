@@ -44,7 +44,7 @@ from bus.messages.ledger import Entry
 from launch import identity
 from launch.drill import VARIABLE
 from launch.drill import parse_drill as point_of
-from tests.journals import ENDS, answers_of, check_record
+from tests.journals import ENDS, answer_text, answers_of, check_record
 from tests.process.cluster import Cluster, cluster_in, eventually
 
 INPUT_ID = "in-1"
@@ -87,7 +87,9 @@ class Cell:
     open_at_kill: int  # prompts without an end in the record when the process died
     tool_orders: int
     tool_ends: int  # ends of tool orders
-    record: str  # what the invariants of tests/journals.py and the verifier say: "ok", or what is wrong
+    record: (
+        str  # "ok", or what is wrong by the invariants of tests/journals.py, the verifier, or what the client was told
+    )
 
 
 def run_cell(directory: Path, process: str, point: str, tool: str) -> Cell:
@@ -221,7 +223,7 @@ def _cell(
             entry.event_type in ("WO_COMPLETED", "WO_FAILED") and entry.provenance.work_order_id in calls
             for entry in entries
         ),
-        record=_verdict_on(cluster, entries),
+        record=_verdict_on(cluster, entries, result["response"]),
     )
 
 
@@ -234,9 +236,10 @@ def _told(result: dict[str, Any]) -> tuple[Any, ...]:
     return result["outcome"], result["response"], result["session_id"], result["input_id"]
 
 
-def _verdict_on(cluster: Cluster, entries: list[Entry]) -> str:
+def _verdict_on(cluster: Cluster, entries: list[Entry], response: str) -> str:
     try:
         check_record(entries)
+        assert answer_text(entries, INPUT_ID) == response, "the client was told other words"
         cluster.verify()
     except AssertionError as wrong:
         return str(wrong) or "broken"

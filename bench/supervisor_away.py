@@ -37,7 +37,7 @@ from bus.port import Bus
 from launch import identity
 from launch.client import connected, place_of
 from launch.turns import process_turn
-from tests.journals import answers_of, check_record
+from tests.journals import answer_text, answers_of, check_record
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
 CLIENT_S = 5.0
@@ -65,7 +65,7 @@ class Row:
     over_bound: int  # later than the bound and the slack
     unmarked: int  # degraded, without a DEGRADATION record
     answers_wrong: int  # inputs with another number of answers in the record than one
-    changed_afterwards: int  # inputs with another answer when asked again
+    changed_afterwards: int  # inputs with another answer in the record, or when asked again
     record: str
 
     @property
@@ -199,7 +199,10 @@ def _row(cluster: Cluster, way: str, found: dict[str, tuple[TurnResult, float]],
         over_bound=sum(elapsed_ms > bound_ms + SLACK_MS for elapsed_ms in times),
         unmarked=sum(result.session_id not in marked for result, _ in found.values()),
         answers_wrong=sum(len(answers_of(entries, input_id)) != 1 for input_id in found),
-        changed_afterwards=sum(again[input_id].response != result.response for input_id, (result, _) in found.items()),
+        changed_afterwards=sum(
+            {again[input_id].response, answer_text(entries, input_id)} != {result.response}
+            for input_id, (result, _) in found.items()
+        ),
         record=record,
     )
 
