@@ -13,6 +13,7 @@ result into docs/reliability.md and bench/results/random_kills.json. tests/proce
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import random
 import shutil
@@ -30,8 +31,12 @@ from typing import Any
 from bench.cluster import machine
 from bench.documents import put_between
 from bench.outside import Outside, asking_for
+from bus.errors import RuntimeFault
 from bus.messages.base import unpack
+from bus.messages.ledger import Entries, Tail
 from launch import identity
+from launch.client import connected, place_of
+from launch.errors import CommandError
 from tests.journals import answer_text, answers_of, check_record
 from tests.process.cluster import Cluster, cluster_in, eventually
 
@@ -95,6 +100,8 @@ class Storm:
     p50_s: float
     slowest_s: float
     answered_twice: list[str] = field(default_factory=list)
+    shown: int = 0  # records that the ledger showed to a reader during the storm
+    shown_and_lost: list[str] = field(default_factory=list)
     told_otherwise: list[str] = field(default_factory=list)  # somebody was told other words than the record has
     not_in_the_record: list[str] = field(default_factory=list)  # answers that somebody was given and the record lacks
     told_unrecorded: list[str] = field(default_factory=list)
@@ -110,6 +117,7 @@ class Storm:
     def faults(self) -> list[str]:
         """What must not be."""
         found = [f"answered twice: {name}" for name in self.answered_twice]
+        found += [f"shown to a reader and lost: {name}" for name in self.shown_and_lost]
         found += [f"told otherwise than recorded: {name}" for name in self.told_otherwise]
         found += [f"not in the record: {name}" for name in self.not_in_the_record]
         found += [f"wrongly charged: {name}" for name in self.wrongly_charged]
@@ -124,7 +132,9 @@ def run_storm(directory: Path, *, kills: int, pause_s: float, seed: int) -> Stor
     outside.govern(cluster.home.root, SETTINGS)
     is_over = threading.Event()
     answers: list[Asked] = []
+    shown: set[str] = set()
     people = [threading.Thread(target=_ask_on, args=(cluster, n, is_over, answers)) for n in range(PEOPLE)]
+    people.append(threading.Thread(target=lambda: asyncio.run(_read_on(cluster, is_over, shown))))
     try:
         scale = [word for one in SCALE for word in ("--scale", one)]
         cluster.up("--detach", *scale)
@@ -143,6 +153,8 @@ def run_storm(directory: Path, *, kills: int, pause_s: float, seed: int) -> Stor
         storm = _looked_at(cluster, answers, struck, seconds, first)
         storm.errors = errors
         _count_charges(storm, cluster, outside)
+        storm.shown = len(shown)
+        storm.shown_and_lost = sorted(shown - {entry.submission_id for entry in cluster.entries()})
         return storm
     finally:
         is_over.set()
@@ -167,6 +179,21 @@ def _ask_on(cluster: Cluster, number: int, is_over: threading.Event, answers: li
         answers.append(Asked(input_id, again, time.monotonic() - began, result))
         if said.out:
             session = ["--session", result["session_id"]]
+
+
+async def _read_on(cluster: Cluster, is_over: threading.Event, shown: set[str]) -> None:
+    """Whoever follows the record, through every death: what it was shown is durable, and must be there afterwards."""
+    head = -1
+    while not is_over.is_set():
+        try:
+            async with connected(place_of(cluster.home, cluster.run()), "operator") as operator:
+                while not is_over.is_set():
+                    tail = Tail(after=head, limit=500, wait_ms=500)
+                    page = await operator.request("ledger", tail, expect=Entries, timeout_s=2)
+                    shown.update(entry.submission_id for entry in page.entries)
+                    head = page.entries[-1].sequence if page.entries else head
+        except (RuntimeFault, CommandError):
+            await asyncio.sleep(0.1)  # somebody whom it needs has just died
 
 
 def _ask_again(cluster: Cluster, answers: list[Asked]) -> list[str]:

@@ -32,6 +32,7 @@ GOOD = Storm(
         ("lost", ["in-1: expired"]),
         ("answered_twice", ["in-1"]),
         ("told_otherwise", ["in-1"]),
+        ("shown_and_lost", ["RunCompleted:s-1"]),
         ("not_in_the_record", ["the answer to in-1"]),
         ("record", "a fenced owner wrote"),
         ("wrongly_charged", ["WO-1 by charge_keyed: 2 effects"]),

@@ -16,4 +16,5 @@ def test_random_kills_under_load_lose_and_double_nothing(tmp_path: Path):
     storm = run_storm(tmp_path, kills=60, pause_s=0.4, seed=1)
     assert storm.faults == [], storm
     assert sum(storm.kills.values()) == 60 and len(storm.kills) >= 6
+    assert storm.shown > 50
     assert storm.turns.get("success", 0) >= 5
