@@ -47,7 +47,7 @@ _ROWS = (
     Row(session.ProcessTurn, "host", session.TurnResult, CLIENT_ROLES, sensitive=True),
     Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES),
     # ho2 (StartSession and EndSession are passed on by the host)
-    Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host"}), sensitive=True),
+    Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host", "ho2"}), sensitive=True),
     Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator"})),
     Row(session.SessionCommand, "ho2", session.CommandVerdict, CLIENT_ROLES | {"host"}, sensitive=True),
     Row(session.Consolidate, "ho2", None, frozenset({"host"}), "ordered", redeliver=False, low=True),

@@ -16,6 +16,7 @@ from actors.ho2_supervisor.consolidations import Consolidations
 from actors.ho2_supervisor.drive import Drive, Drives, TurnInput
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.memory import Memory
+from actors.ho2_supervisor.minding import Minding
 from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession, is_gone
 from actors.ho2_supervisor.session.journal import input_digest, turn_key
@@ -87,6 +88,7 @@ class Supervisor(Actor):
             let_go=self._drives.let_go,
         )
         self._drives.sessions = self._sessions
+        self._minding = Minding(bus, self._config, self._is_answered)
 
     async def ready(self) -> str:
         """Ready once the ledger answers: without its journal no session can be owned."""
@@ -152,7 +154,8 @@ class Supervisor(Actor):
                 drive = self._drives.of(session)
                 if drive is None:
                     raise SessionFault("moved", f"session {session.session_id} is being read", retryable=True)
-                self._drives.attach(drive, deadline_at)
+                if call.role != self.service:  # a supervisor that minds a follow-up gives it no more time
+                    self._drives.attach(drive, deadline_at)
                 if is_renewing:
                     self._drives.renew(drive)
             case Begin():
@@ -201,6 +204,7 @@ class Supervisor(Actor):
                 continue  # it came twice at the same moment: once that stands, both are compared
             self._drives.notice(session, commanding.receive(session, command, self._config, trace=call.trace))
             if await self._is_durable(session):
+                self._minding.mind(session)
                 self._drives.follow(session)
                 return commanding.verdict_of(session, command)
         raise self._keeps_moving(message.session_id)
@@ -255,8 +259,15 @@ class Supervisor(Actor):
         """
         commanding.decide(session)
         self._drives.resume(session)
+        self._minding.mind(session)
         if self._learning is not None:
             self._learning.log_later(session)
+
+    def _is_answered(self, session_id: str, input_id: str) -> bool:
+        """Whether this owner knows what became of the input."""
+        session = self._sessions.held(session_id)
+        known = None if session is None else session.record.inputs.get(input_id)
+        return known is not None and known.became != "running"
 
     async def _is_there(self, instance: str) -> bool:
         """Whether the client for which a host asks is connected; while the broker cannot say, it is taken to be.

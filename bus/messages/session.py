@@ -509,7 +509,10 @@ class ProcessTurn(Message):
 
 
 class TurnRequest(Message):
-    """Host -> HO2: answer one input. Idempotent by input_id; routing key = session_id."""
+    """Host -> HO2: answer one input. Idempotent by input_id; routing key = session_id.
+
+    An owner asks for its sessions' follow-ups itself, so that they come to a successor.
+    """
 
     TYPE: ClassVar[str] = "ho2.turn"
 

@@ -479,3 +479,35 @@ def test_command_that_brings_too_much_is_refused_and_the_run_goes_on(command: Ca
         assert names(journal).count("HostCommandReceived") == names(journal).count("HostCommandRejected") == 1
         received = next(entry for entry in journal if entry.event_type == "HostCommandReceived")
         assert len(received.bodies[0] or b"") < 1_000
+
+
+@pytest.mark.parametrize("moment", ["waiting", "running", "standing still"])
+def test_follow_ups_that_nobody_asks_for_outlive_their_owner(moment: str) -> None:
+    """Killed while they wait behind a run, in the middle of one, or while one is paused: the next owner drives them on."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(2.0)
+
+        async def run() -> None:
+            await rig.start_session()
+            first = asyncio.ensure_future(rig.asked("i1", "hello"))
+            await rig.until(at_work)
+            for number in (1, 2):
+                await rig.command(FollowUp(text=f"and {number}"), f"f{number}")
+            if moment != "waiting":
+                await first
+                await rig.until(lambda view: at_work(view) and view.run is not None and view.run.run_id.run_seq == 2)
+            if moment == "standing still":
+                await rig.command(Pause())
+                await rig.until(waits)
+                await rig.host.sleep(1)
+            rig.supervise()
+            rig.world.kill(rig.instances[0])
+            if moment == "standing still":
+                await rig.host.sleep(1)
+                await rig.command(Resume())
+            await rig.host.sleep(20)
+
+        rig.run(run())
+        journal = names(rig.run(rig.journal()))
+        assert journal.count("RunCompleted") == 3
+        assert journal.count("TookOver") == 2
