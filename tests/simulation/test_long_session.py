@@ -10,11 +10,11 @@ from bus.messages.session import TurnResult
 from config.snapshot import Snapshot
 from launch.simulated import SimulatedCluster
 from tests.gateway_service.rig import snapshot
-from tests.journals import check_record
+from tests.journals import check_record, count_of
 
 
 def converse(made: Snapshot, count: int) -> tuple[list[TurnResult], list[int]]:
-    """So many turns of one session, each a message of its own; the results, and the entries that each turn recorded."""
+    """So many turns of one session; the results, and what each ten of them recorded beside a snapshot now and then."""
     results: list[TurnResult] = []
     entries: list[int] = [0]
     with SimulatedCluster(made) as cluster:
@@ -24,7 +24,8 @@ def converse(made: Snapshot, count: int) -> tuple[list[TurnResult], list[int]]:
             results.append(cluster.ask(text, input_id=f"in-{number}", session_id=session_id))
             session_id = results[-1].session_id
             if number % 10 == 9:
-                entries.append(len(cluster.entries()))
+                recorded = cluster.entries()
+                entries.append(len(recorded) - count_of(recorded, "STATE_SNAPSHOT"))
         check_record(cluster.entries())
     return results, [later - earlier for earlier, later in pairwise(entries)]
 
