@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from launch.children import environment
 from launch.drill_moments import MOMENTS, ROLES
@@ -46,9 +47,16 @@ def test_a_kill_at_a_moment_costs_nothing(tmp_path: Path, who: str, during: str)
     assert counts["tool_runs"] == 1 + (who == "ho1")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("during", MOMENTS)
-@pytest.mark.parametrize("who", ROLES)
+def _drills() -> list[ParameterSet]:
+    """Everybody at every moment; `.ci/run` takes a diagonal and leaves the rest."""
+    return [
+        pytest.param(who, during, marks=pytest.mark.slow if (row + column) % len(MOMENTS) == 0 else pytest.mark.matrix)
+        for row, who in enumerate(ROLES)
+        for column, during in enumerate(MOMENTS)
+    ]
+
+
+@pytest.mark.parametrize(("who", "during"), _drills())
 def test_every_role_at_every_moment(tmp_path: Path, who: str, during: str):
     """The whole of what `hobus drill list` offers."""
     check(tmp_path, who, during)
