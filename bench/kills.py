@@ -84,7 +84,7 @@ class Cell:
     prompts: int  # PROMPT_SENT: calls of the model
     prompts_unknown: int  # of these closed as unknown outcome
     prompts_open: int  # of these without exactly one end
-    open_at_kill: int  # prompts without an end in the record when the process died
+    open_at_kill: int  # prompts that no end of their own gateway ever came into the record for
     tool_orders: int
     tool_ends: int  # ends of tool orders
     record: (
@@ -103,14 +103,12 @@ def run_cell(directory: Path, process: str, point: str, tool: str) -> Cell:
             cluster.env[VARIABLE] = HELD[point]
         cluster.up("--detach")
         asked = cluster.start_ask(asking_for(tool), "--input-id", INPUT_ID, "--timeout", str(DEADLINE_S))
-        struck_at, open_at_kill = _struck(cluster, outside, process, point, tool)
+        struck_at = _struck(cluster, outside, process, point, tool)
         result = _answer(cluster, process, tool, asked)
         answered_after_ms = round((time.monotonic() - struck_at) * 1000)
         again = _asked_again(cluster, process, tool)
         assert cluster("down").code == 0
-        return _cell(
-            cluster, outside, (process, point, tool), (answered_after_ms, open_at_kill), result=result, again=again
-        )
+        return _cell(cluster, outside, (process, point, tool), answered_after_ms, result=result, again=again)
     finally:
         outside.release()
         if asked is not None and asked.poll() is None:
@@ -131,18 +129,17 @@ def _answer(cluster: Cluster, process: str, tool: str, asked: subprocess.Popen[b
     return json.loads(out)
 
 
-def _struck(cluster: Cluster, outside: Outside, process: str, point: str, tool: str) -> tuple[float, int]:
-    """The turn is at its point, the victim dead: when that was, and how many model calls had no end by then."""
+def _struck(cluster: Cluster, outside: Outside, process: str, point: str, tool: str) -> float:
+    """The turn is at its point, the victim dead: when that was."""
     if point in HELD:
         mark = point_of(HELD[point]).mark_in(cluster.home.run)
         eventually(lambda: mark.exists() and mark.read_text())
         pid = int(mark.read_text())
         eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED)
         struck_at = _kill(cluster, process)
-        found = _open(cluster.entries())
         if process not in ("gateway", EVERYBODY):
             os.kill(pid, signal.SIGCONT)
-        return struck_at, found
+        return struck_at
     if point == "tool_effect":
         outside.hold()
         eventually(lambda: outside.effects(tool))
@@ -151,9 +148,8 @@ def _struck(cluster: Cluster, outside: Outside, process: str, point: str, tool: 
         if point == "in_llm2_300ms":
             time.sleep(LATER_S)
     struck_at = _kill(cluster, process)
-    found = _open(cluster.entries())
     outside.release()
-    return struck_at, found
+    return struck_at
 
 
 def _kill(cluster: Cluster, process: str) -> float:
@@ -171,9 +167,10 @@ def _kill(cluster: Cluster, process: str) -> float:
     return now
 
 
-def _open(entries: list[Entry]) -> int:
-    sent = {_about(entry) for entry in entries if entry.event_type == "PROMPT_SENT"}
-    return len(sent - {_about(entry) for entry in entries if entry.event_type in ENDS})
+def _left_open(entries: list[Entry]) -> int:
+    """Model calls that their own gateway got no end into the record for: an end on its way at the kill still counts."""
+    sent = {(_about(entry), entry.origin) for entry in entries if entry.event_type == "PROMPT_SENT"}
+    return len(sent - {(_about(entry), entry.origin) for entry in entries if entry.event_type in ENDS})
 
 
 def _asked_again(cluster: Cluster, process: str, tool: str) -> dict[str, Any]:
@@ -191,7 +188,7 @@ def _cell(
     cluster: Cluster,
     outside: Outside,
     which: tuple[str, str, str],
-    measured: tuple[int, int],
+    answered_after_ms: int,
     *,
     result: dict[str, Any],
     again: dict[str, Any],
@@ -209,7 +206,7 @@ def _cell(
         outcome=result["outcome"],
         code=reasons[-1] if reasons and result["outcome"] == "degraded" else result["code"] or "",
         tool_code=",".join(call.get("code") or "" for call in result["tool_calls"]),
-        answered_after_ms=measured[0],
+        answered_after_ms=answered_after_ms,
         answers=len(answers_of(entries, INPUT_ID)),
         same_again=_told(again) == _told(result),
         effects=len(outside.effects(tool)),
@@ -217,7 +214,7 @@ def _cell(
         prompts=len(sent),
         prompts_unknown=sum(e.event_type == "PROMPT_FAILED" and e.reason == "UNKNOWN_OUTCOME" for e in entries),
         prompts_open=sum(ends[name] != 1 for name in sent),
-        open_at_kill=measured[1],
+        open_at_kill=_left_open(entries),
         tool_orders=len(calls),
         tool_ends=sum(
             entry.event_type in ("WO_COMPLETED", "WO_FAILED") and entry.provenance.work_order_id in calls
