@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from pydantic import Field
 
 from bus.messages.base import Record
 from bus.messages.control import Tools
+from config.approvals import needs_approval
 from config.assets import Agent
 from config.snapshot import Snapshot
 
@@ -47,7 +46,7 @@ def tool_lines(tools: Tools, snapshot: Snapshot) -> list[ToolLine]:
             workers=row.workers,
             idempotent=row.idempotent,
             writes=row.writes,
-            needs_approval=needs_approval(snapshot.config.tools.approval, row.tool_id),
+            needs_approval=needs_approval(snapshot.config.tools, row.tool_id),
             agents=users_of(row.tool_id, snapshot, writes=row.writes),
         )
         for row in tools.tools
@@ -76,11 +75,6 @@ def source_lines(tools: Tools, snapshot: Snapshot) -> list[SourceLine]:
         )
         for name in silent
     ]
-
-
-def needs_approval(patterns: list[str], tool_id: str) -> bool:
-    """Whether a pattern of tools.approval fits."""
-    return any(fnmatchcase(tool_id, pattern) for pattern in patterns)
 
 
 def users_of(tool_id: str, snapshot: Snapshot, *, writes: bool) -> list[str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 
 from actors.ho2_supervisor import chain, composed, pool, recorded_form, work_orders
 from actors.ho2_supervisor.history import History
@@ -42,6 +41,7 @@ from bus.messages.session import (
 from bus.messages.work_order import Cost, Receipt, Segment, ToolCall, WorkOrder, WorkOrderError
 from bus.port import Bus
 from bus.streaming import Draft
+from config.approvals import needs_approval
 from config.assets import Agent
 from config.schema import AdminConfig
 
@@ -263,7 +263,7 @@ class Run:
         context = await self.new_step()
         batch_id = ToolBatchId(step_id=context.step_id, batch_seq=1)
         call_ids = [call.call_id for call in asked]
-        held = [call.call_id for call in asked if needs_approval(call.tool_id, self.config.tools.approval)]
+        held = [call.call_id for call in asked if needs_approval(self.config.tools, call.tool_id)]
         self.step(ToolBatchIssued(tool_batch_id=batch_id, call_ids=call_ids, held=held, at=self.session.now()))
         ended: dict[str, Receipt] = {}
         while left := [call for call in asked if call.call_id not in ended]:
@@ -449,8 +449,3 @@ class Run:
 
     def _step(self, turn_seq: int, step_seq: int) -> StepId:
         return StepId(turn_id=TurnId(run_id=self.run_id, turn_seq=turn_seq), step_seq=step_seq)
-
-
-def needs_approval(tool_id: str, patterns: Sequence[str]) -> bool:
-    """Whether calls of this tool wait for an operator (`tools.approval`)."""
-    return any(fnmatchcase(tool_id, pattern) for pattern in patterns)

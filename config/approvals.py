@@ -1,0 +1,12 @@
+"""Which tool calls wait for an operator. Source: spec page "Work orders and the HO1 executor", section Tools."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from config.schema import ToolsConfig
+
+
+def needs_approval(tools: ToolsConfig, tool_id: str) -> bool:
+    """Whether a pattern of `tools.approval` fits."""
+    return any(fnmatchcase(tool_id, pattern) for pattern in tools.approval)
