@@ -37,7 +37,10 @@ class BusSettings(BaseModel):
     tap_ring: Positive = Field(description="recent frames kept for --since")
     tap_ring_max_bytes: Positive = Field(description="the same ring, bounded in bytes")
     tap_hwm: Positive = Field(description="batches queued for a slow tap reader")
-    high_water_mark: Positive = Field(description="ZeroMQ high-water mark; credit stays far below")
+    high_water_mark: Positive = Field(description="ZeroMQ high-water mark of what is sent; credit stays far below")
+    receive_max: Positive = Field(
+        description="messages of one connection that a server's socket holds; beyond that, the sender waits"
+    )
     record_interval_ms: Positive = Field(description="how often denials and dead letters are recorded, in batches")
     records_max: Positive = Field(description="distinct denials and dead letters kept for one record interval")
     batch_max: Positive = Field(

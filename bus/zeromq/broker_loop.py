@@ -1,7 +1,7 @@
 """The broker's process: one thread, one poller, no asyncio. The rules are `bus/broker`'s.
 
 ROUTER with MANDATORY, sends that never block, hand-over off (two connections never share a routing id; principals
-come from hello), linger 0, ZMTP heartbeats. A send that would block is an alarm, not a path: it is counted and the
+come from hello), linger 0, a receive limit. A send that would block is an alarm, not a path: it is counted and the
 peer is treated as lost, so that its work goes elsewhere. Traps: the spec's research page on the bus, table A2.
 """
 
@@ -200,7 +200,7 @@ class BrokerLoop:
         self._zeromq.close()
 
     def _bound_router(self, endpoint: str) -> zmq.Socket[bytes]:
-        router = self._zeromq.socket(zmq.ROUTER)
+        router = self._zeromq.bound(zmq.ROUTER)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         router.bind(endpoint)
         private_ipc(endpoint)

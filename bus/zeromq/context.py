@@ -1,4 +1,11 @@
-"""The one ZeroMQ context of a process, owned and ended explicitly: the garbage collector would block the loop."""
+"""The one ZeroMQ context of a process, owned and ended explicitly: the garbage collector would block the loop.
+
+A socket has either a receive limit or ZMTP heartbeats, never both: one that has reached its limit reads nothing more,
+and libzmq 4.3.5 aborts the process when a heartbeat is due after the peer has hung up meanwhile (`Assertion failed:
+!_io_error`), or when the heartbeat's time-out has replaced the connection (`_input_stopped`, libzmq#3937 and #4767). So
+those who connect send heartbeats, and those who are connected to have the limit. A heartbeat says how long its sender
+may be silent, and the other end keeps to it, so that a peer that froze or was cut off is noticed at both ends.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +17,41 @@ from bus.settings import BusSettings
 
 
 class ZeroMQ:
-    """Owns the context; sockets are made here with the options that all of them share."""
+    """Owns the context; every socket of the process is made here, as one of these kinds."""
 
     def __init__(self, settings: BusSettings) -> None:
         self._settings = settings
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
 
-    def socket(self, kind: int) -> zmq.Socket[bytes]:
-        """A socket with linger 0, heartbeats, reconnect bounds, high-water marks and the message size limit set."""
-        settings, socket = self._settings, self._context.socket(kind)
-        socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.SNDHWM, settings.high_water_mark)
-        socket.setsockopt(zmq.RCVHWM, settings.high_water_mark)
+    def bound(self, kind: int) -> zmq.Socket[bytes]:
+        """For a server: takes in at most `bus.receive_max` messages per connection ahead of its owner; no heartbeats.
+
+        It answers those of its peers, and ends a connection whose peer is silent for longer than that one said.
+        """
+        return self._limited(kind, self._settings.receive_max)
+
+    def feed(self, kind: int) -> zmq.Socket[bytes]:
+        """For either end of the tap: a reader that is slower than `bus.tap_hwm` batches misses the next ones."""
+        return self._limited(kind, self._settings.tap_hwm)
+
+    def connecting(self, kind: int) -> zmq.Socket[bytes]:
+        """For a peer: has heartbeats; what it takes in is bounded by credit and mailbox, not by ZeroMQ."""
+        settings, socket = self._settings, self._socket(kind)
         socket.setsockopt(zmq.HEARTBEAT_IVL, settings.heartbeat_interval_ms)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, settings.heartbeat_timeout_ms)
         socket.setsockopt(zmq.HEARTBEAT_TTL, settings.heartbeat_timeout_ms)
+        socket.setsockopt(zmq.RCVHWM, 0)
+        return socket
+
+    def _limited(self, kind: int, receive_max: int) -> zmq.Socket[bytes]:
+        socket = self._socket(kind)
+        socket.setsockopt(zmq.RCVHWM, receive_max)
+        return socket
+
+    def _socket(self, kind: int) -> zmq.Socket[bytes]:
+        settings, socket = self._settings, self._context.socket(kind)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.SNDHWM, settings.high_water_mark)
         socket.setsockopt(zmq.RECONNECT_IVL, settings.reconnect_min_ms)
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, settings.reconnect_max_ms)
         socket.setsockopt(zmq.MAXMSGSIZE, settings.body_max_bytes)
@@ -33,16 +60,6 @@ class ZeroMQ:
     def close(self) -> None:
         """Every socket is closed first (by its owner, or here with linger 0), then the context ends."""
         self._context.destroy(linger=0)
-
-
-def without_receive_limit(socket: zmq.Socket[bytes]) -> None:
-    """For a socket that connects and has heartbeats: what arrives is bounded by credit and mailbox, not by ZeroMQ.
-
-    A connection whose inbound pipe is at its high-water mark stops reading, pongs included; its heartbeat then times
-    out, and the engine that replaces it aborts the process (`Assertion failed: _input_stopped`, libzmq#3937 and #4767,
-    open).
-    """
-    socket.setsockopt(zmq.RCVHWM, 0)
 
 
 def private_ipc(endpoint: str) -> None:

@@ -21,7 +21,7 @@ from bus.errors import BusError
 from bus.link import OnFrames
 from bus.port import Clock
 from bus.settings import BusSettings
-from bus.zeromq.context import ZeroMQ, without_receive_limit
+from bus.zeromq.context import ZeroMQ
 from bus.zeromq.curve import KeyPair
 from bus.zeromq.drained import DrainedSocket
 
@@ -118,7 +118,7 @@ class CurveLink:
 
     def _open(self) -> None:
         settings, ends = self._settings, self._ends
-        dealer = self._zeromq.socket(zmq.DEALER)
+        dealer = self._zeromq.connecting(zmq.DEALER)
         dealer.setsockopt(zmq.IMMEDIATE, 1)
         dealer.setsockopt(zmq.PROBE_ROUTER, 1)
         dealer.setsockopt(zmq.RECONNECT_IVL, -1)
@@ -129,7 +129,6 @@ class CurveLink:
         dealer.setsockopt(zmq.CURVE_SERVERKEY, ends.broker_key)
         dealer.setsockopt(zmq.CURVE_PUBLICKEY, ends.pair.public)
         dealer.setsockopt(zmq.CURVE_SECRETKEY, ends.pair.secret)
-        without_receive_limit(dealer)
         monitor = dealer.get_monitor_socket(_EVENTS)
         batch_max = settings.batch_max
         self._dealer = dealer

@@ -16,7 +16,7 @@ class ZeroMQLane:
     """`bus.link.LaneTransport`; made on a running event loop."""
 
     def __init__(self, zeromq: ZeroMQ, server: LaneServer, endpoint: str) -> None:
-        socket = zeromq.socket(zmq.ROUTER)
+        socket = zeromq.bound(zmq.ROUTER)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.bind(endpoint)
         self.endpoint: str = socket.getsockopt_string(zmq.LAST_ENDPOINT)

@@ -15,7 +15,7 @@ import zmq
 from bus.errors import BusError
 from bus.link import OnFrames
 from bus.settings import BusSettings
-from bus.zeromq.context import ZeroMQ, without_receive_limit
+from bus.zeromq.context import ZeroMQ
 from bus.zeromq.drained import DrainedSocket
 
 _FRAMES = 2
@@ -29,10 +29,9 @@ class ZeroMQLink:
         self._waiting: deque[tuple[bytes, bytes]] = deque()
         self._on_frames: OnFrames | None = None
         self.garbage = 0
-        socket = zeromq.socket(zmq.DEALER)
+        socket = zeromq.connecting(zmq.DEALER)
         socket.setsockopt(zmq.IMMEDIATE, 1)
         socket.setsockopt(zmq.PROBE_ROUTER, 1)
-        without_receive_limit(socket)
         if endpoint.startswith("ipc://"):
             socket.setsockopt(zmq.RECONNECT_IVL, settings.local_reconnect_ms)
             socket.setsockopt(zmq.RECONNECT_IVL_MAX, 0)

@@ -56,7 +56,7 @@ class RemoteRouter:
         self.descriptors = (self._option(zmq.FD), self._zap.descriptor, option_of(self._monitor)(zmq.FD))
 
     def _bound(self, address: str) -> zmq.Socket[bytes]:
-        router = self._zeromq.socket(zmq.ROUTER)
+        router = self._zeromq.bound(zmq.ROUTER)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         router.setsockopt(zmq.CURVE_SERVER, 1)
         router.setsockopt(zmq.CURVE_SECRETKEY, self._keys.pair.secret)
@@ -108,7 +108,7 @@ class RemoteRouter:
     def check_strangers(self) -> None:
         """A connection with a random key over this very socket is refused. Raises ConfigError otherwise."""
         clock, verdict = SystemClock(), 0
-        stranger = self._zeromq.socket(zmq.DEALER)
+        stranger = self._zeromq.connecting(zmq.DEALER)
         pair = curve.new_pair()
         stranger.setsockopt(zmq.CURVE_PUBLICKEY, pair.public)
         stranger.setsockopt(zmq.CURVE_SECRETKEY, pair.secret)

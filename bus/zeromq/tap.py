@@ -35,8 +35,7 @@ class TapPublisher:
         self._readers = {LIVE: 0, BODIES: 0}
         self._next_sequence = 1
         self.has_sent = False  # since it last heard: a send may swallow the edge of its descriptor
-        self.socket = zeromq.socket(zmq.XPUB)
-        _without_heartbeats(self.socket)
+        self.socket = zeromq.feed(zmq.XPUB)
         self.socket.setsockopt(zmq.SNDHWM, settings.tap_hwm)
         self.socket.setsockopt(zmq.MAXMSGSIZE, _TOPIC_MAX_BYTES)
         self.socket.setsockopt(zmq.XPUB_VERBOSER, 1)  # every subscription and its end is told, also repeated ones
@@ -124,9 +123,7 @@ class TapReader:
         self._arrived = asyncio.Event()
         self._is_closed = False
         self.garbage = 0
-        socket = zeromq.socket(zmq.SUB)
-        _without_heartbeats(socket)
-        socket.setsockopt(zmq.RCVHWM, settings.tap_hwm)
+        socket = zeromq.feed(zmq.SUB)
         socket.setsockopt(zmq.MAXMSGSIZE, -1)  # a batch may hold many bodies; its sender is the broker
         socket.setsockopt(zmq.SUBSCRIBE, BODIES if with_bodies else LIVE)
         self._socket_of_zmq = socket
@@ -187,13 +184,3 @@ class TapReader:
         self.is_at_head = self.is_at_head or is_head
         if self._batches:
             self._arrived.set()
-
-
-def _without_heartbeats(socket: zmq.Socket[bytes]) -> None:
-    """A reader slower than its high-water mark stops reading, heartbeats included; the connection would be replaced.
-
-    libzmq then aborts the reader's process (`Assertion failed: _input_stopped`, libzmq#3937 and #4767, open). Both ends
-    are on one machine, where a process that ends closes its socket, so nothing is missed without them.
-    """
-    for option in (zmq.HEARTBEAT_IVL, zmq.HEARTBEAT_TIMEOUT, zmq.HEARTBEAT_TTL):
-        socket.setsockopt(option, 0)

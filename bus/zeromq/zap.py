@@ -52,7 +52,7 @@ class ZapHandler:
 
     def __init__(self, zeromq: ZeroMQ, knows: Callable[[bytes], bool]) -> None:
         self._knows = knows
-        self._socket = zeromq.socket(zmq.ROUTER)
+        self._socket = zeromq.bound(zmq.ROUTER)
         self._socket.bind(_ENDPOINT)
         self._option = option_of(self._socket)
         self.descriptor = self._option(zmq.FD)

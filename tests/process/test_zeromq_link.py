@@ -174,7 +174,7 @@ def test_more_than_the_high_water_mark_may_arrive_while_a_loop_stands_still() ->
 
     async def scenario(endpoint: str) -> None:
         zeromq = ZeroMQ(settings)
-        router = zeromq.socket(zmq.ROUTER)
+        router = zeromq.bound(zmq.ROUTER)
         router.setsockopt(zmq.SNDHWM, 0)
         router.bind(endpoint)
         link = ZeroMQLink(zeromq, settings, endpoint)

@@ -1,0 +1,1 @@
+"""Attacks on a running cluster, by command: `python -m bench.hostile --help`."""

@@ -1,0 +1,52 @@
+"""No socket has both ZMTP heartbeats and a receive limit: libzmq aborts the process when such a peer dies at its limit."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+import zmq
+
+from bus.zeromq.context import ZeroMQ
+from tests.architecture.source import modules, uses
+from tests.bus.broker.rig import settings_with
+
+MAKER = "bus.zeromq.context"
+HEARTBEATS = {"zmq.HEARTBEAT_IVL", "zmq.HEARTBEAT_TIMEOUT", "zmq.HEARTBEAT_TTL"}
+LIMITS = {"zmq.RCVHWM", "zmq.HWM"}
+MONITORS = {"bus.zeromq.remote_router"}
+"""Sets the limit of a monitor's own socket, which is inside the process and has no connection."""
+
+
+@pytest.mark.parametrize("kind", ["bound", "feed", "connecting"])
+def test_each_kind_has_one_of_the_two(kind: str) -> None:
+    """As libzmq itself says it."""
+    zeromq = ZeroMQ(settings_with())
+    with getattr(zeromq, kind)(zmq.DEALER) as socket:
+        has_limit, has_heartbeats = socket.getsockopt(zmq.RCVHWM) > 0, socket.getsockopt(zmq.HEARTBEAT_IVL) > 0
+    zeromq.close()
+    assert (has_limit, has_heartbeats) == ((False, True) if kind == "connecting" else (True, False))
+
+
+def test_the_limits_are_the_configured_ones() -> None:
+    """`bus.receive_max` for servers, `bus.tap_hwm` for the tap."""
+    zeromq = ZeroMQ(settings_with(receive_max=7, tap_hwm=8))
+    with zeromq.bound(zmq.ROUTER) as router, zeromq.feed(zmq.SUB) as reader:
+        assert (router.getsockopt(zmq.RCVHWM), reader.getsockopt(zmq.RCVHWM)) == (7, 8)
+    zeromq.close()
+
+
+def test_nobody_else_makes_sockets_or_gives_them_either() -> None:
+    """Contexts, heartbeats and limits are named in one module."""
+    named = {module: {name for name, _ in uses(tree)} for module, tree in modules().items() if module != MAKER}
+    assert {name for name, _ in uses(modules()[MAKER])} >= HEARTBEATS
+    assert {module for module, names in named.items() if names & (HEARTBEATS | {"zmq.Context"})} == set()
+    assert {module for module, names in named.items() if names & LIMITS} == MONITORS
+    attributes = {"hwm", "rcvhwm", "set_hwm", "heartbeat_ivl", "HEARTBEAT_IVL"}
+    assert [
+        module
+        for module, tree in modules().items()
+        if module.startswith("bus.zeromq") and module != MAKER
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in attributes
+    ] == []
