@@ -32,7 +32,7 @@ class RealFile:
             size -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def write_at(self, offset: int, data: bytes) -> None:
+    def write_at(self, offset: int, data: bytes | bytearray) -> None:
         """All of `data` at `offset`, or OSError (then any prefix of it may have been written)."""
         rest = memoryview(data)
         while rest:

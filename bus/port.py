@@ -107,7 +107,7 @@ class FileHandle(Protocol):
 
     def read_at(self, offset: int, size: int) -> bytes: ...
 
-    def write_at(self, offset: int, data: bytes) -> None:
+    def write_at(self, offset: int, data: bytes | bytearray) -> None:
         """Writes all of it, or raises OSError."""
         ...
 

@@ -1,11 +1,13 @@
 """The bytes of one batch: header, chained entries, bodies beside the chain, trailer. Pure; nothing here touches a file.
 
-    header (128)   magic, version, flags, count, lengths, first sequence, previous chain value, root, CRCs, end mark
+    header (128)   magic, version, flags, count, lengths, first sequence, previous chain, root, CRCs, mask, end mark
     entries        count x (length, CRC, entry bytes); the exact entry bytes are hashed into the chain
     bodies         per body: mark, CRC, length, salt (16), data; outside the chain, so that it can be erased
     padding        zeros up to a multiple of eight
     trailer (8)    its bytes are never zero, so that a write torn anywhere before its end shows
 
+What lies between header and trailer is stored masked (mask.py), so that no sector of a stored frame is all zeros; CRCs,
+hashes and chain are of the bytes as they were given.
 `flags` and `root` are zero until the Merkle tree uses them; the mark of a body has room for "erased". Integers are
 little-endian. Chain value = SHA-256(previous chain value + entry bytes). Source: spec page "The ledger".
 """
@@ -18,13 +20,16 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
+from ledger_service.mask import ALIGNMENT, MASK_BYTES, apply_mask
+
 MAGIC = b"HOBUSLG1"
-VERSION = 1
+VERSION = 2
+"""1 stored content unmasked."""
 GENESIS = bytes(32)
 """The chain value before the first entry."""
 SALT_BYTES = 16
 
-_FIELDS = Struct("<8sHHIIIQ32s32sI16s")  # magic ... entries CRC, reserved
+_FIELDS = Struct(f"<8sHHIIIQ32s32sI{MASK_BYTES}s")  # magic ... entries CRC, mask
 _HEADER_CRC = Struct("<I")
 _END_MARK = b"\xa5HDREND\xa5"
 _TRAILER = b"\xa5BATEND\xa5"
@@ -35,18 +40,19 @@ HEADER_BYTES = _FIELDS.size + _HEADER_CRC.size + len(_END_MARK)
 ENTRY_HEAD_BYTES = _ENTRY.size
 BODY_HEAD_BYTES = _BODY.size
 _BODY_CRC_AT = 8  # the CRC covers length, salt and data
-_ALIGNMENT = 8
 
 
 class Header(NamedTuple):
     """What a frame says about itself."""
 
+    version: int
     entry_count: int
     entries_bytes: int
     bodies_bytes: int
     first_sequence: int
     previous_chain: bytes
     entries_crc: int
+    mask: bytes
 
     @property
     def frame_bytes(self) -> int:
@@ -82,7 +88,7 @@ class Fault(NamedTuple):
 class Built(NamedTuple):
     """An encoded frame and where its parts lie."""
 
-    data: bytes
+    data: bytearray  # to be masked for its place
     chains: list[bytes]  # the chain value after each entry
     entries_at: list[int]
     bodies_at: list[int]  # first byte of each body's record, in the order given
@@ -99,9 +105,16 @@ def next_chain(chain: bytes, entry: bytes) -> bytes:
 
 
 def build_frame(
-    first_sequence: int, previous_chain: bytes, entries: Sequence[bytes], bodies: Iterable[tuple[bytes, bytes]]
+    first_sequence: int,
+    previous_chain: bytes,
+    entries: Sequence[bytes],
+    bodies: Iterable[tuple[bytes, bytes]],
+    mask: bytes,
 ) -> Built:
-    """The bytes of one batch; `bodies` are (salt, data) in the order of the entries that brought them."""
+    """The bytes of one batch; `bodies` are (salt, data) in the order of the entries that brought them.
+
+    They are not masked yet: `store_at` does that, once it is known where they will lie.
+    """
     parts: list[bytes] = [b""]
     chains: list[bytes] = []
     entries_at: list[int] = []
@@ -124,28 +137,35 @@ def build_frame(
         at += BODY_HEAD_BYTES + len(data)
     bodies_bytes = at - HEADER_BYTES - entries_bytes
     parts[0] = _pack_header(
-        Header(len(entries), entries_bytes, bodies_bytes, first_sequence, previous_chain, entries_crc)
+        Header(VERSION, len(entries), entries_bytes, bodies_bytes, first_sequence, previous_chain, entries_crc, mask)
     )
-    parts.append(bytes(-at % _ALIGNMENT) + _TRAILER)
-    return Built(b"".join(parts), chains, entries_at, bodies_at)
+    parts.append(bytes(-at % ALIGNMENT) + _TRAILER)
+    return Built(bytearray().join(parts), chains, entries_at, bodies_at)
+
+
+def store_at(frame: Built, at: int, mask: bytes) -> bytearray:
+    """The frame's bytes as they are stored at byte `at` of a segment; to be asked for once."""
+    apply_mask(frame.data, at, mask, start=HEADER_BYTES, end=len(frame.data) - len(_TRAILER))
+    return frame.data
 
 
 def read_header(data: bytes) -> Header | None:
-    """The header in the first 128 bytes, or None if they are not an undamaged one."""
+    """The header in the first 128 bytes, of whatever version, or None if they are not an undamaged one."""
     if len(data) < HEADER_BYTES or not data.startswith(MAGIC):
         return None
     fields = data[: _FIELDS.size]
     (crc,) = _HEADER_CRC.unpack_from(data, _FIELDS.size)
     if crc32(fields) != crc or data[HEADER_BYTES - len(_END_MARK) : HEADER_BYTES] != _END_MARK:
         return None
-    _, version, _, count, entries_bytes, bodies_bytes, first, chain, _, entries_crc, _ = _FIELDS.unpack(fields)
-    if version != VERSION:
-        return None
-    return Header(count, entries_bytes, bodies_bytes, first, chain, entries_crc)
+    _, version, _, count, entries_bytes, bodies_bytes, first, chain, _, entries_crc, mask = _FIELDS.unpack(fields)
+    return Header(version, count, entries_bytes, bodies_bytes, first, chain, entries_crc, mask)
 
 
-def read_frame(data: bytes, header: Header) -> Frame | Fault:
-    """The frame whose header was read from the same bytes, or what is wrong with it."""
+def read_frame(stored: bytes, header: Header, at: int) -> Frame | Fault:
+    """The frame stored at byte `at` of a segment, its header read from the same bytes, or what is wrong with it."""
+    buffer = bytearray(stored)
+    apply_mask(buffer, at, header.mask, start=HEADER_BYTES, end=len(buffer) - len(_TRAILER))
+    data = bytes(buffer)
     bodies_start = HEADER_BYTES + header.entries_bytes
     bodies_end = bodies_start + header.bodies_bytes
     entries = _read_entries(data, header, bodies_start)
@@ -154,7 +174,7 @@ def read_frame(data: bytes, header: Header) -> Frame | Fault:
     bodies = _read_bodies(data, bodies_start, bodies_end)
     if isinstance(bodies, Fault):
         return bodies
-    if data[bodies_end : header.frame_bytes] != bytes(-bodies_end % _ALIGNMENT) + _TRAILER:
+    if data[bodies_end : header.frame_bytes] != bytes(-bodies_end % ALIGNMENT) + _TRAILER:
         return Fault(bodies_end, header.frame_bytes, "the batch's end mark is damaged")
     return Frame(header, entries[0], entries[1], bodies)
 
@@ -211,12 +231,12 @@ def entry_is_whole(head: bytes, entry: bytes) -> bool:
 
 def _pack_header(header: Header) -> bytes:
     fields = _FIELDS.pack(
-        MAGIC, VERSION, 0, header.entry_count, header.entries_bytes, header.bodies_bytes, header.first_sequence,
-        header.previous_chain, bytes(32), header.entries_crc, bytes(16),
+        MAGIC, header.version, 0, header.entry_count, header.entries_bytes, header.bodies_bytes, header.first_sequence,
+        header.previous_chain, bytes(32), header.entries_crc, header.mask,
     )  # fmt: skip
     return fields + _HEADER_CRC.pack(crc32(fields)) + _END_MARK
 
 
 def _frame_bytes(entries_bytes: int, bodies_bytes: int) -> int:
     content = HEADER_BYTES + entries_bytes + bodies_bytes
-    return content + (-content % _ALIGNMENT) + len(_TRAILER)
+    return content + (-content % ALIGNMENT) + len(_TRAILER)

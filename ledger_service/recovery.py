@@ -54,6 +54,8 @@ def recover(disk: Disk, files: SegmentFiles, indexed: Sequence[Position]) -> Rec
     if not firsts:
         files.open_for_writing(0, create=True).close()
         return Recovered(Position(0, -1, 0, GENESIS), 0, None)
+    if len(firsts) > 1 and files.mask is None:
+        raise Damage(files.path(firsts[0]), 0, "no whole batch begins here, but a later segment exists")
     end = _walk(files.source(firsts[-1]), firsts[-1], indexed)
     rewritten_in, last = firsts[-1], end.last
     if last is None and len(firsts) > 1:

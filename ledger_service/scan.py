@@ -2,18 +2,18 @@
 
 One batch is in flight at a time, so only what follows the last whole frame can be torn, and only the way a device tears
 a write: a prefix arrived, or some sectors arrived and others still hold the zeros that were there. A frame that is
-wrong in any other way, or that has another frame behind it, was whole once: damage.
+wrong in any other way, or that has another frame behind it, was whole once: damage. No sector of a stored frame is all
+zeros, and no content of a frame reads as a header: the mask (mask.py) sees to that, whatever a writer says.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from ledger_service.frame import HEADER_BYTES, MAGIC, Fault, Frame, Header, next_chain, read_frame, read_header
+from ledger_service.frame import HEADER_BYTES, MAGIC, VERSION, Fault, Frame, Header, next_chain, read_frame, read_header
+from ledger_service.mask import ALIGNMENT, SECTOR_BYTES
 from ledger_service.source import Damage, Source
 
-SECTOR_BYTES = 512
-_ALIGNMENT = 8
 _WRITTEN_BYTES_MIN = 8
 """A sector that was written holds at least a batch's end mark; fewer bytes than that are strays, not a write."""
 
@@ -23,7 +23,7 @@ class Whole(NamedTuple):
 
     at: int
     frame: Frame
-    data: bytes
+    data: bytes  # as stored
     chains: list[bytes]  # the chain value after each entry
 
     @property
@@ -49,10 +49,14 @@ def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | 
     header = read_header(head)
     if header is None:
         return _tail(source, at, head, sequence)
+    demand_format(source.name, at, header)
+    source.mask = source.mask or header.mask
+    if header.mask != source.mask:
+        raise Damage(source.name, at, "this batch belongs to another ledger", sequence=sequence)
     if header.first_sequence != sequence or header.previous_chain != chain or not header.entry_count:
         raise Damage(source.name, at, f"this batch does not continue the chain at entry {sequence}", sequence=sequence)
     data = source.get(at, header.frame_bytes)
-    found = read_frame(data, header) if len(data) == header.frame_bytes else Fault(0, len(data), "cut short")
+    found = read_frame(data, header, at) if len(data) == header.frame_bytes else Fault(0, len(data), "cut short")
     if isinstance(found, Fault):
         return _torn_frame(source, at, data, header, found)
     chains: list[bytes] = []
@@ -60,6 +64,18 @@ def next_whole(source: Source, at: int, sequence: int, chain: bytes) -> Whole | 
         chain = next_chain(chain, entry)
         chains.append(chain)
     return Whole(at, found, data, chains)
+
+
+def demand_format(file: str, byte: int, header: Header) -> None:
+    """Raises Damage for a batch that another version of this software wrote."""
+    if header.version != VERSION:
+        raise Damage(
+            file,
+            byte,
+            f"the record is in format {header.version}, and this software reads {VERSION}",
+            mend="move the directory `ledger` of this home away to begin a new record, and read the old one with the "
+            "software that wrote it",
+        )
 
 
 def _torn_frame(source: Source, at: int, data: bytes, header: Header, fault: Fault) -> Tail:
@@ -101,8 +117,9 @@ def _has_later_frame(source: Source, at: int, end: int) -> bool:
     rest = source.get(at, end - at)
     found = rest.find(MAGIC, 1)
     while found >= 0:
-        is_aligned = (at + found) % _ALIGNMENT == 0
-        if is_aligned and read_header(rest[found : found + HEADER_BYTES]) is not None:
+        is_aligned = (at + found) % ALIGNMENT == 0
+        header = read_header(rest[found : found + HEADER_BYTES]) if is_aligned else None
+        if header is not None and source.mask in (None, header.mask):
             return True
         found = rest.find(MAGIC, found + 1)
     return False

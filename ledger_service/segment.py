@@ -10,8 +10,17 @@ from typing import NamedTuple
 
 from bus.port import Disk, FileHandle
 from ledger_service.entry import StoredEntry, decode_entry
-from ledger_service.frame import BODY_HEAD_BYTES, ENTRY_HEAD_BYTES, Fault, entry_is_whole, read_body
-from ledger_service.scan import Damage
+from ledger_service.frame import (
+    BODY_HEAD_BYTES,
+    ENTRY_HEAD_BYTES,
+    HEADER_BYTES,
+    Fault,
+    entry_is_whole,
+    read_body,
+    read_header,
+)
+from ledger_service.mask import aligned, unmasked
+from ledger_service.scan import Damage, demand_format
 from ledger_service.source import Source
 
 DIRECTORY = "segments"
@@ -50,6 +59,23 @@ class SegmentFiles:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._readers: dict[int, FileHandle] = {}
+        self._mask: bytes | None = None
+
+    @property
+    def mask(self) -> bytes | None:
+        """The ledger's, from its first batch; None while there is none. Raises Damage for another format's."""
+        firsts = [] if self._mask else self.firsts()
+        if firsts:
+            source = Source.of_handle(self.path(firsts[0]), self._reader(firsts[0]), None)
+            header = read_header(source.get(0, HEADER_BYTES))
+            if header is not None:
+                demand_format(self.path(firsts[0]), 0, header)
+                self._mask = header.mask
+        return self._mask
+
+    def begin(self, mask: bytes) -> None:
+        """The ledger is empty: this will be its mask."""
+        self._mask = mask
 
     def firsts(self) -> list[int]:
         """First sequence of each segment, in order."""
@@ -62,11 +88,11 @@ class SegmentFiles:
 
     def source(self, first: int) -> Source:
         """The segment's bytes, to walk."""
-        return Source.of_handle(self.path(first), self._reader(first))
+        return Source.of_handle(self.path(first), self._reader(first), self.mask)
 
     def entry(self, place: Place) -> StoredEntry:
         """The entry at a place. Raises Damage if its bytes are not those that were written."""
-        data = self._reader(place.segment).read_at(place.at - ENTRY_HEAD_BYTES, ENTRY_HEAD_BYTES + place.length)
+        data = self._content(place.segment, place.at - ENTRY_HEAD_BYTES, ENTRY_HEAD_BYTES + place.length)
         head, stored = data[:ENTRY_HEAD_BYTES], data[ENTRY_HEAD_BYTES:]
         if len(head) < ENTRY_HEAD_BYTES or not entry_is_whole(head, stored):
             raise Damage(self.path(place.segment), place.at, "the entry's CRC does not match", sequence=place.sequence)
@@ -81,7 +107,7 @@ class SegmentFiles:
         if not lengths:
             return []
         size = sum(lengths) + BODY_HEAD_BYTES * len(lengths)
-        data = self._reader(place.segment).read_at(place.bodies_at, size)
+        data = self._content(place.segment, place.bodies_at, size)
         found: list[tuple[bytes, bytes]] = []
         at = 0
         for length in lengths:
@@ -108,6 +134,16 @@ class SegmentFiles:
         for handle in self._readers.values():
             handle.close()
         self._readers.clear()
+
+    def _content(self, segment: int, at: int, size: int) -> bytes:
+        """Bytes of one batch, unmasked; fewer at the end of the file. Raises Damage without a first batch to go by."""
+        start, whole = aligned(at, size)
+        stored = self._reader(segment).read_at(start, whole)
+        if self.mask is None:
+            raise Damage(self.path(segment), 0, "the header of the ledger's first batch is damaged")
+        if len(stored) < whole:
+            return b""
+        return unmasked(stored, start, self.mask)[at - start : at - start + size]
 
     def _reader(self, first: int) -> FileHandle:
         handle = self._readers.get(first)
@@ -142,7 +178,7 @@ class ActiveSegment:
         """Whether the next batch of ordinary size needs no new space on the disk."""
         return self._filled - self.end >= min(self._chunk_bytes // 4, self._limit_bytes - self.end)
 
-    def append(self, frame: bytes) -> None:
+    def append(self, frame: bytearray) -> None:
         """The batch is durable when this returns. Raises OSError, after which nothing may be written again."""
         end = self.end + len(frame)
         self._fill(end)

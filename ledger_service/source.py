@@ -15,13 +15,16 @@ _WINDOW_BYTES = 1 << 18
 _ZEROS = bytes(_WINDOW_BYTES)
 
 
+_MEND = "restore this file from a copy, or run `hobus ledger verify`"
+
+
 class Damage(LedgerError):
     """What lies there is not what was written."""
 
-    def __init__(self, file: str, byte: int, what: str, *, sequence: int | None = None) -> None:
+    def __init__(self, file: str, byte: int, what: str, *, sequence: int | None = None, mend: str = _MEND) -> None:
         super().__init__(
             "damaged",
-            f"{file}, byte {byte}: {what}; restore this file from a copy, or run `hobus ledger verify`",
+            f"{file}, byte {byte}: {what}; {mend}",
             facts={"file": file, "byte": byte, "sequence": sequence},
         )
         self.file = file
@@ -33,8 +36,12 @@ class Damage(LedgerError):
 class Source:
     """A segment's bytes; `name` and offsets go into every fault."""
 
-    def __init__(self, name: str, read_at: Callable[[int, int], bytes], size: Callable[[], int]) -> None:
+    def __init__(
+        self, name: str, read_at: Callable[[int, int], bytes], size: Callable[[], int], mask: bytes | None = None
+    ) -> None:
         self.name = name
+        self.mask = mask
+        """Of the ledger that the segment must belong to; None until its first batch is read."""
         self._read_at = read_at
         self._size = size
         self.size = size()
@@ -42,9 +49,9 @@ class Source:
         self._window_at = 0
 
     @classmethod
-    def of_handle(cls, name: str, handle: FileHandle) -> Self:
+    def of_handle(cls, name: str, handle: FileHandle, mask: bytes | None) -> Self:
         """Behind the disk port."""
-        return cls(name, handle.read_at, handle.size)
+        return cls(name, handle.read_at, handle.size, mask)
 
     def refresh(self) -> None:
         """Forget what was read: a writer may have appended since."""
@@ -82,9 +89,9 @@ class Source:
 class SegmentFile:
     """A plain file opened read-only, for tools that work without a running ledger."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mask: bytes | None = None) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        self.source = Source(f"{path.parent.name}/{path.name}", self._read_at, self._size)
+        self.source = Source(f"{path.parent.name}/{path.name}", self._read_at, self._size, mask)
 
     def _read_at(self, offset: int, size: int) -> bytes:
         return os.pread(self._descriptor, size, offset)

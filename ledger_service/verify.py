@@ -56,6 +56,7 @@ class _Progress:
     sequence: int = 0  # of the next entry
     chain: bytes = GENESIS
     ledger_at_us: int = 0
+    mask: bytes | None = None
     at: int = 0  # in the current segment
     index: str = "none"
     ahead: list[Position] = field(default_factory=list[Position])  # what the index knows and was not reached yet
@@ -117,8 +118,9 @@ def _verify_all(path: Path, done: _Progress, progress: Callable[[int], None]) ->
             raise Damage(f"{DIRECTORY}/{file.name}", 0, "the segment is missing", sequence=current)
         done.segments += 1
         done.at = 0
-        with SegmentFile(file) as segment:
+        with SegmentFile(file, done.mask) as segment:
             tail = _verify_segment(segment.source, current, done, progress, is_last=not later)
+            done.mask = segment.source.mask
         if not later:
             _demand_all(done, current)
             return tail

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from bus.errors import BusError, LedgerError, RuntimeFault
 from bus.messages.ledger import Ack, WriteEntry
 from config.schema import LedgerConfig
-from ledger_service.frame import build_frame
+from ledger_service.frame import build_frame, store_at
 from ledger_service.index import Position
 from ledger_service.intake import Batch, Intake, World
+from ledger_service.mask import mask_of
 from ledger_service.recovery import Recovered
 from ledger_service.scan import Damage
 from ledger_service.segment import ActiveSegment, Place, SegmentFiles
@@ -55,6 +56,8 @@ class Writer:
         self._queue: deque[_Pending] = deque()
         self._outstanding = 0
         self._space_checked_us: int | None = None
+        self._mask = files.mask or mask_of(world.draw_salt())
+        files.begin(self._mask)
         self._active = self._open(position.first, end=position.end, create=False)
 
     @property
@@ -144,12 +147,12 @@ class Writer:
         return finished
 
     def _write(self, batch: Batch) -> None:
-        frame = build_frame(batch.first_sequence, self.chain, batch.entries, batch.bodies)
+        frame = build_frame(batch.first_sequence, self.chain, batch.entries, batch.bodies, self._mask)
         if not self._active.has_room_for(len(frame.data)):
             self._active.close()
             self._active = self._open(batch.first_sequence, end=0, create=True)
         at, segment = self._active.end, self._active.first
-        self._active.append(frame.data)
+        self._active.append(store_at(frame, at, self._mask))
         places: list[Place] = []
         body = 0
         for number, data in enumerate(batch.entries):

@@ -101,7 +101,7 @@ class _Handle:
         self._check()
         return bytes(self.file.content[offset : offset + size])
 
-    def write_at(self, offset: int, data: bytes) -> None:
+    def write_at(self, offset: int, data: bytes | bytearray) -> None:
         self._check(write=True)
         grown = offset + len(data) - len(self.file.content)
         if grown > 0 and self.disk.free_bytes() < grown:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import struct
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
+from zlib import crc32
 
 from bus.dispatch import Call
 from bus.messages.ledger import Ack, Entry, Lookup, Read, Tail, Write, WriteEntry
 from bus.sim.disk import SimDisk, SimMedium
 from config.schema import LedgerConfig
+from ledger_service.frame import HEADER_BYTES, Built, build_frame, store_at
 from ledger_service.service import LedgerService
 
+MASK = bytes(range(101, 117))
 SESSION = "session/0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 
 
@@ -41,6 +45,27 @@ def ledger_config(**changed: int) -> LedgerConfig:
         "denied_max": 3,
     }
     return LedgerConfig(**{**values, **changed})
+
+
+def stored_frame(
+    first_sequence: int,
+    chain: bytes,
+    entries: list[bytes],
+    bodies: list[tuple[bytes, bytes]],
+    *,
+    at: int = 0,
+    mask: bytes = MASK,
+) -> Built:
+    """One batch as it is stored at byte `at` of a segment."""
+    built = build_frame(first_sequence, chain, entries, bodies, mask)
+    return built._replace(data=store_at(built, at, mask))
+
+
+def in_format(version: int, frame: bytearray) -> bytes:
+    """The same batch as another version of the software would have written its header."""
+    struct.pack_into("<H", frame, 8, version)
+    struct.pack_into("<I", frame, HEADER_BYTES - 12, crc32(frame[: HEADER_BYTES - 12]))
+    return bytes(frame)
 
 
 class SteppedClock:

@@ -9,11 +9,24 @@ from bus.disk import RealDisk
 from bus.errors import LedgerError
 from bus.messages.base import unpack
 from bus.sim.disk import SimDisk
+from ledger_service.frame import GENESIS
 from ledger_service.opening import INDEX, open_ledger
+from ledger_service.reader import read_entries
 from ledger_service.recovery import recover
 from ledger_service.segment import SegmentFiles, segment_name
+from ledger_service.verify import verify_directory
 from tests.ledger_service.lying_disk import LyingDisk, cut_power
-from tests.ledger_service.rig import FailingDisk, SmallBus, ledger_config, medium, running, start, write
+from tests.ledger_service.rig import (
+    FailingDisk,
+    SmallBus,
+    in_format,
+    ledger_config,
+    medium,
+    running,
+    start,
+    stored_frame,
+    write,
+)
 
 FIRST = f"segments/{segment_name(0)}"
 
@@ -313,6 +326,39 @@ async def test_a_second_opener_is_refused_and_the_first_goes_on(tmp_path):
     first.service.stop()
     async with running(RealDisk(tmp_path)) as second:
         assert [entry.submission_id for entry in await second.all()] == ["a"]
+
+
+def test_a_record_in_another_format_is_refused_with_one_sentence_that_says_what_to_do(tmp_path):
+    """By the start, `verify` and readers alike; nothing of it is touched."""
+    path = tmp_path / FIRST
+    path.parent.mkdir()
+    path.write_bytes(in_format(1, stored_frame(0, GENESIS, [b"entry"], []).data) + bytes(4096))
+    before = path.read_bytes()
+    with pytest.raises(LedgerError) as refused:
+        open_ledger(RealDisk(tmp_path), ledger_config())
+    assert refused.value.code == "damaged"
+    assert refused.value.detail == (
+        f"{FIRST}, byte 0: the record is in format 1, and this software reads 2; move the directory `ledger` of this home "
+        "away to begin a new record, and read the old one with the software that wrote it"
+    )
+    with pytest.raises(LedgerError, match="in format 1"):
+        list(read_entries(tmp_path))
+    report = verify_directory(tmp_path)
+    assert report.fault is not None and "in format 1" in report.fault.what
+    assert path.read_bytes() == before
+
+
+async def test_a_damaged_first_header_refuses_the_start_also_behind_later_segments(tmp_path):
+    """The mask of the whole ledger stands there."""
+    await _on_disk(tmp_path)
+    first = tmp_path / FIRST
+    whole = first.read_bytes()
+    first.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+    with pytest.raises(LedgerError) as refused:
+        open_ledger(RealDisk(tmp_path), ledger_config(segment_bytes=8_192))
+    assert (refused.value.code, refused.value.facts["file"], refused.value.facts["byte"]) == ("damaged", FIRST, 0)
+    first.write_bytes(whole)
+    await _check_on_disk(tmp_path)
 
 
 async def test_a_full_disk_refuses_the_start_with_the_figures():

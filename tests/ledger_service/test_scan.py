@@ -4,9 +4,11 @@ import random
 
 import pytest
 
-from ledger_service.frame import GENESIS, HEADER_BYTES, build_frame
-from ledger_service.scan import SECTOR_BYTES, Damage, Tail, Whole, next_whole
+from ledger_service.frame import GENESIS, HEADER_BYTES
+from ledger_service.mask import SECTOR_BYTES
+from ledger_service.scan import Damage, Tail, Whole, next_whole
 from ledger_service.source import Source
+from tests.ledger_service.rig import MASK, stored_frame
 
 SALT = bytes(range(1, 17))
 
@@ -21,9 +23,9 @@ def _frames(count: int, body_bytes: int = 900) -> list[bytes]:
         noise = random.Random(number)
         entries = [noise.randbytes(60).replace(b"\0", b"z") for _ in range(2)]
         body = noise.randbytes(body_bytes).replace(b"\0", b"b")
-        built = build_frame(number * 2, chain, entries, [(SALT, body)])
+        built = stored_frame(number * 2, chain, entries, [(SALT, body)], at=sum(map(len, frames)))
         chain = built.chains[-1]
-        frames.append(built.data)
+        frames.append(bytes(built.data))
     return frames
 
 
@@ -95,7 +97,7 @@ def test_a_missing_sector_before_a_good_batch_is_damage():
 def test_a_batch_that_does_not_continue_the_chain_is_damage():
     """A whole frame in the wrong place is refused: removed, repeated, exchanged or alien."""
     first, second, third = FRAMES
-    alien = build_frame(4, bytes(31) + b"\1", [b"alien"], []).data
+    alien = bytes(stored_frame(4, bytes(31) + b"\1", [b"alien"], []).data)
     for data in (first + third, first + first + second, second + first + third, first + second + alien):
         with pytest.raises(Damage):
             _walk(data + ZEROS)
@@ -110,10 +112,76 @@ def test_a_few_bytes_beyond_the_end_are_strays_not_a_write():
         assert (count, tail.kind) == (3, "stray"), distance
 
 
-def test_a_body_of_zeros_does_not_make_damage_elsewhere_look_torn():
-    """Only a missing sector in the damaged part itself speaks for a torn write."""
-    built = build_frame(0, GENESIS, [b"entry" * 30], [(SALT, bytes(4096)), (SALT, b"x" * 700)])
-    data = bytearray(built.data + ZEROS)
-    data[built.bodies_at[1] + 200] ^= 4
-    with pytest.raises(Damage):
-        next_whole(_source(bytes(data)), 0, 0, GENESIS)
+ZERO_BODY = [(SALT, bytes(1900))]
+HIDING = {
+    "body": ([b"entry" * 30], ZERO_BODY),
+    "many bodies": ([b"entry" * 30], [(SALT, bytes(300)) for _ in range(6)]),
+    "entry": ([bytes(1900), bytes(600)], []),  # an entry of thousands of empty bodies has such a run
+    "all": ([bytes(700), bytes(1)], [(bytes(16), bytes(1100)), (bytes(16), b"")]),
+}
+"""Entries and bodies that are zeros wherever a writer can have zeros."""
+
+
+@pytest.mark.parametrize("at", [0, 392, 504])
+@pytest.mark.parametrize("what", HIDING)
+def test_a_flipped_bit_of_a_batch_of_zeros_is_damage(what, at):
+    """No content looks like a sector that never arrived, wherever the batch lies; `bench.ledger_drills`: every bit."""
+    entries, bodies = HIDING[what]
+    frame = stored_frame(0, GENESIS, entries, bodies, at=at).data
+    before = b"\x11" * at
+    data = bytearray(before + frame + ZEROS)
+    source = Source("x.seg", lambda offset, size: bytes(data[offset : offset + size]), lambda: len(data), MASK)
+    for bit in range(at * 8, (at + len(frame)) * 8, 9):
+        data[bit // 8] ^= 1 << bit % 8
+        source.refresh()
+        with pytest.raises(Damage):
+            next_whole(source, at, 0, GENESIS)
+        data[bit // 8] ^= 1 << bit % 8
+
+
+@pytest.mark.parametrize("what", HIDING)
+def test_a_torn_batch_of_zeros_is_torn(what):
+    """At every byte, and with any sectors missing."""
+    entries, bodies = HIDING[what]
+    frame = bytes(stored_frame(0, GENESIS, entries, bodies, at=8).data)
+    stored = bytes(8) + frame
+    states = [stored[:end] + bytes(len(stored) - end) for end in range(9, len(stored))]
+    sectors = range(0, len(stored), SECTOR_BYTES)
+    for subset in range(1, 2 ** len(sectors) - 1):
+        kept = bytearray(stored)
+        for number, start in enumerate(sectors):
+            if subset >> number & 1:
+                kept[start : start + SECTOR_BYTES] = bytes(len(kept[start : start + SECTOR_BYTES]))
+        states.append(bytes(kept))
+    for state in states:
+        tail = next_whole(_source(state + ZEROS), 8, 0, GENESIS)
+        assert isinstance(tail, Tail) and tail.kind in ("torn", "stray")
+        assert tail.end == len(state.rstrip(b"\0"))
+
+
+def test_a_body_that_reads_as_a_batch_does_not_make_a_torn_one_look_damaged():
+    """A batch whose header never arrived, with a forged batch in its body: what was torn is set aside, not refused."""
+    forged = bytes(stored_frame(900, GENESIS, [b"forged"], [], mask=bytes(range(1, 17))).data)
+    first = stored_frame(0, GENESIS, [b"first"], [])
+    at = len(first.data)
+    second = stored_frame(1, first.chains[-1], [b"second"], [(SALT, bytes(7) + (forged + bytes(8)) * 20)], at=at)
+    stored = bytearray(first.data + second.data)
+    lost = slice(at, SECTOR_BYTES)
+    stored[lost] = bytes(SECTOR_BYTES - at)
+    source = _source(bytes(stored + ZEROS))
+    whole = next_whole(source, 0, 0, GENESIS)
+    assert isinstance(whole, Whole)
+    tail = next_whole(source, whole.end, 1, whole.chains[-1])
+    assert isinstance(tail, Tail) and tail.kind == "torn"
+
+
+def test_a_batch_of_another_ledger_is_damage():
+    """Also one that continues the chain, as only a forger could make it."""
+    first = stored_frame(0, GENESIS, [b"first"], [])
+    at = len(first.data)
+    alien = stored_frame(1, first.chains[-1], [b"second"], [], at=at, mask=bytes(range(1, 17)))
+    source = _source(bytes(first.data + alien.data + ZEROS))
+    whole = next_whole(source, 0, 0, GENESIS)
+    assert isinstance(whole, Whole)
+    with pytest.raises(Damage, match="another ledger"):
+        next_whole(source, whole.end, 1, whole.chains[-1])

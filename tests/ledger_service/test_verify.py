@@ -9,12 +9,12 @@ from bus.disk import RealDisk
 from bus.errors import LedgerError
 from bus.messages.base import pack
 from ledger_service.entry import decode_entry, encode_entry
-from ledger_service.frame import GENESIS, build_frame, read_frame, read_header
+from ledger_service.frame import GENESIS, read_frame, read_header
 from ledger_service.opening import INDEX, open_ledger
 from ledger_service.reader import read_entries
 from ledger_service.segment import segment_name
 from ledger_service.verify import is_ledger, verify_directory
-from tests.ledger_service.rig import SmallBus, SteppedClock, ledger_config, running, start, write
+from tests.ledger_service.rig import SmallBus, SteppedClock, ledger_config, running, start, stored_frame, write
 
 CONFIG = ledger_config(segment_bytes=4_096, zero_fill_chunk_bytes=2_048)
 
@@ -116,9 +116,9 @@ async def test_missing_exchanged_and_alien_segments_are_faults(tmp_path):
 def _rewritten(data: bytes, change) -> bytes:
     """The first batch with changed entries and bodies, CRCs and chain made right again."""
     header = read_header(data)
-    frame = read_frame(data[: header.frame_bytes], header)
+    frame = read_frame(data[: header.frame_bytes], header, 0)
     entries, bodies = change(list(frame.entries), [(body.salt, body.data) for body in frame.bodies])
-    return build_frame(0, GENESIS, entries, bodies).data
+    return stored_frame(0, GENESIS, entries, bodies, mask=header.mask).data
 
 
 @pytest.mark.parametrize(
