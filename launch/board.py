@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from launch import identity, run_file
 from launch.home import Home
+from launch.lineage import Shown
 from launch.log_tail import tail
 from launch.needs import shown
 from launch.plan import Plan
@@ -22,8 +23,7 @@ class Board:
         self.sockets = home.run
         self.logs_begin_at: dict[str, int] = {}
         """Where this run's lines begin in the log of each process."""
-        self.zygote: Callable[[], tuple[int, str, int]] = lambda: (0, "", 0)
-        """Its pid, its start mark, and how often it was replaced."""
+        self.zygote: Callable[[], Shown] = Shown
         self.report = report
         self.has_reported = False
         self._home = home
@@ -41,14 +41,15 @@ class Board:
         A run file that somebody else removed or changed is written anew.
         """
         self._phase = phase or self._phase
-        zygote_pid, zygote_mark, zygote_restarts = self.zygote()
+        zygote = self.zygote()
         run = run_file.RunFile(
             phase=self._phase,
             launcher_pid=os.getpid(),
             launcher_mark=self._mark,
-            zygote_pid=zygote_pid,
-            zygote_mark=zygote_mark,
-            zygote_restarts=zygote_restarts,
+            zygote_pid=zygote.pid,
+            zygote_mark=zygote.mark,
+            zygote_restarts=zygote.restarts,
+            zygote_state=zygote.state,
             started_at=self._started_at,
             sockets=str(self.sockets),
             config_digest=self._plan.snapshot.digest,

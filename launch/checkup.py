@@ -177,7 +177,8 @@ def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
         return [Finding(check="launcher", verdict="fail", said=said, mend=next_command("down", home.root))], None
     found = [Finding(check="launcher", verdict="ok", said=f"pid {run.launcher_pid}, {run.phase}")]
     if not run.zygote_pid and is_possible():
-        said = "no zygote: processes are started as fresh interpreters, which takes about a second each"
+        why = "it ended too often (launcher.crash_budget)" if run.zygote_state == "failed" else "no zygote"
+        said = f"{why}: processes are started as fresh interpreters, which takes about a second each"
         mend = f"launcher.start_method, or its log: {next_command('logs zygote launcher', home.root)}"
         found.append(Finding(check="zygote", verdict="warn", said=said, mend=mend))
     elif run.zygote_pid and not identity.is_alive(run.zygote_pid, run.zygote_mark):

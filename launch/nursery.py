@@ -1,7 +1,9 @@
 """Where the launcher's processes are born: forked by its zygote, or as fresh interpreters where that cannot be.
 
-A dead, silent or outdated zygote is replaced at once; what it was asked for and had not answered is started as a fresh
-interpreter, so that no fault of a zygote keeps a process from running. Nothing here knows an actor.
+A process that is to be forked waits while the zygote is replaced: an heir follows at once (`lineage.py`), and where
+there is none, one interpreter that loads for all is sooner ready than one for each. What was put to several zygotes in
+vain, or to one that does not get ready, is started as a fresh interpreter, so that no fault of a zygote keeps a process
+from running. Nothing here knows an actor.
 Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
 
@@ -10,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,73 +21,72 @@ import structlog
 
 from bus.port import Clock
 from config.schema import LauncherConfig
-from launch import children, fingerprint, identity, zygote
+from launch import children, identity, zygote
 from launch.children import Child
 from launch.kernel import become_subreaper
-from launch.restart_policy import History, after_crash
-from launch.zygote_words import WORD_MAX_BYTES, Fork, read_forked
+from launch.lineage import Held, Lineage, Shown
+from launch.zygote_words import Fork, Forked
 
 _LOOK_INTERVAL_S = 0.002
+_ASKED_MAX = 3
+"""A zygote, its heir, and one that was loaded because both had died: a fourth one would hardly do better."""
 
 _log = structlog.get_logger()
-
-
-@dataclass(slots=True)
-class _Zygote:
-    """The present one, or one that it replaced and that has not ended yet."""
-
-    pid: int
-    mark: str
-    control: socket.socket
-    fingerprint: int
-    born_at: float
-    ended: asyncio.Future[None]
 
 
 @dataclass(slots=True)
 class _Order:
     """A process that was asked for and is not born yet; what it needs is kept, should it be asked for anew."""
 
+    number: int
     child: Child
     argv: Sequence[str]
     log_fd: int
-    asked: _Zygote | None = None
+    read_fd: int
+    asked: Held | None = None
+    asked_at: float = 0.0
+    asked_count: int = 0
     timer: asyncio.TimerHandle | None = None
+
+    def renew(self) -> None:
+        """Should an earlier attempt have been carried out, it reads the end of its pipe. Raises OSError."""
+        read_fd, write_fd = os.pipe()
+        os.close(self.read_fd)
+        self.read_fd = read_fd
+        self.child.renew_liveness(write_fd)
+
+    def stop_waiting(self) -> None:
+        """For whoever was asked."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
     def close(self) -> None:
         """Answered, one way or the other."""
-        if self.timer is not None:
-            self.timer.cancel()
+        self.stop_waiting()
         os.close(self.log_fd)
+        os.close(self.read_fd)
 
 
 class Nursery:
-    """Made on the launcher's running loop; `close` ends the zygote."""
+    """Made on the launcher's running loop; `close` ends the zygotes."""
 
     def __init__(self, config: LauncherConfig, clock: Clock, *, log: Path, first: zygote.Newborn | None) -> None:
         """`first` is a zygote forked before there was a loop; without one, one is started where that is possible."""
         self._config = config
-        self._clock = clock
-        self._log_path = log
-        self._zygote: _Zygote | None = None
-        self._living: list[_Zygote] = []
         self._orders: dict[int, _Order] = {}
         self._number = 0
-        self._history = History()
-        self._retry: asyncio.TimerHandle | None = None
-        self._is_open = config.start_method == "fork" and zygote.is_possible() and become_subreaper()
-        self.replacements = 0
-        if first is not None and self._is_open:
-            self._adopt(first, fingerprint.of_sources())
+        self._is_open = True
+        self._lineage: Lineage | None = None
+        if config.start_method == "fork" and zygote.is_possible() and become_subreaper():
+            self._lineage = Lineage(config, clock, log=log, on_answer=self._carried_out, on_end=self._put_anew)
+            self._lineage.begin(first)
         elif first is not None:
             first.control.close()
-        elif self._is_open:
-            self._start_zygote()
 
-    def zygote(self) -> tuple[int, str, int]:
-        """Pid and start mark of the present zygote, 0 and '' while there is none, and how often one was replaced."""
-        pid, mark = (self._zygote.pid, self._zygote.mark) if self._zygote is not None else (0, "")
-        return (pid, mark, self.replacements)
+    def zygote(self) -> Shown:
+        """The present zygote, if processes are forked here."""
+        return self._lineage.shown() if self._lineage is not None else Shown()
 
     def start(
         self, argv: Sequence[str], *, log: Path, on_born: Callable[[Child], None], on_exit: Callable[[str], None]
@@ -95,25 +95,23 @@ class Nursery:
 
         Raises OSError when not even the attempt can be made.
         """
-        self._replace_if_outdated()
+        if self._lineage is not None:
+            self._lineage.replace_if_outdated()
         log_fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             read_fd, write_fd = os.pipe()
         except OSError:
             os.close(log_fd)
             raise
+        self._number += 1
         child = Child(liveness_fd=write_fd, on_born=on_born, on_exit=on_exit)
-        order = _Order(child, argv, log_fd)
-        try:
-            if not self._ask_zygote(order, read_fd):
-                self._spawn(order, read_fd)
-        finally:
-            os.close(read_fd)
+        self._put(_Order(self._number, child, argv, log_fd, read_fd))
         return child
 
     def reap_strangers(self, known: Iterable[int]) -> None:
         """Nobody's children that ended here (a killed process's own, for whom this process is the next ancestor)."""
-        ours = {*known, *(one.pid for one in self._living)}
+        living = self._lineage.living if self._lineage is not None else ()
+        ours = {*known, *(one.pid for one in living)}
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -125,15 +123,10 @@ class Nursery:
                 os.waitpid(ended.si_pid, os.WNOHANG)
 
     async def close(self) -> None:
-        """The zygote is gone; no process is born any more."""
+        """No zygote is left; no process is born any more."""
         self._is_open = False
-        if self._retry is not None:
-            self._retry.cancel()
-        self._zygote = None
-        for one in self._living:
-            self._dismiss(one)
-        for one in list(self._living):
-            await one.ended
+        if self._lineage is not None:
+            await self._lineage.close()
         await self._strangers_gone()
 
     async def _strangers_gone(self) -> None:
@@ -151,161 +144,89 @@ class Nursery:
 
     # --- orders -------------------------------------------------------------------------------------------------
 
-    def _ask_zygote(self, order: _Order, read_fd: int) -> bool:
-        """Whether the zygote has the order; it answers, or it is silent for too long, or it ends."""
-        if self._zygote is None:
-            return False
-        self._number += 1
-        number = self._number
-        word = Fork(number, order.argv).to_bytes()
-        try:
-            socket.send_fds(self._zygote.control, [word], [order.log_fd, read_fd])
-        except OSError as error:
-            _log.warning("zygote_not_reached", reason=error.strerror)
-            return False
-        self._orders[number] = order
-        order.asked = self._zygote
-        order.timer = asyncio.get_running_loop().call_later(
-            self._config.fork_timeout_ms / 1000, self._silent, self._zygote
-        )
-        return True
+    def _put(self, order: _Order) -> None:
+        """It waits for the answer of a zygote, or for a zygote; or it is a fresh interpreter now."""
+        self._orders[order.number] = order
+        if self._lineage is None or not self._lineage.is_hopeful or order.asked_count >= _ASKED_MAX:
+            self._spawn(order)
+        elif self._lineage.present is not None:
+            self._ask(order, self._lineage, self._lineage.present)
 
-    def _spawn(self, order: _Order, read_fd: int) -> None:
-        """A fresh interpreter."""
-        try:
-            children.spawn(
-                order.child, children.python(zygote.MAIN, *order.argv), log_fd=order.log_fd, liveness_fd=read_fd
-            )
-        except OSError as error:
-            order.child.not_born(error.strerror or type(error).__name__)
-        finally:
-            order.close()
+    def _ask(self, order: _Order, lineage: Lineage, present: Held) -> None:
+        order.asked, order.asked_at = present, asyncio.get_running_loop().time()
+        order.asked_count += 1
+        self._watch(order, lineage, present)
+        lineage.order(present, Fork(order.number, order.argv), [order.log_fd, order.read_fd])
 
-    def _spawn_anew(self, order: _Order) -> None:
-        """As a fresh interpreter; should the first attempt have been carried out, it reads the end of its pipe."""
+    def _watch(self, order: _Order, lineage: Lineage, asked: Held) -> None:
+        """A zygote that hangs is as good as dead; one that does not get ready is not waited for a second time."""
+        loop = asyncio.get_running_loop()
+        limit_ms = self._config.fork_timeout_ms if asked.is_loaded else self._config.load_timeout_ms
+        rest_s = max(order.asked_at, asked.heard_at) + limit_ms / 1000 - loop.time()
+        if rest_s > 0:
+            order.timer = loop.call_later(rest_s, self._watch, order, lineage, asked)
+            return
+        _log.warning("zygote_silent", limit_ms=limit_ms, is_loaded=asked.is_loaded)
+        for one in self._orders.values():
+            if one.asked is asked and not asked.is_loaded:
+                one.asked_count = _ASKED_MAX
+        lineage.dismiss(asked)
+
+    def _put_anew(self) -> None:
+        """Whoever was asked and cannot answer any more: another one is asked; after that, for an heir of its own."""
+        for order in list(self._orders.values()):
+            if order.asked is None or order.asked.ended.done():
+                order.stop_waiting()
+                order.asked = None
+                self._renew(order)
+        self._want_heir()
+
+    def _renew(self, order: _Order) -> None:
         if order.child.has_ended or not self._is_open:
-            order.close()
-            order.child.not_born("the launcher ends")
+            self._not_born(order, "the launcher ends")
             return
         try:
-            read_fd, write_fd = os.pipe()
+            order.renew()
         except OSError as error:
-            order.close()
-            order.child.not_born(error.strerror or "no pipe")
-            return
-        order.child.renew_liveness(write_fd)
+            self._not_born(order, error.strerror or "no pipe")
+        else:
+            self._put(order)
+
+    def _spawn(self, order: _Order) -> None:
+        """A fresh interpreter."""
+        if self._lineage is not None:
+            _log.warning("started_fresh", argv=order.argv[:3], zygotes_asked=order.asked_count)
         try:
-            self._spawn(order, read_fd)
-        finally:
-            os.close(read_fd)
+            argv = children.python(zygote.MAIN, *order.argv)
+            children.spawn(order.child, argv, log_fd=order.log_fd, liveness_fd=order.read_fd)
+        except OSError as error:
+            self._not_born(order, error.strerror or type(error).__name__)
+        else:
+            self._done(order)
 
-    def _answered(self, present: _Zygote) -> None:
-        """Everything that it has said."""
-        while word := self._heard(present):
-            self._carried_out(word)
-
-    def _heard(self, present: _Zygote) -> bytes:
-        try:
-            word = present.control.recv(WORD_MAX_BYTES)
-        except BlockingIOError:
-            return b""
-        except OSError:
-            word = b""
-        if not word:
-            asyncio.get_running_loop().remove_reader(present.control)  # it ends; what follows is told by its exit
-        return word
-
-    def _carried_out(self, word: bytes) -> None:
-        answer = read_forked(word)
-        order = self._orders.pop(answer.number, None)
+    def _carried_out(self, answer: Forked) -> None:
+        order = self._orders.get(answer.number)
         if order is None:
             return
-        order.close()
         if answer.pid:
+            self._done(order)
             order.child.born(answer.pid)
         else:
-            order.child.not_born(answer.error)
+            self._not_born(order, answer.error)
+        self._want_heir()
 
-    # --- the zygote ---------------------------------------------------------------------------------------------
+    def _want_heir(self) -> None:
+        """When nobody waits for a process."""
+        if self._lineage is not None and not self._orders:
+            self._lineage.want_heir()
 
-    def _adopt(self, born: zygote.Newborn, loaded: int) -> None:
-        born.control.settimeout(0)
-        loop = asyncio.get_running_loop()
-        present = _Zygote(
-            born.pid, identity.start_mark(born.pid) or "", born.control, loaded, self._clock.now(), loop.create_future()
-        )
-        self._zygote = present
-        self._living.append(present)
-        loop.add_reader(born.control, self._answered, present)
-        children.watch_exit(born.pid, lambda: self._ended(present))
+    def _not_born(self, order: _Order, why: str) -> None:
+        self._done(order)
+        order.child.not_born(why)
 
-    def _start_zygote(self) -> None:
-        """In a fresh interpreter: this process has a loop and sockets, which must not be copied."""
-        loaded = fingerprint.of_sources()
-        ours, theirs = zygote.pair()
-        try:
-            with self._log_path.open("ab") as log, theirs:
-                argv = children.python("launch.zygote", "--control", str(theirs.fileno()))
-                pid = children.start(argv, output=log.fileno(), keep=theirs.fileno())
-        except OSError as error:
-            ours.close()
-            _log.warning("zygote_not_started", reason=error.strerror)
-            self._replace_later(self._clock.now())
-            return
-        self._adopt(zygote.Newborn(pid, ours), loaded)
-
-    def _ended(self, gone: _Zygote) -> None:
-        """It is reaped; orders that it had not answered are carried out otherwise."""
-        how = children.reap(gone.pid)
-        self._answered(gone)
-        asyncio.get_running_loop().remove_reader(gone.control)
-        gone.control.close()
-        self._living.remove(gone)
-        gone.ended.set_result(None)
-        unanswered = [number for number, order in self._orders.items() if order.asked is gone]
-        if self._zygote is gone:
-            self._zygote = None
-            _log.warning("zygote_ended", exit=how, unanswered=len(unanswered))
-            if self._is_open:
-                self._replace_later(gone.born_at)
-        for number in unanswered:
-            self._spawn_anew(self._orders.pop(number))
-
-    def _replace_later(self, born_at: float) -> None:
-        """At once after a first end, then with back-off; beyond the crash budget processes are fresh interpreters."""
-        decision = after_crash(
-            self._history, started_at=born_at, now=self._clock.now(), draw=self._clock.random(), config=self._config
-        )
-        self._history = decision.history
-        self.replacements += 1
-        if decision.delay_s is None:
-            _log.error("zygote_given_up", reason="launcher.crash_budget: processes are fresh interpreters from now on")
-            return
-        if decision.delay_s == 0:
-            self._start_zygote()
-        else:
-            self._retry = asyncio.get_running_loop().call_later(decision.delay_s, self._start_zygote)
-
-    def _replace_if_outdated(self) -> None:
-        present = self._zygote
-        if present is None or present.fingerprint == fingerprint.of_sources():
-            return
-        _log.info("zygote_outdated", pid=present.pid)
-        self._zygote = None
-        # What it was asked for it still answers for: its socket is closed behind the last order.
-        present.control.shutdown(socket.SHUT_WR)
-        self.replacements += 1
-        self._start_zygote()
-
-    def _silent(self, asked: _Zygote) -> None:
-        """An order waited too long: a zygote that hangs is as good as dead."""
-        if not asked.ended.done():
-            _log.warning("zygote_silent", limit="launcher.fork_timeout_ms")
-            self._dismiss(asked)
-
-    def _dismiss(self, one: _Zygote) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(one.pid, signal.SIGKILL)
+    def _done(self, order: _Order) -> None:
+        del self._orders[order.number]
+        order.close()
 
 
 def _has_children() -> bool:

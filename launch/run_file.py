@@ -48,6 +48,9 @@ class RunFile(Record):
     zygote_pid: int = Field(default=0, description="0 while there is none, or where processes are not forked")
     zygote_mark: str = ""
     zygote_restarts: int = 0
+    zygote_state: Literal["", "starting", "ready", "backoff", "failed"] = Field(
+        default="", description="'' where processes are not forked"
+    )
     started_at: float
     sockets: str = Field(description="directory of the ipc sockets")
     config_digest: str

@@ -7,6 +7,9 @@ there twice. The launcher reads the configuration meanwhile, and its orders wait
 Each child is forked twice, the process between ending at once: so the kernel gives it to the launcher, which is
 subreaper, and the launcher alone learns of its end. A zygote that dies therefore concerns no running process. It ends
 when its socket does: the launcher is gone, or has replaced it.
+
+On the launcher's word it also forks its heir: a zygote with a socket of its own, which has everything loaded and waits.
+When this one dies, the heir forks at once, where another interpreter would first load for a second or more.
 Source: spec page "Launching, scaling, tapping, watching", Launcher.
 """
 
@@ -28,7 +31,7 @@ from typing import NamedTuple, NoReturn
 
 from launch.descriptors import keep_only, speak_into
 from launch.kernel import has_one_thread, set_title
-from launch.zygote_words import WORD_MAX_BYTES, Forked, read_fork
+from launch.zygote_words import WORD_MAX_BYTES, Fork, Forked, read_fork
 
 MAIN = "launch.process"
 """What every child runs; loaded first, and with it the bus, the broker and the configuration's models."""
@@ -95,24 +98,32 @@ def main() -> None:
 
 def live(control: socket.socket) -> NoReturn:
     """Serves until the other end of `control` is closed; never returns. Its log is standard error."""
-    _leave_the_maker_behind()
-    keep_only([control.fileno()])
-    set_title("hobus zygote")
+    _begin_with(control)
     gc.disable()  # a collection would touch every page that children are to share
     gc.freeze()
     try:
         importlib.import_module(MAIN)
-        zygote = Zygote(control)
         for role in ROLES:
             with suppress(ModuleNotFoundError):
                 importlib.import_module(f"launch.roles.{role}")
         gc.freeze()
-        zygote.serve()
+        while True:
+            try:
+                Zygote(control).serve()
+            except Succession as heir:
+                control = heir.control
+            _begin_with(control)
     except EOFError:
         os._exit(0)
     except BaseException:  # noqa: BLE001 - the last place that can say anything; the launcher replaces this process
         traceback.print_exc()
     os._exit(1)
+
+
+def _begin_with(control: socket.socket) -> None:
+    _leave_the_maker_behind()
+    keep_only([control.fileno()])
+    set_title("hobus zygote")
 
 
 def _leave_the_maker_behind() -> None:
@@ -130,6 +141,14 @@ def plain_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+class Succession(BaseException):
+    """Raised in the process that was just forked as an heir, so that nothing of its maker's calls is left below it."""
+
+    def __init__(self, control: socket.socket) -> None:
+        super().__init__()
+        self.control = control
 
 
 class Spare(NamedTuple):
@@ -155,11 +174,14 @@ class Zygote:
         self._spare: Spare | None = None
 
     def serve(self) -> None:
-        """For ever; between two orders a spare is made. Raises EOFError when nobody will send one any more."""
+        """For ever; between two orders a spare is made, which an heir needs only once it is asked for anything.
+
+        Raises EOFError when nobody will send an order any more, Succession in a process that is to serve as heir.
+        """
         while True:
+            self._serve_one()
             if self._spare is None and not select.select([self._control], [], [], 0)[0]:
                 self._make_spare()
-            self._serve_one()
 
     def _serve_one(self) -> None:
         word, descriptors, _flags, _address = socket.recv_fds(self._control, WORD_MAX_BYTES, _DESCRIPTORS)
@@ -178,8 +200,10 @@ class Zygote:
 
     def _carried_out(self, word: bytes, descriptors: Sequence[int]) -> Forked:
         order = read_fork(word)
-        if len(descriptors) != _DESCRIPTORS:
+        if len(descriptors) != (_DESCRIPTORS if order.argv else 1):
             return Forked(order.number, 0, f"{len(descriptors)} descriptors came with the order")
+        if not order.argv:
+            return _forked(order, lambda: self._succeed(descriptors[0]))
         spare, self._spare = self._spare, None
         if spare is not None:
             with spare.line:
@@ -188,10 +212,14 @@ class Zygote:
         with suppress(Exception):
             importlib.import_module(MAIN).warm(order.argv)  # the child meets the same fault, and says it
         log, liveness = descriptors
-        try:
-            return Forked(order.number, fork_away(lambda: _run(order.argv, log, liveness)))
-        except OSError as error:
-            return Forked(order.number, 0, error.strerror or type(error).__name__)
+        return _forked(order, lambda: _run(order.argv, log, liveness))
+
+    def _succeed(self, control: int) -> NoReturn:
+        """In the heir: of this zygote it keeps what is loaded, and lets go of its connections."""
+        self._control.close()
+        if self._spare is not None:
+            self._spare.line.close()
+        raise Succession(socket.socket(fileno=os.dup(control)))
 
     def _make_spare(self) -> None:
         ours, theirs = pair()
@@ -213,8 +241,15 @@ def _wait(line: socket.socket) -> NoReturn:
     _run(read_fork(word).argv, log, liveness)
 
 
+def _forked(order: Fork, body: Callable[[], NoReturn]) -> Forked:
+    try:
+        return Forked(order.number, fork_away(body))
+    except OSError as error:
+        return Forked(order.number, 0, error.strerror or type(error).__name__)
+
+
 def fork_away(body: Callable[[], NoReturn]) -> int:
-    """The pid of a process that runs `body` and is no child of this one. Raises OSError."""
+    """The pid of a process that runs `body` and is no child of this one. Raises OSError, and there what `body` does."""
     read_fd, write_fd = os.pipe()
     try:
         between = os.fork()

@@ -1,6 +1,7 @@
 """What launcher and zygote say to each other over their socket pair: one message per word, descriptors beside it.
 
     launcher -> zygote   Fork: number, argv          + descriptors [log, reading end of the liveness pipe]
+                         Fork: number, no argv       + descriptor [the heir's end of its own socket pair]
     zygote -> launcher   Forked: number, pid, error  (pid 0: the system refused, `error` says why)
 
 How a process ended is no word: the launcher is its parent (see zygote.py) and learns it from the kernel.
@@ -19,7 +20,7 @@ WORD_MAX_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Make a process that runs `launch.process` with these arguments."""
+    """Make a process that runs `launch.process` with these arguments; without any, an heir of this zygote."""
 
     number: int
     argv: Sequence[str]

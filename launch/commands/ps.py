@@ -23,6 +23,14 @@ from launch.run_file import ChildRow, RunFile
 _WORSE = {"ready": ("degraded", "draining", "lost"), "degraded": ("draining", "lost")}
 """For each word of the launcher the broker's words that are worse: those are what counts for a request."""
 
+_ZYGOTE = {
+    "": "",
+    "starting": "loads; whatever is started meanwhile waits for it",
+    "ready": "forks the others; nobody needs it once they run",
+    "backoff": "ended before it was loaded; tried again soon",
+    "failed": "ended too often (launcher.crash_budget): processes are fresh interpreters; tried again later",
+}
+
 _NOTES = {"draining": "takes no new work (broker.drain)"}
 
 
@@ -65,6 +73,7 @@ def ps(*, home: Home, as_json_: bool) -> int:
             "launcher_pid": run.launcher_pid,
             "zygote_pid": run.zygote_pid,
             "zygote_restarts": run.zygote_restarts,
+            "zygote_state": run.zygote_state,
             "config_digest": run.config_digest,
             "broker_answers": peers is not None,
             "listens": answer.listens if answer is not None else "",
@@ -95,10 +104,10 @@ def own_lines(run: RunFile, now: float) -> list[tuple[str, ...]]:
     lines: list[tuple[str, ...]] = [
         ("launcher", state, str(run.launcher_pid), up, "-", _shown_size(run.launcher_pid), "-", "-", "")
     ]
-    if run.zygote_pid:
-        what = "forks the others; nobody needs it once they run"
-        rss = _shown_size(run.zygote_pid)
-        lines.append(("zygote", "ready", str(run.zygote_pid), "-", str(run.zygote_restarts), rss, "-", "-", what))
+    if run.zygote_state:
+        pid, rss = (str(run.zygote_pid), _shown_size(run.zygote_pid)) if run.zygote_pid else ("-", "-")
+        what = _ZYGOTE[run.zygote_state]
+        lines.append(("zygote", run.zygote_state, pid, "-", str(run.zygote_restarts), rss, "-", "-", what))
     return lines
 
 

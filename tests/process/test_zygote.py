@@ -11,7 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch import identity
+from launch import checkup, identity
+from launch.commands.ps import own_lines
 from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
@@ -19,8 +20,12 @@ pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
 PACKAGES = "what packages are installed?"
 
 
+ALL = 3
+"""The zygote, its heir and its spare."""
+
+
 def zygotes(cluster: Cluster) -> list[psutil.Process]:
-    """The zygote and its spare, oldest first."""
+    """The zygote, its heir and its spare."""
     found = [one for one in psutil.Process(cluster.run().launcher_pid).children() if "zygote" in one.name()]
     return sorted(found, key=lambda one: one.create_time())
 
@@ -29,6 +34,17 @@ def zygote(cluster: Cluster) -> psutil.Process:
     """The one that forks."""
     pid = eventually(lambda: cluster("ps", "--json").json["zygote_pid"])
     return psutil.Process(pid)
+
+
+def heir(cluster: Cluster) -> psutil.Process:
+    """The one that stands ready, by the launcher's log."""
+    lines = [json.loads(line) for line in cluster.home.log("launcher").read_text(encoding="utf-8").splitlines()]
+    return psutil.Process([line["heir"] for line in lines if line["event"] == "heir_born"][-1])
+
+
+def started_fresh(cluster: Cluster) -> int:
+    """How many processes the launcher started as fresh interpreters."""
+    return cluster.home.log("launcher").read_text(encoding="utf-8").count('"started_fresh"')
 
 
 def everybody(cluster: Cluster) -> list[psutil.Process]:
@@ -55,7 +71,7 @@ def test_children_are_the_launchers_own_and_hold_nothing_of_each_other(cluster: 
     """Own session each; the launcher alone holds writing ends of liveness pipes, each child its own reading end."""
     cluster.up("--scale", "ho1=2")
     run = cluster.run()
-    eventually(lambda: len(zygotes(cluster)) == 2)
+    eventually(lambda: len(zygotes(cluster)) == ALL)
     launcher_pipes = pipes(run.launcher_pid)
     liveness: set[str] = set()
     for row in run.children:
@@ -104,16 +120,102 @@ def test_the_zygote_is_replaced_and_nobody_else_is_touched(cluster: Cluster):
     assert [row.restarts for row in cluster.run().children if row.actor != "ho1/1"] == [0] * (len(before) - 1)
 
 
+@pytest.mark.parametrize("who", ["the zygote", "all that can fork"])
+def test_broker_ledger_and_zygote_die_together_and_nobody_loads_for_himself(cluster: Cluster, who: str):
+    """Whoever died is forked by the heir, or waits for the one interpreter that loads for all; turns go on."""
+    cluster.up()
+    eventually(lambda: len(zygotes(cluster)) == ALL)
+    first, next_one = zygote(cluster), heir(cluster)
+    dying = [first] if who == "the zygote" else zygotes(cluster)
+    killed = [cluster.kill("broker/1"), cluster.kill("ledger/1")]
+    for one in dying:
+        one.kill()
+    asked = cluster.start_ask(PACKAGES)
+    for row in killed:
+        eventually(lambda row=row: cluster.is_up(row.actor, other_than=row.instance))
+    out, err = asked.communicate(timeout=30)
+    assert json.loads(out)["outcome"] == "success", err
+    assert (zygote(cluster).pid == next_one.pid) == (who == "the zygote")
+    assert started_fresh(cluster) == 0
+    assert [row.restarts for row in cluster.run().children if row.role not in ("broker", "ledger")] == [0] * 5
+    eventually(lambda: len(zygotes(cluster)) == ALL)
+
+
+def test_heirs_follow_each_other(make_cluster: Callable[[str], Cluster], tmp_path: Path):
+    """Each was forked by the last one and forks like the first: ten generations, and the eleventh restarts a process."""
+    config = write_config(tmp_path / "config.json", ("launcher.crash_budget", 1000))
+    cluster = make_cluster("generations")
+    cluster.up("--config", str(config))
+    for _ in range(10):
+        eventually(lambda: len(zygotes(cluster)) == ALL)
+        first, next_one = zygote(cluster), heir(cluster)
+        first.kill()
+        eventually(lambda pid=next_one.pid: cluster.run().zygote_pid == pid)
+    killed = cluster.kill("ho1/1")
+    eventually(lambda: cluster.is_up("ho1/1", other_than=killed.instance))
+    assert started_fresh(cluster) == 0 and cluster.run().zygote_restarts == 10
+
+
+def test_a_dead_heir_is_replaced(cluster: Cluster, tmp_path: Path):
+    """Not at once, so that one that cannot live does not keep the zygote busy."""
+    config = write_config(tmp_path / "config.json", ("launcher.restart_backoff_max_ms", 300))
+    cluster.up("--config", str(config))
+    eventually(lambda: len(zygotes(cluster)) == ALL)
+    first, gone = zygote(cluster), heir(cluster)
+    gone.kill()
+    eventually(lambda: len(zygotes(cluster)) == ALL and heir(cluster).pid != gone.pid)
+    assert zygote(cluster).pid == first.pid and cluster.run().zygote_restarts == 0
+
+
+def test_a_zygote_beyond_the_crash_budget_is_shown_and_tried_again_later(cluster: Cluster, tmp_path: Path):
+    """Two ends within the window: processes are fresh interpreters, `ps` and `doctor` say so; then there is one again."""
+    window = ("launcher.crash_window_ms", 5000)
+    config = write_config(tmp_path / "config.json", ("launcher.crash_budget", 2), window)
+    cluster.up("--config", str(config))
+    eventually(lambda: len(zygotes(cluster)) == ALL)
+    next_one = heir(cluster)
+    zygote(cluster).kill()
+    eventually(lambda: cluster.run().zygote_pid == next_one.pid)
+    next_one.kill()
+    eventually(lambda: cluster.run().zygote_state == "failed")
+    said = [" ".join(line) for line in own_lines(cluster.run(), 0.0)] + [
+        one.said for one in checkup.cluster(cluster.home)[0]
+    ]
+    assert len([line for line in said if "launcher.crash_budget" in line]) == 2, said
+    killed = cluster.kill("gateway/1")
+    eventually(lambda: cluster.is_up("gateway/1", other_than=killed.instance))
+    assert started_fresh(cluster) == 1
+    eventually(lambda: cluster.run().zygote_state == "ready")
+    killed = cluster.kill("ho3/1")
+    eventually(lambda: cluster.is_up("ho3/1", other_than=killed.instance))
+    assert started_fresh(cluster) == 1
+
+
+def test_a_zygote_that_does_not_get_ready_keeps_no_process_waiting(cluster: Cluster, tmp_path: Path):
+    """Frozen while it loads: who waits for it is a fresh interpreter after `launcher.load_timeout_ms`."""
+    config = write_config(tmp_path / "config.json", ("launcher.load_timeout_ms", 2000))
+    cluster.up("--config", str(config))
+    eventually(lambda: len(zygotes(cluster)) == ALL)
+    dying, fresh_before = zygotes(cluster), started_fresh(cluster)
+    for one in dying:
+        one.kill()
+    loading = eventually(lambda: set(zygotes(cluster)) - set(dying)).pop()
+    loading.suspend()
+    killed = cluster.kill("gateway/1")
+    eventually(lambda: cluster.is_up("gateway/1", other_than=killed.instance))
+    assert started_fresh(cluster) == fresh_before + 1 and not loading.is_running()
+
+
 def test_a_hanging_zygote_costs_a_time_out_and_no_process(cluster: Cluster, tmp_path: Path):
-    """A stopped zygote and its stopped spare do not answer: the process is started as a fresh interpreter."""
+    """A stopped zygote, its stopped spare and its stopped heir do not answer: another one is loaded, which does."""
     config = write_config(tmp_path / "config.json", ("launcher.fork_timeout_ms", 300))
     cluster.up("--config", str(config))
-    eventually(lambda: len(zygotes(cluster)) == 2)
+    eventually(lambda: len(zygotes(cluster)) == ALL)
     for one in zygotes(cluster):
         one.suspend()
     killed = cluster.kill("gateway/1")
     eventually(lambda: cluster.is_up("gateway/1", other_than=killed.instance))
-    assert cluster.row("gateway/1").restarts == 1
+    assert cluster.row("gateway/1").restarts == 1 and started_fresh(cluster) == 0
     assert cluster.ask(PACKAGES)["outcome"] == "success"
 
 
@@ -168,7 +270,7 @@ def test_without_a_zygote_every_process_is_a_fresh_interpreter(make_cluster: Cal
 def test_down_leaves_neither_zygote_nor_spare(cluster: Cluster):
     """Every process below the launcher is gone when `down` returns."""
     cluster.up()
-    eventually(lambda: len(zygotes(cluster)) == 2)
+    eventually(lambda: len(zygotes(cluster)) == ALL)
     pids = [(one.pid, identity.start_mark(one.pid) or "") for one in everybody(cluster)]
     assert cluster("down").code == 0
     assert not [pid for pid, mark in pids if identity.is_alive(pid, mark)]

@@ -1,0 +1,157 @@
+"""Deaths together: how long nobody is answered when the zygote dies at the same moment as others, under 8 sessions.
+
+usage: python -m bench.together [--rounds 3] [--sessions 8]
+
+Every pair of the zygote and another process, the triple of broker, ledger and zygote, and that triple with whatever else
+stands ready to fork ("zygotes") die by SIGKILL, one set after the other, while so many sessions ask without a pause.
+`ready`: until every process is ready in another incarnation, by the run file. `answered`: until a turn that was asked
+behind the kill has its answer. `fresh`: processes that the launcher had to start as fresh interpreters. `away`: CPU that
+the other processes use per second while the broker and its zygotes are stopped, in cores, with nobody asking.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.cluster import machine
+from bench.launch import down, run_of, spread, up, write_config
+from bus.errors import RuntimeFault
+from bus.messages.session import ProcessTurn, TurnResult
+from bus.port import Bus
+from launch import identity
+from launch.client import connected, place_of
+from launch.home import Home, home_of
+
+SETS = (
+    ("zygote",),
+    *((role, "zygote") for role in ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host")),
+    ("broker", "ledger"),
+    ("broker", "ledger", "zygote"),
+    ("broker", "ledger", "zygotes"),
+)
+GOALS = {"quiet_s": 1.0, "busy_s": 3.0}
+QUESTION = "what packages are installed?"
+DEADLINE_S = 30.0
+LOOK_S = 0.005
+PAUSE_S = 1.0
+
+
+def zygotes(home: Home) -> list[tuple[int, str]]:
+    """Everything below the launcher that could fork a process: the zygote, and what waits beside it."""
+    found = psutil.Process(run_of(home).launcher_pid).children()
+    return [(one.pid, identity.start_mark(one.pid) or "") for one in found if "zygote" in one.name()]
+
+
+def victims(home: Home, names: tuple[str, ...]) -> tuple[list[tuple[int, str]], dict[str, str]]:
+    """Pid and start mark of each, and actor -> instance of those that are members."""
+    run = run_of(home)
+    pids: list[tuple[int, str]] = []
+    members: dict[str, str] = {}
+    for name in names:
+        if name == "zygote":
+            pids.append((run.zygote_pid, run.zygote_mark))
+        elif name == "zygotes":
+            pids += zygotes(home)
+        else:
+            row = next(row for row in run.children if row.role == name)
+            pids.append((row.pid, row.mark))
+            members[row.actor] = row.instance
+    return pids, members
+
+
+def fresh_count(home: Home) -> int:
+    """Processes of this run that were started as fresh interpreters, by the launcher's log."""
+    return home.log("launcher").read_text(encoding="utf-8").count('"started_fresh"')
+
+
+async def ask(door: Bus) -> str:
+    """The outcome of one turn; asked again under its id, as its error says, until there is an answer."""
+    input_id = door.new_id()
+    while True:
+        try:
+            turn = ProcessTurn(text=QUESTION, input_id=input_id)
+            result = await door.request("host", turn, expect=TurnResult, timeout_s=DEADLINE_S)
+        except RuntimeFault:
+            await asyncio.sleep(0.1)
+        else:
+            return result.outcome
+
+
+async def strike(home: Home, door: Bus, names: tuple[str, ...]) -> dict[str, float]:
+    """One set dies; what came of it."""
+    pids, members = victims(home, names)
+    fresh_before = fresh_count(home)
+    began_at = time.perf_counter()
+    for pid, mark in pids:
+        identity.end(pid, mark, signal.SIGKILL)
+    asked = asyncio.create_task(ask(door))
+    while not _is_whole(home, members):
+        await asyncio.sleep(LOOK_S)
+    ready_s = time.perf_counter() - began_at
+    await asked
+    answered_s = time.perf_counter() - began_at
+    return {"ready_s": ready_s, "answered_s": answered_s, "fresh": fresh_count(home) - fresh_before}
+
+
+def _is_whole(home: Home, members: dict[str, str]) -> bool:
+    rows = run_of(home).children
+    return all(row.state == "ready" and row.instance != members.get(row.actor) for row in rows)
+
+
+async def _keep_asking(door: Bus, outcomes: Counter[str]) -> None:
+    while True:
+        outcomes[await ask(door)] += 1
+
+
+async def measure_under_load(home: Home, sessions: int, rounds: int) -> tuple[dict[str, Any], Counter[str]]:
+    """A row per set of victims, and the outcomes of the turns meanwhile."""
+    outcomes: Counter[str] = Counter()
+    rows: dict[str, list[dict[str, float]]] = {}
+    async with connected(place_of(home, run_of(home)), "door") as door:
+        people = [asyncio.create_task(_keep_asking(door, outcomes)) for _ in range(sessions)]
+        try:
+            await asyncio.sleep(PAUSE_S)
+            for _ in range(rounds):
+                for names in SETS:
+                    rows.setdefault("+".join(names), []).append(await strike(home, door, names))
+                    print("+".join(names), {k: round(v, 3) for k, v in rows["+".join(names)][-1].items()}, flush=True)
+                    await asyncio.sleep(PAUSE_S)
+        finally:
+            for person in people:
+                person.cancel()
+    told = {
+        name: {field: spread([row[field] for row in found], 3) for field in ("ready_s", "answered_s", "fresh")}
+        for name, found in rows.items()
+    }
+    return told, outcomes
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sessions", type=int, default=8)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
+        home = home_of(Path(directory) / "home")
+        up(home, write_config(Path(directory)))
+        try:
+            rows, outcomes = asyncio.run(measure_under_load(home, options.sessions, options.rounds))
+        finally:
+            down(home)
+    print(f"machine {machine()}")
+    for name, row in rows.items():
+        print(f"{name:24} {row}")
+    print(dict(outcomes))
+
+
+if __name__ == "__main__":
+    main()
