@@ -29,7 +29,12 @@ class BusSettings(BaseModel):
     heartbeat_timeout_ms: Positive = Field(description="ZMTP heartbeat time-out")
     reconnect_min_ms: Positive = Field(description="pause before the first reconnect; grows, with jitter")
     reconnect_max_ms: Positive = Field(description="cap of that pause")
-    local_reconnect_ms: Positive = Field(description="the same for a local socket, where a try costs nothing; constant")
+    local_reconnect_min_ms: Positive = Field(
+        description="the same for a local socket, where a try costs little; doubles"
+    )
+    local_reconnect_max_ms: Positive = Field(
+        description="cap of that pause: a restart is noticed that much later at most"
+    )
     sticky_idle_s: Positive = Field(description="a routing key without traffic this long is forgotten")
     dedupe_window: Positive = Field(description="message ids remembered per receiver")
     dedupe_window_max_bytes: Positive = Field(description="recorded replies kept for duplicates, in bytes")

@@ -60,6 +60,8 @@ def _order_faults(config: AdminConfig) -> list[str]:
     bus, launcher, ledger, host = config.bus, config.launcher, config.ledger, config.host
     pairs: tuple[tuple[str, float, str, float], ...] = (
         ("bus.reconnect_min_ms", bus.reconnect_min_ms, "bus.reconnect_max_ms", bus.reconnect_max_ms),
+        ("bus.local_reconnect_min_ms", bus.local_reconnect_min_ms,
+         "bus.local_reconnect_max_ms", bus.local_reconnect_max_ms),
         ("bus.beat_interval_ms", bus.beat_interval_ms, "bus.peer_timeout_ms", bus.peer_timeout_ms),
         ("bus.heartbeat_interval_ms", bus.heartbeat_interval_ms, "bus.heartbeat_timeout_ms", bus.heartbeat_timeout_ms),
         ("launcher.restart_backoff_min_ms", launcher.restart_backoff_min_ms,

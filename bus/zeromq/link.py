@@ -33,8 +33,8 @@ class ZeroMQLink:
         socket.setsockopt(zmq.IMMEDIATE, 1)
         socket.setsockopt(zmq.PROBE_ROUTER, 1)
         if endpoint.startswith("ipc://"):
-            socket.setsockopt(zmq.RECONNECT_IVL, settings.local_reconnect_ms)
-            socket.setsockopt(zmq.RECONNECT_IVL_MAX, 0)
+            socket.setsockopt(zmq.RECONNECT_IVL, settings.local_reconnect_min_ms)
+            socket.setsockopt(zmq.RECONNECT_IVL_MAX, settings.local_reconnect_max_ms)
         socket.connect(endpoint)
         self._socket = DrainedSocket(socket, settings.batch_max, self._received, self._flush)
         self._is_open = True

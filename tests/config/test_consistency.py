@@ -42,6 +42,7 @@ def test_shipped_parts_fit_together() -> None:
     ("section", "low", "high"),
     [
         ("bus", "reconnect_min_ms", "reconnect_max_ms"),
+        ("bus", "local_reconnect_min_ms", "local_reconnect_max_ms"),
         ("bus", "beat_interval_ms", "peer_timeout_ms"),
         ("bus", "heartbeat_interval_ms", "heartbeat_timeout_ms"),
         ("launcher", "restart_backoff_min_ms", "restart_backoff_max_ms"),

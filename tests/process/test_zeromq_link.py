@@ -228,3 +228,43 @@ def test_a_stranger_with_the_wrong_token_is_refused(cluster: RealCluster) -> Non
         assert caught.value.code == "denied"
 
     cluster.run(scenario())
+
+
+class Watched(ZeroMQ):
+    """Tells each try of its sockets to connect."""
+
+    def connecting(self, kind: int) -> zmq.Socket[bytes]:
+        socket = super().connecting(kind)
+        self.tries = socket.get_monitor_socket(zmq.EVENT_CONNECT_RETRIED | zmq.EVENT_CONNECTED)
+        return socket
+
+
+def events_until(monitor: zmq.Socket[bytes], deadline: float, last: int = 0) -> list[int]:
+    """What a monitor tells until `deadline`, or until this event."""
+    found: list[int] = []
+    while (rest_s := deadline - time.monotonic()) > 0 and last not in found:
+        if monitor.poll(round(rest_s * 1000)):
+            found.append(int.from_bytes(monitor.recv_multipart()[0][:2], sys.byteorder))
+    return found
+
+
+def test_whoever_misses_a_server_tries_less_and_less_often_and_notices_the_next_one() -> None:
+    """A local socket without a server: the pause between two tries doubles from its least to its most."""
+    settings = bus_settings(local_reconnect_min_ms=10, local_reconnect_max_ms=200)
+    seconds, most = 2.0, 0.2
+    with tempfile.TemporaryDirectory() as directory:
+        endpoint = f"ipc://{directory}/server"
+
+        async def scenario() -> None:
+            zeromq = Watched(settings)
+            link = ZeroMQLink(zeromq, settings, endpoint)
+            tries = events_until(zeromq.tries, time.monotonic() + seconds)
+            assert 3 <= len(tries) <= 6 + seconds / most, tries  # 10, 20, 40, 80, 160, then one each 200 ms
+            with zeromq.bound(zmq.ROUTER) as server:
+                server.bind(endpoint)
+                assert zmq.EVENT_CONNECTED in events_until(zeromq.tries, time.monotonic() + 20, zmq.EVENT_CONNECTED)
+            zeromq.tries.close()
+            link.close()
+            zeromq.close()
+
+        asyncio.run(scenario())
