@@ -1,11 +1,12 @@
 """Random SIGKILLs under load (R2), on real processes: no turn lost or answered twice, no record lost, no effect doubled.
 
-usage: python -m bench.random_kills [--kills 1000] [--pause 0.3] [--seed 1] [--write]
+usage: python -m bench.random_kills [--kills 1000] [--sessions 8] [--pause 0.3] [--seed 1] [--write]
 
-Three people ask one question after the other, each in a session of their own, while processes of the cluster (two
+Eight people ask one question after the other, each in a session of their own, while processes of the cluster (two
 executors, two supervisors, one of everything else, the zygote) are killed one after the other at random. Some of the
 questions make a tool charge a card outside (bench/outside_tools): with our key, so that it may run again, or without,
-so that it must not. Afterwards every answer that somebody was given is looked up in the record, every charge outside,
+so that it must not. The people are connections of this process, each question a new one, as `hobus ask` makes it: eight
+interpreters that start would measure themselves. Afterwards every answer that somebody was given is looked up in the record, every charge outside,
 the record's invariants are checked and the verifier runs. The drill sets its own crash budget: the shipped one would give processes up that die so often. `--write` puts the
 result into docs/reliability.md and bench/results/random_kills.json. tests/process/test_random_kills.py does a short one.
 """
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import shutil
@@ -34,8 +36,11 @@ from bench.outside import Outside, asking_for
 from bus.errors import RuntimeFault
 from bus.messages.base import unpack
 from bus.messages.ledger import Entries, Tail
+from bus.messages.session import ProcessTurn
 from launch import identity
 from launch.client import connected, place_of
+from launch.door import answer_of
+from launch.endpoints import Place
 from launch.errors import CommandError
 from tests.journals import answer_text, answers_of, check_record
 from tests.process.cluster import Cluster, cluster_in, eventually
@@ -49,7 +54,7 @@ QUESTIONS = (
     "is the ledger intact?",
     "hello",
 )
-PEOPLE = 3
+SESSIONS = 8
 DEADLINE_S = 30
 THINKING_MS = 100
 SCALE = ("ho1=2", "ho2=2")
@@ -78,8 +83,7 @@ class Asked:
     """One question and what came of it."""
 
     input_id: str
-    words: list[str]
-    """With which the same is asked again."""
+    turn: ProcessTurn
     elapsed_s: float
     result: dict[str, Any]
 
@@ -93,6 +97,7 @@ class Asked:
 class Storm:
     """What a storm of kills left."""
 
+    sessions: int
     seconds: float
     kills: dict[str, int]  # by role
     turns: dict[str, int]  # by outcome; `none`: the client gave up at its deadline, with an error that says so
@@ -125,7 +130,7 @@ class Storm:
         return found if self.record == "ok" else [*found, f"the record: {self.record}"]
 
 
-def run_storm(directory: Path, *, kills: int, pause_s: float, seed: int) -> Storm:
+def run_storm(directory: Path, *, kills: int, sessions: int, pause_s: float, seed: int) -> Storm:
     """One cluster, this many kills; everything that it started has ended when this returns."""
     outside = Outside.at(directory / "outside")
     cluster = cluster_in(directory / "home", outside.environment())
@@ -133,8 +138,10 @@ def run_storm(directory: Path, *, kills: int, pause_s: float, seed: int) -> Stor
     is_over = threading.Event()
     answers: list[Asked] = []
     shown: set[str] = set()
-    people = [threading.Thread(target=_ask_on, args=(cluster, n, is_over, answers)) for n in range(PEOPLE)]
-    people.append(threading.Thread(target=lambda: asyncio.run(_read_on(cluster, is_over, shown))))
+    people = [
+        threading.Thread(target=lambda: asyncio.run(_ask_on(cluster, sessions, is_over, answers))),
+        threading.Thread(target=lambda: asyncio.run(_read_on(cluster, is_over, shown))),
+    ]
     try:
         scale = [word for one in SCALE for word in ("--scale", one)]
         cluster.up("--detach", *scale)
@@ -148,7 +155,7 @@ def run_storm(directory: Path, *, kills: int, pause_s: float, seed: int) -> Stor
         seconds = time.monotonic() - began
         eventually(lambda: all(row.state == "ready" for row in cluster.run().children), within_s=30)
         first = {asked.input_id: asked.result["outcome"] for asked in answers}
-        errors = _ask_again(cluster, answers)
+        errors = asyncio.run(_ask_again(cluster, answers))
         assert cluster("down").code == 0
         storm = _looked_at(cluster, answers, struck, seconds, first)
         storm.errors = errors
@@ -164,21 +171,31 @@ def run_storm(directory: Path, *, kills: int, pause_s: float, seed: int) -> Stor
         cluster.end()
 
 
-def _ask_on(cluster: Cluster, number: int, is_over: threading.Event, answers: list[Asked]) -> None:
-    """One person: question after question in one session, until the storm is over."""
-    session: list[str] = []
-    count = 0
-    while not is_over.is_set():
-        count += 1
-        input_id, began = f"person-{number}-{count}", time.monotonic()
-        words = ["--json", "--timeout", str(DEADLINE_S), "--input-id", input_id, *session]
-        said = cluster("ask", *words, QUESTIONS[count % len(QUESTIONS)])
-        nothing = {"outcome": "none", "code": f"exit {said.code}", "response": said.err.strip()[:200]}
-        result = json.loads(said.out) if said.out else nothing
-        again = ["--input-id", input_id, *session, QUESTIONS[count % len(QUESTIONS)]]
-        answers.append(Asked(input_id, again, time.monotonic() - began, result))
-        if said.out:
-            session = ["--session", result["session_id"]]
+async def _ask_on(cluster: Cluster, sessions: int, is_over: threading.Event, answers: list[Asked]) -> None:
+    """Question after question in each session, until the storm is over."""
+    place = place_of(cluster.home, cluster.run())
+
+    async def one(number: int) -> None:
+        session_id: str | None = None
+        for count in itertools.takewhile(lambda _: not is_over.is_set(), itertools.count(1)):
+            text, input_id = QUESTIONS[count % len(QUESTIONS)], f"person-{number}-{count}"
+            began = time.monotonic()
+            turn = ProcessTurn(session_id=session_id, input_id=input_id, text=text)
+            result = await _ask(place, turn)
+            answers.append(Asked(input_id, turn, time.monotonic() - began, result))
+            session_id = result.get("session_id", session_id)
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(sessions):
+            group.create_task(one(number))
+
+
+async def _ask(place: Place, turn: ProcessTurn) -> dict[str, Any]:
+    """What `hobus ask --json` prints, or why it prints nothing."""
+    try:
+        return (await answer_of(place, turn, timeout_s=DEADLINE_S)).model_dump(mode="json")
+    except (RuntimeFault, CommandError) as error:
+        return {"outcome": "none", "code": getattr(error, "code", "unreachable"), "response": str(error)[:200]}
 
 
 async def _read_on(cluster: Cluster, is_over: threading.Event, shown: set[str]) -> None:
@@ -196,14 +213,13 @@ async def _read_on(cluster: Cluster, is_over: threading.Event, shown: set[str]) 
             await asyncio.sleep(0.1)  # somebody whom it needs has just died
 
 
-def _ask_again(cluster: Cluster, answers: list[Asked]) -> list[str]:
+async def _ask_again(cluster: Cluster, answers: list[Asked]) -> list[str]:
     """Whoever has no answer asks under the same input id, as the error says; what they had been told."""
-    told: list[str] = []
+    place, told = place_of(cluster.home, cluster.run()), list[str]()
     for asked in answers:
         if not asked.is_answered:
             told.append(f"{asked.input_id}: {asked.result['code']}: {asked.result['response']}")
-            said = cluster("ask", "--json", "--timeout", str(DEADLINE_S), *asked.words)
-            asked.result = json.loads(said.out) if said.out else asked.result
+            asked.result = await _ask(place, asked.turn)
     return told
 
 
@@ -226,6 +242,7 @@ def _looked_at(
     known = {entry.submission_id for entry in entries}
     times = sorted(asked.elapsed_s for asked in answers)
     storm = Storm(
+        sessions=len({asked.input_id.rpartition("-")[0] for asked in answers}),
         seconds=round(seconds, 1),
         kills=dict(sorted(struck.items())),
         turns=dict(Counter(first.values())),
@@ -290,7 +307,7 @@ def told(storm: Storm) -> str:
     turns = ", ".join(f"{count} {outcome}" for outcome, count in sorted(storm.turns.items()))
     rows = (
         ("kills", f"{sum(storm.kills.values())} in {storm.seconds:.0f} s ({by_role})"),
-        ("turns meanwhile", f"{sum(storm.turns.values())}: {turns}"),
+        ("turns meanwhile", f"{sum(storm.turns.values())} in {storm.sessions} sessions: {turns}"),
         ("time of a turn as the client sees it", f"p50 {storm.p50_s} s, slowest {storm.slowest_s} s"),
         ("of these answered only when asked again", str(storm.answered_when_asked_again)),
         ("turns lost", str(len(storm.lost))),
@@ -314,13 +331,14 @@ def _charged(found: dict[str, int]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--sessions", type=int, default=SESSIONS, help="people who ask at the same time")
     parser.add_argument("--pause", type=float, default=0.3, help="mean seconds between two kills")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", action="store_true", help="into the document and the results")
     given = parser.parse_args()
     directory = Path(tempfile.mkdtemp(prefix="hobus-random-kills-"))
     try:
-        storm = run_storm(directory, kills=given.kills, pause_s=given.pause, seed=given.seed)
+        storm = run_storm(directory, kills=given.kills, sessions=given.sessions, pause_s=given.pause, seed=given.seed)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     print(told(storm))

@@ -42,7 +42,7 @@ async def answer_of(
                     timeout_s=max(0.0, deadline - clock.monotonic()),
                     retry_interval_s=config.host.retry_interval_ms / 1000,
                     is_hopeless=lambda: not _may_answer(place.home),
-                    watch=Watch(lambda: cluster_gone(place.home), config.launcher.ready_poll_ms / 1000),
+                    watch=Watch(lambda: cluster_gone(place.home), config.launcher.journal_poll_ms / 1000),
                     on_stream=on_stream,
                     waits_for_its_turn=waits_for_its_turn,
                 )

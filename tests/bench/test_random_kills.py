@@ -16,6 +16,7 @@ from tests.journals import answer_text
 
 ROOT = Path(__file__).parents[2]
 GOOD = Storm(
+    sessions=2,
     seconds=10.0,
     kills={"ho1": 5},
     turns={"success": 3, "degraded": 1},
