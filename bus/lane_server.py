@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from bus.broker.admission import refusal_of
 from bus.catalog import row_of
 from bus.codec import decode, encode, pack_header, unpack_header
+from bus.conduct import Conduct
 from bus.envelope import Header, Kind, header
 from bus.errors import BusError, RuntimeFault
 from bus.lanes import LANE_TYPES, epoch_of, role_of
@@ -43,6 +44,7 @@ class LaneCounters:
     malformed: int = 0
     denied: int = 0
     unreachable: int = 0
+    cut_off: int = 0
 
 
 @dataclass(slots=True)
@@ -82,11 +84,13 @@ class LaneServer:
     _count: int = 0
     _asking: Pace = field(init=False)
     _refusing: Pace = field(init=False)
+    _conduct: Conduct = field(init=False)
 
     def __post_init__(self) -> None:
         beat_s = self.settings.beat_interval_ms / 1000
         self._asking = Pace(beat_s, self.settings.mailbox_max)
         self._refusing = Pace(beat_s, self.settings.mailbox_max)
+        self._conduct = Conduct(self.settings)
 
     @property
     def service(self) -> str:
@@ -113,15 +117,18 @@ class LaneServer:
                 raise BusError("malformed", f"{len(frames)} frames instead of header and body")
             head = unpack_header(frames[0])
         except BusError:
-            self.counters.malformed += 1
+            self._malformed(routing)
+            self._heard_unbound(routing, frames)
             return
         if head.kind == _HELLO:
             self._hello(routing, frames[1])
+            self._heard_unbound(routing, frames)
             return
         client = self._by_routing.get(routing)
         if client is None:
             if self._asking.allows(routing, self.clock.monotonic()):
                 self._send(routing, Kind.WELCOME, Rehello())
+            self._heard_unbound(routing, frames)
             return
         client.heard_at = self.clock.monotonic()
         self._from_client(client, Header._make((*head[:-1], client.instance)), frames)  # the sender stands last
@@ -134,8 +141,8 @@ class LaneServer:
         elif head.kind == Kind.BYE:
             self._unbind(client)
         elif head.kind not in (Kind.READY, Kind.CREDIT):  # a lane has no use for those two
-            self.counters.malformed += 1
             self._tapped("malformed", head, frames[1])
+            self._malformed(client.routing)
 
     def _request(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:
         fault = self._refusal(head, frames[1])
@@ -162,6 +169,28 @@ class LaneServer:
             return BusError("denied", f"{head.sender} may not send {head.type} to {self.service}")
         return None
 
+    # --- who misbehaves ---------------------------------------------------------------------------------------------
+
+    def _malformed(self, routing: bytes) -> None:
+        self.counters.malformed += 1
+        what, why = self._conduct.malformed(routing)
+        if what == "tell":
+            self._send(routing, Kind.WELCOME, Refused(code="malformed", detail=why))
+        elif what == "cut off":
+            self._cut_off(routing, why)
+
+    def _heard_unbound(self, routing: bytes, frames: Sequence[bytes]) -> None:
+        if routing not in self._by_routing and (why := self._conduct.unbound(routing, sum(map(len, frames)))):
+            self._cut_off(routing, why)
+
+    def _cut_off(self, routing: bytes, why: str) -> None:
+        self.counters.cut_off += 1
+        client = self._by_routing.get(routing)
+        if client is not None:
+            self._unbind(client)
+        if self._transport is not None:
+            self._transport.cut(routing, client.instance if client is not None else "", why)
+
     # --- connections ------------------------------------------------------------------------------------------------
 
     def _hello(self, routing: bytes, body: bytes) -> None:
@@ -187,6 +216,7 @@ class LaneServer:
         for earlier in (self._by_instance.get(instance), self._by_routing.get(routing)):
             if earlier is not None:
                 self._unbind(earlier)
+        self._conduct.bound(routing)
         client = _Client(routing, instance, self.clock.monotonic())
         self._by_routing[routing] = self._by_instance[instance] = client
         self.counters.welcomed += 1

@@ -43,6 +43,10 @@ class LaneTransport(Protocol):
         """Whether the frames were handed over; False if nobody is connected under this routing id any more."""
         ...
 
+    def cut(self, routing: bytes, peer: str, why: str) -> None:
+        """Ends this connection; `peer` (an instance, or empty) and `why` are for the log."""
+        ...
+
     def close(self) -> None:
         """Nothing is taken or given afterwards."""
         ...

@@ -46,6 +46,9 @@ class BusSettings(BaseModel):
     receive_max: Positive = Field(
         description="messages of one connection that a server's socket holds; beyond that, the sender waits"
     )
+    unbound_max_bytes: Positive = Field(description="a connection is heard for so long without a hello, then cut off")
+    malformed_max: Positive = Field(description="malformed frames of one connection; at the last of them it is cut off")
+    ban_ms: Positive = Field(description="who was cut off (a process, a key) is not heard for so long")
     record_interval_ms: Positive = Field(description="how often denials and dead letters are recorded, in batches")
     records_max: Positive = Field(description="distinct denials and dead letters kept for one record interval")
     batch_max: Positive = Field(

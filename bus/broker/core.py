@@ -127,7 +127,7 @@ class BrokerCore:
         elif isinstance(event, Connected):
             self._membership.connected(event.connection)
         elif isinstance(event, FrameGarbage):
-            self._garbage(event.connection, event.detail)
+            self._garbage(event.connection, event.detail, event.size_bytes)
         elif isinstance(event, KeyRefused):
             self._enrolment.key_refused(event.fingerprint, event.address)
         else:
@@ -158,7 +158,7 @@ class BrokerCore:
         try:
             frame = unpack_header(data)
         except BusError as fault:
-            self._garbage(connection, fault.detail)
+            self._garbage(connection, fault.detail, len(data) + len(body))
             return
         kind = frame.kind
         if peer is None:
@@ -168,6 +168,7 @@ class BrokerCore:
                 self._membership.join(connection, frame, body, origin)
             else:
                 self._membership.unknown(connection, frame)
+            self._membership.heard_unbound(connection, len(data) + len(body))
             return
         peer.last_seen = state.now
         if kind in _ASKS:
@@ -205,9 +206,9 @@ class BrokerCore:
         elif frame.kind == Kind.PUBLISH:
             self._endings.deny(peer, frame, body, "unknown_type", "nothing is published by this catalog")
         else:
-            self._garbage(peer.connection, f"kind {frame.kind} is not for a broker")
+            self._garbage(peer.connection, f"kind {frame.kind} is not for a broker", len(body))
 
-    def _garbage(self, connection: bytes, detail: str) -> None:
+    def _garbage(self, connection: bytes, detail: str, size_bytes: int) -> None:
         """Counted, tapped, recorded; nobody but its sender could notice."""
         state = self._state
         peer = state.connections.get(connection)
@@ -215,6 +216,8 @@ class BrokerCore:
         state.counts["malformed"] += 1
         self._records.note("DENIED", "malformed", sender or "unbound", None, "")
         state.tap("malformed", _GARBAGE, sender, code=detail[:80])
+        self._membership.malformed(connection)
+        self._membership.heard_unbound(connection, size_bytes)
 
     def _tick(self) -> None:
         state = self._state

@@ -31,6 +31,7 @@ class FrameGarbage(NamedTuple):
 
     connection: bytes
     detail: str
+    size_bytes: int = 0
 
 
 class Connected(NamedTuple):
@@ -67,4 +68,12 @@ class Send(NamedTuple):
     body: bytes
 
 
-Action = Send | Tap
+class CutOff(NamedTuple):
+    """End this connection; its peer has been told what is to be told, and `why` is for the log."""
+
+    connection: bytes
+    peer: str
+    why: str
+
+
+Action = Send | CutOff | Tap

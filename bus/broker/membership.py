@@ -12,7 +12,7 @@ from typing import TypeVar
 from bus.broker.admission import refusal_of
 from bus.broker.endings import Endings, remember_late
 from bus.broker.enrolment import Enrolment
-from bus.broker.events import Origin
+from bus.broker.events import CutOff, Origin
 from bus.broker.peers import Late, Peer
 from bus.broker.placing import Placement
 from bus.broker.records import RecordBook
@@ -68,6 +68,7 @@ class Membership:
             peer = self._join(connection, hello)
         else:
             self._rejoin(peer, connection)
+        state.conduct.bound(connection)
         self._take_particulars(peer, hello, origin)
         welcome = Welcome(
             epoch=state.epoch,
@@ -148,6 +149,32 @@ class Membership:
         if frame is not None and self._asking.allows(connection, state.now):
             state.control(connection, Kind.WELCOME, Rehello())
             state.tap("denied", _without_body(frame), "", code="unbound")
+
+    def heard_unbound(self, connection: bytes, size_bytes: int) -> None:
+        """So much came on a connection that had not said hello; beyond the bound it is cut off."""
+        if connection in self._state.connections:
+            return
+        if why := self._state.conduct.unbound(connection, size_bytes):
+            self.cut_off(connection, why)
+
+    def malformed(self, connection: bytes) -> None:
+        """One more malformed frame: its sender is told half-way to the bound, and cut off at it."""
+        what, why = self._state.conduct.malformed(connection)
+        if what == "tell":
+            self._state.control(connection, Kind.WELCOME, Refused(code="malformed", detail=why))
+        elif what == "cut off":
+            self.cut_off(connection, why)
+
+    def cut_off(self, connection: bytes, why: str) -> None:
+        """The connection is over: its peer, if it had one, is lost, and comes back as far as the transport lets it."""
+        state = self._state
+        peer = state.connections.get(connection)
+        name = peer.instance if peer is not None else ""
+        state.counts["cut_off"] += 1
+        self._records.note("DENIED", "cut_off", name or "unbound", None, "")
+        if peer is not None:
+            self.lose(peer, why, is_final=False)
+        state.actions.append(CutOff(connection, name, why))
 
     def lose(self, peer: Peer, why: str, *, is_final: bool, counted_as: str = "peers_lost") -> None:
         """The peer is gone: its work goes to others or fails, its keys are free; its own requests stay."""
@@ -325,6 +352,7 @@ class Membership:
             self._state.counts["malformed"] += 1
             self._records.note("DENIED", "malformed", peer.instance, None, "")
             self._state.tap("malformed", frame, peer.instance, body=body)
+            self.malformed(peer.connection)
             return None
 
 

@@ -12,6 +12,7 @@ from bus.broker.tap_record import Tap, Told
 from bus.broker.waiting import WaitingRoom
 from bus.catalog import ROLES, ROWS
 from bus.codec import encode, pack_header
+from bus.conduct import Conduct
 from bus.envelope import Header, Kind, header
 from bus.messages.base import Message
 from bus.settings import BusSettings
@@ -71,6 +72,7 @@ class State:
         self.started_at = now
         self.sequence = 0
         self.own_answers: list[tuple[Header, bytes]] = []
+        self.conduct = Conduct(settings)
 
     def find(self, instance: str) -> Peer | None:
         """The bound peer that is this incarnation."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bus.broker.core import BrokerCore
-from bus.broker.events import Connected, ConnectionLost, Event, FrameReceived, Send, Tick
+from bus.broker.events import Connected, ConnectionLost, CutOff, Event, FrameReceived, Send, Tick
 from bus.broker.tap_record import Tap
 from bus.lane_server import Authenticate, LaneServer
 from bus.link import OnFrames
@@ -94,6 +94,9 @@ class _LaneEnd:
         self.network.to_client(self.server.instance, connection, header, body)
         return True
 
+    def cut(self, routing: bytes, peer: str, why: str) -> None:
+        """A lane's connection has no state here; it is unbound and says hello again."""
+
     def close(self) -> None:
         self.is_open = False
 
@@ -140,11 +143,9 @@ class SimNetwork:
             wall_now=self.epoch_s + self.loop.time(),
         )
         self._set_alarm()
-        least_s, most_s = self.settings.reconnect_min_ms / 1000, self.settings.reconnect_max_ms / 1000
         for connection in self.connections.values():
             if connection.server == "" and connection.is_reachable:
-                pause_s = least_s + self.draw() * (most_s - least_s)
-                self.loop.call_later(pause_s, self._reconnect, connection, epoch, context=self._context)
+                self._reconnect_later(connection)
 
     def kill_broker(self) -> None:
         """SIGKILL of the broker: what it held and had not read is gone; its connections wait for another one."""
@@ -170,6 +171,18 @@ class SimNetwork:
         for deliver in unread:
             deliver()
         self.step(Tick())
+
+    def _break(self, routing: bytes) -> None:
+        """The broker cut this connection off: what is on its way there is lost; it comes back as after a restart."""
+        connection = self.connections.get(routing)
+        if connection is not None and connection.is_reachable:
+            connection.link = 0
+            self._reconnect_later(connection)
+
+    def _reconnect_later(self, connection: _Connection) -> None:
+        least_s, most_s = self.settings.reconnect_min_ms / 1000, self.settings.reconnect_max_ms / 1000
+        pause_s = least_s + self.draw() * (most_s - least_s)
+        self.loop.call_later(pause_s, self._reconnect, connection, self.epoch, context=self._context)
 
     def _reconnect(self, connection: _Connection, epoch: str) -> None:
         if epoch != self.epoch or not self.is_broker_up or not connection.is_reachable:
@@ -250,6 +263,9 @@ class SimNetwork:
         events = [event]
         while events:
             for action in self.broker.step(events.pop(0), self.loop.time()):
+                if isinstance(action, CutOff):
+                    self._break(action.connection)
+                    continue
                 if not isinstance(action, Send):
                     if self.on_tap is not None:
                         self.on_tap(action)

@@ -22,6 +22,7 @@ from bus.broker.events import (
     Action,
     Connected,
     ConnectionLost,
+    CutOff,
     FrameGarbage,
     FrameReceived,
     KeyRefused,
@@ -33,8 +34,9 @@ from bus.broker.tap_record import Tap
 from bus.errors import ConfigError
 from bus.port import Clock
 from bus.settings import BusSettings
+from bus.zeromq.callers import Callers
 from bus.zeromq.context import ZeroMQ, private_ipc
-from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, receiver_of, sender_of
+from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
 from bus.zeromq.key_book import KeyFiles
 from bus.zeromq.remote_router import MARK, RemoteRouter
 from bus.zeromq.tap import TapPublisher
@@ -134,7 +136,7 @@ class BrokerLoop:
         self._remote: RemoteRouter | None = None
         try:
             if remote is not None:
-                self._remote = RemoteRouter(self._zeromq, settings, *remote)
+                self._remote = RemoteRouter(self._zeromq, settings, *remote, clock=clock)
             self._router = self._bound_router(endpoint)
             self._tap = TapPublisher(self._zeromq, settings, tap_endpoint, epoch=epoch, clock=clock)
         except zmq.ZMQError as error:
@@ -144,7 +146,8 @@ class BrokerLoop:
             self._zeromq.close()
             raise
         self._option, self._send = option_of(self._router), sender_of(self._router)
-        self._receive = receiver_of(self._router)
+        self._callers = Callers(settings, clock)
+        self._receive = self._callers.receiver_of(self._router)
         # The sockets' own descriptors: zmq's poller asks every socket for its EVENTS twice per wake-up.
         self._poller = select.poll()
         self._router_descriptor = option_of(self._router)(zmq.FD)
@@ -227,7 +230,7 @@ class BrokerLoop:
             elif len(parts) == _PROBE_PARTS and not parts[1]:
                 self._do(step(Connected(parts[0]), now), now)
             else:
-                self._do(step(FrameGarbage(parts[0], f"{len(parts) - 1} parts, not header and body"), now), now)
+                self._do(step(_garbage(parts[0], parts[1:]), now), now)
         return True
 
     def _drain_remote(self, remote: RemoteRouter) -> bool:
@@ -252,7 +255,7 @@ class BrokerLoop:
             elif len(parts) == _PROBE_PARTS - 1 and not parts[0]:
                 self._do(step(Connected(connection), now), now)
             else:
-                self._do(step(FrameGarbage(connection, f"{len(parts)} parts, not header and body"), now), now)
+                self._do(step(_garbage(connection, parts), now), now)
         return count > 0
 
     def _do(self, actions: list[Action], now: float) -> None:
@@ -261,7 +264,10 @@ class BrokerLoop:
         lost: list[bytes] = []
         for action in actions:
             if not isinstance(action, Send):
-                taps.append(action)
+                if isinstance(action, CutOff):
+                    self._cut_off(action)
+                else:
+                    taps.append(action)
                 continue
             try:
                 if self._remote is not None and action.connection.startswith(MARK):
@@ -279,6 +285,12 @@ class BrokerLoop:
         for connection in lost:
             self._do(self._core.step(ConnectionLost(connection), now), now)
 
+    def _cut_off(self, action: CutOff) -> None:
+        is_remote = self._remote is not None and action.connection.startswith(MARK)
+        callers = self._remote.callers if self._remote is not None and is_remote else self._callers
+        who = callers.cut(action.connection)
+        _log.warning("connection_cut_off", peer=action.peer, who=who, why=action.why)
+
     def _listen(self, ready: dict[int, int]) -> None:
         """A descriptor that has spoken is not watched any more: one that hung up would never be silent again."""
         for descriptor in [known for known in self._stops if known in ready]:
@@ -290,3 +302,7 @@ class BrokerLoop:
             soon = now + self._settings.beat_interval_ms / 1000
             at = soon if at is None else min(at, soon)
         return -1 if at is None else max(0, math.ceil((at - now) * 1000))
+
+
+def _garbage(connection: bytes, parts: list[bytes]) -> FrameGarbage:
+    return FrameGarbage(connection, f"{len(parts)} parts, not header and body", sum(map(len, parts)))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, POLLOUT, option_of, receiver_of, sender_of
+from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, POLLOUT, Receive, option_of, receiver_of, sender_of
 
 
 class DrainedSocket:
@@ -25,13 +25,15 @@ class DrainedSocket:
         batch_max: int,
         on_message: Callable[[list[bytes]], None],
         on_writable: Callable[[], bool] | None = None,
+        *,
+        receive: Receive | None = None,
     ) -> None:
         self._socket = socket
         self._batch_max = batch_max
         self._on_message = on_message
         self._on_writable = on_writable
         self._loop = asyncio.get_running_loop()
-        self._option, self._send, self._receive = option_of(socket), sender_of(socket), receiver_of(socket)
+        self._option, self._send, self._receive = option_of(socket), sender_of(socket), receive or receiver_of(socket)
         self._descriptor = self._option(zmq.FD)
         self._again: asyncio.Handle | None = None
         self._is_draining = False

@@ -5,11 +5,15 @@ Routing ids are ZeroMQ's own random ones; MANDATORY tells us when nobody is ther
 
 from __future__ import annotations
 
+import structlog
 import zmq
 
 from bus.lane_server import LaneServer
+from bus.zeromq.callers import Callers
 from bus.zeromq.context import ZeroMQ, private_ipc
 from bus.zeromq.drained import DrainedSocket
+
+_log = structlog.get_logger("bus")
 
 
 class ZeroMQLane:
@@ -23,7 +27,10 @@ class ZeroMQLane:
         private_ipc(self.endpoint)
         self._server = server
         server.bind(self)
-        self._socket = DrainedSocket(socket, server.settings.batch_max, self._received)
+        self._callers = Callers(server.settings, server.clock)
+        self._socket = DrainedSocket(
+            socket, server.settings.batch_max, self._received, receive=self._callers.receiver_of(socket)
+        )
 
     def _received(self, frames: list[bytes]) -> None:
         self._server.receive(frames[0], frames[1:])
@@ -36,6 +43,11 @@ class ZeroMQLane:
             if error.errno == zmq.EHOSTUNREACH:
                 return False
             raise
+
+    def cut(self, routing: bytes, peer: str, why: str) -> None:
+        """The connection is over, and whoever had it comes back no sooner than `bus.ban_ms`."""
+        who = self._callers.cut(routing)
+        _log.warning("connection_cut_off", peer=peer, who=who, why=why)
 
     def close(self) -> None:
         """Answers already taken by ZeroMQ still leave within its linger of 0: the requester asks again elsewhere."""

@@ -14,8 +14,10 @@ import zmq
 
 from bus.clock import SystemClock
 from bus.errors import ConfigError
+from bus.port import Clock
 from bus.settings import BusSettings
 from bus.zeromq import curve
+from bus.zeromq.callers import Callers
 from bus.zeromq.context import ZeroMQ, end_monitor
 from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
 from bus.zeromq.key_book import KeyFiles
@@ -41,14 +43,17 @@ class Received(NamedTuple):
 class RemoteRouter:
     """Bound, and deaf until its owner drains it."""
 
-    def __init__(self, zeromq: ZeroMQ, settings: BusSettings, address: str, keys: KeyFiles) -> None:
+    def __init__(self, zeromq: ZeroMQ, settings: BusSettings, address: str, keys: KeyFiles, *, clock: Clock) -> None:
         """Raises ConfigError when CURVE is missing or the address cannot be bound."""
         curve.check_available()
         self._zeromq = zeromq
         self._settings = settings
         self._keys = keys
         self._failed_handshakes = 0
-        self._zap = ZapHandler(zeromq, keys.knows)  # before the socket: nobody can come before there is an answer
+        self.callers = Callers(settings, clock)
+        self._zap = ZapHandler(
+            zeromq, keys.knows, is_banned=self.callers.is_banned
+        )  # before the socket: nobody can come before there is an answer
         self._router = self._bound(address)
         self._option, self._send = option_of(self._router), sender_of(self._router)
         self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT).removeprefix("tcp://")
@@ -84,6 +89,10 @@ class RemoteRouter:
             except zmq.ZMQError:
                 continue  # nobody is let in without a key: this cannot be
             connection = MARK + key.encode() + frames[0].bytes
+            if self.callers.knows(connection) is None:
+                self.callers.hears(connection, frames[0], who=key)
+            if self.callers.is_cut(connection):
+                continue
             return Received(connection, key, address, [frame.bytes for frame in frames[1:]])
         return None
 

@@ -10,17 +10,21 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 
+import structlog
 import zmq
 
 from bus.broker.tap_record import Tap
 from bus.broker.tap_wire import BODIES, LIVE, Ring, TapAssembler, TapBatch, live_batch, question_of, ring_topic
 from bus.clock import SystemClock
+from bus.conduct import Conduct
 from bus.port import Clock
 from bus.settings import BusSettings
+from bus.zeromq.callers import Callers
 from bus.zeromq.context import ZeroMQ, private_ipc
 from bus.zeromq.drained import DrainedSocket
 
 _SUBSCRIBE, _UNSUBSCRIBE = 1, 0
+_log = structlog.get_logger("bus")
 _TOPIC_MAX_BYTES = 256
 
 
@@ -30,6 +34,9 @@ class TapPublisher:
     def __init__(self, zeromq: ZeroMQ, settings: BusSettings, endpoint: str, *, epoch: str, clock: Clock) -> None:
         self._epoch = epoch
         self._clock = clock
+        self._batch_max = settings.batch_max
+        self._conduct = Conduct(settings)
+        self._callers = Callers(settings, clock)
         self._ring = Ring(frames_max=settings.tap_ring, bytes_max=settings.tap_ring_max_bytes)
         self._answers: deque[tuple[bytes, Iterator[bytes]]] = deque()
         self._readers = {LIVE: 0, BODIES: 0}
@@ -56,15 +63,24 @@ class TapPublisher:
                 self._send_live(topic, taps)
 
     def hear(self) -> None:
-        """Readers that came and went are known."""
+        """Readers that came and went are known, a batch of them at a time; who only asks nonsense is cut off."""
         self.has_sent = False
-        while True:
+        for _ in range(self._batch_max):
             try:
-                message = self.socket.recv(zmq.NOBLOCK)
+                message = self.socket.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:
                 return
-            if message:
-                self._subscription(message[0], message[1:])
+            data = message.bytes
+            if not data or not self._subscription(data[0], data[1:]):
+                self._bear(message)
+        self.has_sent = True  # there may be more: asked again before the loop waits
+
+    def _bear(self, message: zmq.Frame) -> None:
+        """An XPUB has no routing id: the descriptor stands for the connection."""
+        connection = b"%d" % int(message.get(zmq.SRCFD))
+        what, why = self._conduct.malformed(connection)
+        if what == "cut off" and self._callers.hears(connection, message):
+            _log.warning("tap_reader_cut_off", who=self._callers.cut(connection), why=why)
 
     def answer_some(self) -> None:
         """One more piece of one ring's answer is sent."""
@@ -78,7 +94,8 @@ class TapPublisher:
             self._send(topic, piece)
             self._answers.rotate(-1)
 
-    def _subscription(self, verb: int, topic: bytes) -> None:
+    def _subscription(self, verb: int, topic: bytes) -> bool:
+        """Whether that was one."""
         if topic in self._readers and verb == _UNSUBSCRIBE:
             self._readers[topic] = max(0, self._readers[topic] - 1)
         elif topic in self._readers and verb == _SUBSCRIBE:
@@ -90,6 +107,9 @@ class TapPublisher:
                 self._epoch, since=since, next_sequence=self._next_sequence, with_bodies=question.with_bodies
             )
             self._answers.append((topic, answer))
+        else:
+            return verb == _UNSUBSCRIBE  # whatever it was: also said by ZeroMQ when a reader is gone
+        return True
 
     def _send_live(self, topic: bytes, taps: list[Tap]) -> None:
         self._send(topic, live_batch(self._epoch, taps, self._next_sequence, with_bodies=topic == BODIES))

@@ -48,10 +48,13 @@ def question_of(parts: list[bytes]) -> Question | None:
 
 
 class ZapHandler:
-    """Lets in whom `knows` knows, and tells who else came."""
+    """Lets in whom `knows` knows, and tells who else came; a key that is banned for a while is told to try later."""
 
-    def __init__(self, zeromq: ZeroMQ, knows: Callable[[bytes], bool]) -> None:
+    def __init__(
+        self, zeromq: ZeroMQ, knows: Callable[[bytes], bool], *, is_banned: Callable[[str], bool] = lambda _key: False
+    ) -> None:
         self._knows = knows
+        self._is_banned = is_banned
         self._socket = zeromq.bound(zmq.ROUTER)
         self._socket.bind(_ENDPOINT)
         self._option = option_of(self._socket)
@@ -65,6 +68,8 @@ class ZapHandler:
             question = question_of(parts[2:])
             if question is None:
                 self._say(parts, b"400", b"not a question about a CURVE key", b"")
+            elif self._knows(question.public) and self._is_banned(question.public.decode("ascii", "replace")):
+                self._say(parts, b"300", b"cut off a moment ago: try later", b"")
             elif self._knows(question.public):
                 self._say(parts, b"200", b"OK", question.public)
             else:

@@ -178,8 +178,8 @@ async def test_the_tap_shows_all_frames_live_and_from_the_ring_without_gap_or_re
 async def test_a_slow_tap_reader_slows_nobody_and_knows_exactly_what_it_lost(bench):
     """While a reader sleeps its batches are dropped; afterwards records and losses add up to every frame."""
     client = bench.peer("ho2/1@a")
-    zeromq = ZeroMQ(bench.settings)
     small = bench.settings.model_copy(update={"tap_hwm": 2})
+    zeromq = ZeroMQ(small)
     reader = TapReader(zeromq, small, bench.tap)
     async with asyncio.timeout(5):
         await reader.is_heard()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bus.broker.core import BrokerCore
-from bus.broker.events import ConnectionLost, Event, FrameGarbage, FrameReceived, Send, Tick
+from bus.broker.events import ConnectionLost, CutOff, Event, FrameGarbage, FrameReceived, Send, Tick
 from bus.broker.tap_record import Tap
 from bus.codec import decode, encode, pack_header, unpack_header
 from bus.envelope import Header, Kind, header
@@ -64,6 +64,7 @@ class Rig:
         self.inbox: dict[bytes, list[Got]] = {}
         self.taps: list[Tap] = []
         self.unreachable: set[bytes] = set()
+        self.cut_off: list[CutOff] = []
         self.silent: set[bytes] = set()
         self.peers: list[bytes] = []
         self._next_beat = self.now
@@ -75,6 +76,8 @@ class Rig:
         for action in self.core.step(event, self.now):
             if isinstance(action, Tap):
                 self.taps.append(action)
+            elif isinstance(action, CutOff):
+                self.cut_off.append(action)
             elif action.connection in self.unreachable:
                 lost.append(action.connection)
             else:

@@ -1,0 +1,67 @@
+"""What a server bears from one connection before it cuts it off. Plain rules.
+
+A connection that has not said hello is heard for `bus.unbound_max_bytes`; one that sends what is no frame of this
+protocol, for `bus.malformed_max` of them. Source: spec page "The bus": a garbage frame harms nobody but its sender.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Literal
+
+from bus.settings import BusSettings
+
+Malformed = Literal["bear", "tell", "cut off"]
+FRAME_BYTES = 64
+"""What a frame costs whatever is in it: ZeroMQ's own record of it."""
+
+
+@dataclass(slots=True)
+class _Record:
+    unbound_bytes: int = 0
+    malformed: int = 0
+
+
+class Conduct:
+    """Counts per connection; remembers as many of those that gave cause as peers may have requests (mailbox)."""
+
+    def __init__(self, settings: BusSettings) -> None:
+        self._unbound_max_bytes = settings.unbound_max_bytes
+        self._malformed_max = settings.malformed_max
+        self._connections_max = settings.mailbox_max
+        self._records: OrderedDict[bytes, _Record] = OrderedDict()
+
+    def unbound(self, connection: bytes, size_bytes: int) -> str:
+        """So much came without a hello; why the connection is cut off now, "" if it is not."""
+        record = self._record(connection)
+        record.unbound_bytes += size_bytes + FRAME_BYTES
+        if record.unbound_bytes <= self._unbound_max_bytes:
+            return ""
+        del self._records[connection]
+        return f"{record.unbound_bytes} bytes without a hello (bus.unbound_max_bytes)"
+
+    def malformed(self, connection: bytes) -> tuple[Malformed, str]:
+        """Something came that is no frame of this protocol; what is to be done about it, and why.
+
+        It is told half-way: whoever is cut off no longer reads what was sent to it just before.
+        """
+        record = self._record(connection)
+        record.malformed += 1
+        why = f"{record.malformed} malformed frames, {self._malformed_max} are borne (bus.malformed_max)"
+        if record.malformed >= self._malformed_max:
+            del self._records[connection]
+            return "cut off", why
+        return ("tell" if record.malformed == self._malformed_max // 2 else "bear"), why
+
+    def bound(self, connection: bytes) -> None:
+        """It has said hello: what came before is forgiven."""
+        self._records.pop(connection, None)
+
+    def _record(self, connection: bytes) -> _Record:
+        record = self._records.get(connection)
+        if record is None:
+            record = self._records[connection] = _Record()
+            if len(self._records) > self._connections_max:
+                self._records.popitem(last=False)
+        return record

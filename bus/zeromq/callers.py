@@ -1,0 +1,143 @@
+"""Who is at the other end of a server's connections, and how one is cut off: libzmq has no word for that.
+
+A message knows the descriptor that it came by, which is the I/O thread's; `shutdown(2)` on it ends the connection, as
+its peer could have. A descriptor's number is used again after its connection has ended, so it is remembered together
+with the inode of its socket, which is not, and with who is at its other end. Learned from the first message of each
+routing id alone: everything after it costs a look into a table.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, cast
+
+import zmq
+
+from bus.port import Clock
+from bus.settings import BusSettings
+from bus.zeromq.frames import NOBLOCK, Receive, option_of
+
+_RCVMORE = int(zmq.RCVMORE)
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
+
+
+class Caller(NamedTuple):
+    """One connection: its descriptor, its socket's inode, and who is there (`pid 123`, an address, a key)."""
+
+    descriptor: int
+    inode: int
+    who: str
+
+
+_GONE = Caller(-1, 0, "")
+"""Stands for a connection that was cut off: what it still left behind is dropped unread."""
+
+
+class Callers:
+    """The connections of one bound socket."""
+
+    def __init__(self, settings: BusSettings, clock: Clock) -> None:
+        self._known: OrderedDict[bytes, Caller] = OrderedDict()
+        self._known_max = 2 * settings.mailbox_max
+        self._ban_s = settings.ban_ms / 1000
+        self._banned: OrderedDict[str, float] = OrderedDict()
+        self._clock = clock
+        self.dropped = 0
+
+    def hears(self, connection: bytes, frame: zmq.Frame, who: str = "") -> bool:
+        """Whether this connection may speak; asked for its first message, and whenever the table does not know it."""
+        caller = _caller_of(frame, who)
+        self._known[connection] = caller
+        if len(self._known) > self._known_max:
+            self._known.popitem(last=False)
+        if self.is_banned(caller.who):
+            self._end(connection, caller)
+            return False
+        return True
+
+    def knows(self, connection: bytes) -> Caller | None:
+        """What was learned of it."""
+        return self._known.get(connection)
+
+    def is_cut(self, connection: bytes) -> bool:
+        """Whether it was cut off, and what still comes is to be dropped."""
+        return self._known.get(connection) is _GONE
+
+    def is_banned(self, who: str) -> bool:
+        """Whether somebody of this name was cut off less than `bus.ban_ms` ago."""
+        until = self._banned.get(who)
+        return until is not None and self._clock.monotonic() < until
+
+    def cut(self, connection: bytes) -> str:
+        """The connection is over, and whoever had it comes back no sooner than `bus.ban_ms`; who that was."""
+        caller = self._known.get(connection, _GONE)
+        if caller.who:
+            self._banned[caller.who] = self._clock.monotonic() + self._ban_s
+            self._banned.move_to_end(caller.who)
+            if len(self._banned) > self._known_max:
+                self._banned.popitem(last=False)
+        self._end(connection, caller)
+        return caller.who
+
+    def forgive(self, who: str) -> None:
+        """It may come back at once."""
+        self._banned.pop(who, None)
+
+    def receiver_of(self, router: zmq.Socket[bytes]) -> Receive:
+        """As `frames.receiver_of` of a ROUTER; the messages of who was cut off read as if there were none."""
+        receive, option, known = cast("Callable[[int], bytes]", router.recv), option_of(router), self._known
+
+        def receive_message() -> list[bytes]:
+            parts = [receive(NOBLOCK)]
+            caller = known.get(parts[0])
+            may_speak = caller is not _GONE
+            if caller is None:
+                frame = router.recv(NOBLOCK, copy=False)
+                may_speak = self.hears(parts[0], frame)
+                parts.append(frame.bytes)
+            else:
+                parts.append(receive(NOBLOCK))
+            while option(_RCVMORE):
+                parts.append(receive(NOBLOCK))
+            if not may_speak:
+                self.dropped += 1
+                raise zmq.Again
+            return parts
+
+        return receive_message
+
+    def _end(self, connection: bytes, caller: Caller) -> None:
+        self._known[connection] = _GONE
+        with suppress(OSError):
+            shut(caller)
+
+
+def shut(caller: Caller) -> None:
+    """No more of this connection, both ways, if the descriptor is still its own. Raises OSError."""
+    if caller.descriptor < 0:
+        return
+    with socket.socket(fileno=os.dup(caller.descriptor)) as end:  # its own number: the I/O thread may close the other
+        if os.fstat(end.fileno()).st_ino == caller.inode:
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def _caller_of(frame: zmq.Frame, who: str) -> Caller:
+    """By what the message says of its connection; one that has ended meanwhile cannot be cut, and need not be."""
+    try:
+        descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
+        with socket.socket(fileno=os.dup(descriptor)) as end:
+            inode = os.fstat(end.fileno()).st_ino
+            if end.family != socket.AF_UNIX:
+                host = address.removeprefix("::ffff:")
+                is_same = str(end.getpeername()[0]).removeprefix("::ffff:") == host
+                return Caller(descriptor if is_same else -1, inode, who or host)
+            pid = _CREDENTIALS.unpack(end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
+            is_same = address.rpartition(":")[2] == str(pid)
+            return Caller(descriptor if is_same else -1, inode, f"pid {pid}" if is_same else "")
+    except (OSError, ValueError, zmq.ZMQError, AttributeError):  # no SO_PEERCRED here: dropped, and not cut off
+        return Caller(-1, 0, who)

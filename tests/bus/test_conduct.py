@@ -1,0 +1,41 @@
+"""How much a connection may misbehave: to the byte, to the frame, each for itself, in bounded memory."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.conduct import FRAME_BYTES, Conduct
+from tests.bus.broker.rig import settings_with
+
+
+def test_what_comes_without_a_hello_is_bounded_to_the_byte() -> None:
+    """At the bound it is still heard, beyond it it is cut off; a hello forgives what was before."""
+    conduct = Conduct(settings_with(unbound_max_bytes=1000))
+    assert conduct.unbound(b"a", 1000 - FRAME_BYTES) == ""
+    conduct.bound(b"a")
+    assert conduct.unbound(b"a", 1000 - FRAME_BYTES) == ""
+    assert "bus.unbound_max_bytes" in conduct.unbound(b"a", 0)
+    assert conduct.unbound(b"b", 1000 - FRAME_BYTES) == ""
+
+
+def test_empty_frames_count_too() -> None:
+    """Each costs the memory of its record."""
+    conduct = Conduct(settings_with(unbound_max_bytes=10 * FRAME_BYTES))
+    assert [bool(conduct.unbound(b"a", 0)) for _ in range(11)] == [False] * 10 + [True]
+
+
+def test_the_last_malformed_frame_that_is_borne_ends_the_connection() -> None:
+    """Counted per connection; told half-way."""
+    conduct = Conduct(settings_with(malformed_max=4))
+    assert [conduct.malformed(b"a")[0] for _ in range(4)] == ["bear", "tell", "bear", "cut off"]
+    assert conduct.malformed(b"b")[0] == "bear"
+
+
+@given(st.lists(st.binary(min_size=1, max_size=2), max_size=60))
+def test_memory_is_bounded_whoever_comes(connections: list[bytes]) -> None:
+    """The oldest records give way."""
+    conduct = Conduct(settings_with(mailbox_max=4))
+    for connection in connections:
+        conduct.malformed(connection)
+    assert len(conduct._records) <= 4
