@@ -57,6 +57,7 @@ class Outside:
             assert name in section, path
             section[name] = value
         config["tools"]["entry_points"] = list(TOOLS)
+        config["tools"]["environment"] = ["HOBUS_OUTSIDE"]
         (home / "config" / "admin_config.json").write_text(json.dumps(config))
         for agent_file in sorted((SHIPPED_ROOT / "agents").glob("*.json")):
             agent = json.loads(agent_file.read_text())

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from config.assets import Agent, Contract, Framework
 from config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config
+from config.secret_refs import is_secret_name
 from config.tool_faults import tool_faults
 
 BUDGET_KEYS = tuple(name for name in BudgetConfig.model_fields if name.endswith(("_budget", "_token_limit")))
@@ -33,6 +34,7 @@ def inconsistencies(
         *_order_faults(config),
         *_route_faults(config.gateway),
         *_memory_faults(config.ho3),
+        *_environment_faults(config.launcher.environment),
         *tool_faults(config.tools, config.bus.body_max_bytes, agents),
     ]
     if config.host.agent_id not in agents:
@@ -49,6 +51,16 @@ def inconsistencies(
     for agent_id, agent in agents.items():
         faults.extend(f"agents/{agent_id}.json: {fault}" for fault in _agent_faults(agent, config, frameworks))
     return faults
+
+
+def _environment_faults(names: Iterable[str]) -> list[str]:
+    """What every process is started with, any user of the machine's tools may come to see."""
+    return [
+        f"launcher.environment.{number}: {name[:64]!r} would hand a secret to every process; name it in "
+        "tools.environment, or refer to it as `env:NAME` where it is needed"
+        for number, name in enumerate(names)
+        if is_secret_name(name) or name.startswith("*")
+    ]
 
 
 def _names(values: Iterable[str]) -> str:

@@ -73,12 +73,15 @@ def _refuse_constant(name: str) -> Any:
     raise BadText(f"{name} is not a number that JSON knows")
 
 
+_ABSENT = object()
+
+
 def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, shipped: Any) -> str:
     path = ".".join(str(part) for part in detail["loc"]) or "(the whole file)"
     match detail["type"]:
         case "missing":
-            known = _at(shipped, detail["loc"])
-            mend = f"add it; shipped value: {json.dumps(known)}" if known is not None else "add it"
+            known = _at(shipped, detail["loc"], _ABSENT)
+            mend = "add it" if known is _ABSENT else f"add it; shipped value: {json.dumps(known)}"
             return f"{path}: missing; {mend}"
         case "extra_forbidden":
             return f"{path}: unknown key; {_spelling(model, detail['loc'], value)}"
@@ -97,13 +100,13 @@ def _shown(value: Any) -> str:
     return {dict: "an object", list: "a list"}.get(type(value), type(value).__name__)
 
 
-def _at(value: Any, loc: tuple[int | str, ...]) -> Any:
-    """The value at a path; None where there is none."""
+def _at(value: Any, loc: tuple[int | str, ...], absent: Any = None) -> Any:
+    """The value at a path; `absent` where there is none."""
     for part in loc:
         try:
             value = value[part]
         except (KeyError, IndexError, TypeError):
-            return None
+            return absent
     return value
 
 

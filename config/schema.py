@@ -209,6 +209,18 @@ class HttpServer(McpServer):
 McpServerConfig = Annotated[StdioServer | HttpServer, Field(discriminator="transport")]
 
 
+class ToolLimits(Section):
+    """What a process that runs foreign code, and each that it starts, may use of the machine; null: as the user may."""
+
+    core_bytes: NonNegative | None = Field(description="of a dump of its memory when it crashes; 0: none")
+    open_files: Positive | None = Field(description="open at once")
+    file_bytes: Positive | None = Field(description="of one file that it writes")
+    memory_bytes: Positive | None = Field(
+        description="that it may write to; what is only reserved is not counted (RLIMIT_DATA)"
+    )
+    processes: Positive | None = Field(description="of this user on this machine, beyond which it starts none")
+
+
 class ToolsConfig(Section):
     """Tools and their limits."""
 
@@ -222,6 +234,11 @@ class ToolsConfig(Section):
     entry_points: list[str] = Field(
         description="tools of installed Python packages, by their names in the group `hobus.tools`; no other is loaded"
     )
+    environment: list[str] = Field(
+        description="variables that tool processes get besides launcher.environment, shell patterns allowed; every "
+        "Python tool sees them all, an MCP server none (it has its own `env`)"
+    )
+    limits: ToolLimits = Field(description="of each process that runs foreign code, and of what it starts")
     mcp_servers: dict[str, McpServerConfig] = Field(
         description="MCP servers by name; their tools are called `<name>__<tool>`"
     )
@@ -236,6 +253,10 @@ class LauncherConfig(Section):
     """Processes."""
 
     ready_timeout_ms: Positive = Field(description="`up` gives up on a cluster that is not ready by then")
+    environment: list[str] = Field(
+        description="variables of the user's environment that every process is started with, shell patterns allowed; "
+        "no other process has any other, but for what the configuration refers to as `env:NAME`"
+    )
     start_method: Literal["fork", "spawn"] = Field(
         description="fork: from the preloaded zygote, where the system has what it needs; spawn: fresh interpreters"
     )

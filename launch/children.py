@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import launch
 from launch.identity import start_mark
+
+HandedOver = tuple[dict[str, str], IO[bytes]]
+"""What `given.hand_over` makes."""
 
 _REAP_INTERVAL_S = 0.02
 """How often an exit is looked for where the system has no pidfd (not Linux)."""
@@ -61,10 +66,10 @@ class Child:
         os.close(self._liveness_fd)
         self._liveness_fd = write_fd
 
-    def say_secret(self, secret: str) -> None:
-        """The child reads its secret from the liveness pipe."""
+    def say(self, given: Mapping[str, str], secret: str) -> None:
+        """The child reads from the liveness pipe what it is given of the environment, and its secret."""
         with suppress(BrokenPipeError):
-            os.write(self._liveness_fd, f"{secret}\n".encode("ascii"))
+            os.write(self._liveness_fd, f"{json.dumps(given)}\n{secret}\n".encode("ascii"))
 
     def signal(self, number: signal.Signals) -> None:
         """Sent to the process, if it still is one."""
@@ -114,16 +119,20 @@ def spawn(child: Child, argv: Sequence[str], *, log_fd: int, liveness_fd: int) -
     child.born(start([*argv, "--liveness-fd", str(liveness_fd)], output=log_fd, keep=liveness_fd))
 
 
-def start(argv: Sequence[str], *, output: int, keep: int) -> int:
-    """The pid of a new process that holds the standard descriptors and `keep`, and is ours to reap. Raises OSError."""
+def start(argv: Sequence[str], *, output: int, keep: int, handed: HandedOver | None = None) -> int:
+    """The pid of a new process that holds the standard descriptors and `keep`, and is ours to reap. Raises OSError.
+
+    `handed`: its environment, and the file from which it may read more; else it has this process's own.
+    """
+    environ, file = handed if handed is not None else (environment(), None)
     process = subprocess.Popen(  # noqa: S603 - this project's own command
         argv,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        pass_fds=(keep,),
+        pass_fds=(keep,) if file is None else (keep, file.fileno()),
         start_new_session=True,  # a terminal's Ctrl-C is for the launcher alone, which drains in order
-        env=environment(),
+        env=environ,
     )
     process.returncode = 0  # reaped by `reap`, not through this object
     return process.pid

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import structlog
 
@@ -56,8 +56,12 @@ class Crew:
         board: Board,
         nursery: Nursery,
         tell: Callable[[Message], None],
+        given: Callable[[str], Mapping[str, str]],
     ) -> None:
-        """Starts nothing. `tell`: a word for the broker, sent in this order when it can be."""
+        """Starts nothing. `tell`: a word for the broker, sent in this order when it can be.
+
+        `given`: variables of the user's environment that processes of a role get.
+        """
         self.members = {member.actor: member for member in members}
         self.children: dict[str, Child] = {}
         self.is_news = asyncio.Event()
@@ -68,6 +72,7 @@ class Crew:
         self._board = board
         self._nursery = nursery
         self._tell = tell
+        self._given = given
         self._is_closing = False
 
     def __iter__(self) -> Iterator[Member]:
@@ -183,7 +188,7 @@ class Crew:
         def born(child: Child) -> None:
             self.happened(actor, Born(instance, child.pid, child.mark))
             try:
-                child.say_secret(tokens.mint(self._home.run, instance, member.role, child.pid))
+                child.say(self._given(member.role), tokens.mint(self._home.run, instance, member.role, child.pid))
             except OSError as error:
                 _log.warning("no_token", member=actor, reason=error.strerror)
                 child.kill_group()

@@ -16,14 +16,14 @@ import structlog
 
 from bus.clock import SystemClock
 from bus.errors import RuntimeFault
-from launch import exit_codes, logs
+from launch import exit_codes, given, logs
 from launch.errors import CommandError, is_about, of_os_error
 from launch.faults import as_command_error
 from launch.home import home_of
 from launch.kernel import set_title
 from launch.plan import make_plan
 from launch.progress import Progress, Refused
-from launch.zygote import end_unused, fork_zygote
+from launch.zygote import MAIN, end_unused, fork_zygote
 
 if TYPE_CHECKING:
     from launch.launcher import Launcher
@@ -57,11 +57,17 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     try:
         home = home_of(options.home)
         is_about(home.root)
-        # First of all: what is open or loaded from here on is this process's own business.
+        handed = given.descriptor()
+        importlib.import_module(MAIN)  # everybody's from here on
+        # First of all: what is open, loaded or read from here on is this process's own business.
         first = fork_zygote(home.log("zygote"))
         set_title("hobus launcher")
         try:
-            plan = make_plan(home, config_file=options.config, scale=options.scale, listen=options.listen)
+            environ = given.take(handed)
+            plan = make_plan(
+                home, config_file=options.config, scale=options.scale, listen=options.listen, given=environ
+            )
+            to_roles = given.by_role(plan.snapshot.config, environ)
         except BaseException:
             if first is not None:
                 end_unused(first)
@@ -71,8 +77,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         launcher: type[Launcher] = importlib.import_module("launch.launcher").Launcher
         maker_fd = options.report_fd if options.ends_with_maker else None
         made = launcher(
-            home=home, plan=plan, clock=SystemClock(), report=maker.tell, zygote=first, ends_with_reader_of=maker_fd
-        )
+            home=home, plan=plan, clock=SystemClock(), report=maker.tell, zygote=first, ends_with_reader_of=maker_fd,
+            given=to_roles,
+        )  # fmt: skip
         asyncio.run(made.run())
     except (CommandError, RuntimeFault, OSError) as error:
         sys.exit(_refuse(maker, error, options.home))

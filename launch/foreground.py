@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from bus.clock import SystemClock
-from launch import exit_codes, logs
+from launch import exit_codes, given, logs
 from launch.errors import of_os_error
 from launch.home import Home, make_private
 from launch.launcher import Launcher
@@ -15,12 +15,11 @@ from launch.output import note, say
 from launch.plan import make_plan
 from launch.progress import NotReady, Progress, Ready
 from launch.show_progress import show
-from launch.zygote import fork_zygote
+from launch.zygote import end_unused, fork_zygote
 
 
 def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...], listen: str | None) -> int:
     """The exit code, after the cluster is down. Raises ConfigError, CommandError."""
-    plan = make_plan(home, config_file=config_file, scale=scale, listen=listen)
 
     def tell(word: Progress) -> None:
         if isinstance(word, (Ready, NotReady)):
@@ -29,12 +28,22 @@ def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...], listen:
             note("starting; Ctrl-C stops it")
 
     try:
+        handed = given.descriptor()
         make_private(home.logs)
+        first = fork_zygote(home.log("zygote"))
+        try:
+            environ = given.take(handed)
+            plan = make_plan(home, config_file=config_file, scale=scale, listen=listen, given=environ)
+            to_roles = given.by_role(plan.snapshot.config, environ)
+        except BaseException:
+            if first is not None:
+                end_unused(first)
+            raise
         with home.log("launcher").open("a", encoding="utf-8", buffering=1) as log:
             lines = logs.configure("launcher", f"launcher@{os.getpid()}", stream=log)
             lines.limit(home.log("launcher"), plan.snapshot.config.launcher.log_max_bytes)
-            first = fork_zygote(home.log("zygote"))
-            asyncio.run(Launcher(home=home, plan=plan, clock=SystemClock(), report=tell, zygote=first).run())
+            made = Launcher(home=home, plan=plan, clock=SystemClock(), report=tell, zygote=first, given=to_roles)
+            asyncio.run(made.run())
     except OSError as error:
         raise of_os_error(error, doing="the cluster cannot be started") from error
     say("stopped")

@@ -1,4 +1,4 @@
-"""What the launcher asks of a Linux kernel beyond the standard library: to inherit orphans, and to name a process."""
+"""What processes ask of a Linux kernel beyond the standard library: orphans, a name, memory that is nobody else's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+_PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 _ARGUMENTS_AT, _ARGUMENTS_END = 45, 46
@@ -17,6 +18,11 @@ _ARGUMENTS_AT, _ARGUMENTS_END = 45, 46
 def become_subreaper() -> bool:
     """Whether descendants whose parent dies become this process's own children from now on."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def keep_memory_private() -> bool:
+    """Whether from now on nobody but root may read or trace this process, and it leaves no core."""
+    return _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def set_title(text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -56,9 +56,11 @@ class Launcher:
         report: Callable[[Progress], None],
         zygote: Newborn | None = None,
         ends_with_reader_of: int | None = None,
+        given: Mapping[str, Mapping[str, str]],
     ) -> None:
         """`zygote` was forked before there was an event loop; without one the launcher starts one, if it may.
 
+        `given`: role -> variables of the user's environment that its processes get; no other process gets them.
         `ends_with_reader_of`: the writing end of a pipe; when nobody reads it any more, that is a word to stop.
         """
         self._home = home
@@ -68,6 +70,7 @@ class Launcher:
         self._log = structlog.get_logger()
         self._first_zygote = zygote
         self._ends_with_reader_of = ends_with_reader_of
+        self._given = given
         self._rows: dict[str, PeerRow] = {}
         self._words: asyncio.Queue[Message] = asyncio.Queue()
         self._stop = asyncio.Event()
@@ -104,7 +107,7 @@ class Launcher:
         self._board.zygote = nursery.zygote
         crew = Crew(
             members, home=self._home, config=self._config, clock=self._clock, board=self._board, nursery=nursery,
-            tell=self._words.put_nowait,
+            tell=self._words.put_nowait, given=lambda role: self._given.get(role, {}),
         )  # fmt: skip
         self._take_signals(crew)
         # The run file names this pid to whoever signals it: not before every signal has its handler.

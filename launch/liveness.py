@@ -1,12 +1,13 @@
 """The pipe that tells a process whether its launcher still lives.
 
-The launcher keeps the writing end open and writes one line, the secret of this incarnation; the kernel closes that end
-when the launcher dies, however it dies, and every child reads the end of the file. PDEATHSIG is not used: it
-fires when a *thread* of the launcher ends.
+The launcher keeps the writing end open and writes two lines: what this process is given of the environment, and the
+secret of this incarnation. The kernel closes that end when the launcher dies, however it dies, and every child reads
+the end of the file. PDEATHSIG is not used: it fires when a *thread* of the launcher ends.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -16,8 +17,12 @@ class LauncherGone(Exception):
     """The launcher was gone before it had said the secret."""
 
 
-def read_secret(fd: int) -> str:
-    """The secret that the launcher wrote; raises LauncherGone when it died first."""
+def read_given(fd: int) -> tuple[dict[str, str], str]:
+    """Variables, and the secret, that the launcher wrote; raises LauncherGone when it died first."""
+    return json.loads(_line(fd)), _line(fd)
+
+
+def _line(fd: int) -> str:
     said = b""
     while not said.endswith(b"\n"):
         piece = os.read(fd, 1)

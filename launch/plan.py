@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +26,18 @@ class Plan:
     """Processes per role; a role that is not named has one."""
 
 
-def make_plan(home: Home, *, config_file: Path | None, scale: Sequence[str], listen: str | None = None) -> Plan:
-    """The plan for this home. Raises ConfigError for the configuration, CommandError for `--scale` and `--listen`."""
+def make_plan(
+    home: Home,
+    *,
+    config_file: Path | None,
+    scale: Sequence[str],
+    listen: str | None = None,
+    given: Mapping[str, str] | None = None,
+) -> Plan:
+    """The plan for this home; `given`: of the user's environment, what is not in this process's own and tools may need.
+
+    Raises ConfigError for the configuration, CommandError for `--scale` and `--listen`.
+    """
     if config_file is not None and not config_file.is_file():
         raise CommandError(
             f"--config {config_file}: no such file",
@@ -38,7 +48,7 @@ def make_plan(home: Home, *, config_file: Path | None, scale: Sequence[str], lis
     snapshot = load_snapshot(home.config if home.config.is_dir() else None, config_file)
     if snapshot.config.tools.entry_points:
         # By name: few clusters have any.
-        importlib.import_module("launch.tool_check").require_entry_points(snapshot.config.tools)
+        importlib.import_module("launch.tool_check").require_entry_points(snapshot.config, given or {})
     if listen is not None:
         snapshot = snapshot.listening(listen)
     config = snapshot.config

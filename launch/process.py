@@ -25,7 +25,7 @@ from config.snapshot import Snapshot
 from launch import broker_process, exit_codes, liveness, logs, orphan, wiring
 from launch.endpoints import Place
 from launch.home import home_of
-from launch.kernel import set_title
+from launch.kernel import keep_memory_private, set_title
 from launch.roles import Made
 from launch.version import software_version
 
@@ -96,13 +96,17 @@ def _snapshot_of(data: bytes) -> Snapshot:
 
 def _live(place: Place, role: str, instance: str, liveness_fd: int) -> Ending:
     if role == "broker":
-        liveness.read_secret(liveness_fd)  # it needs none, but its start is not complete before
+        liveness.read_given(liveness_fd)  # it needs nothing, but its start is not complete before
         broker_process.run_until_told(place, instance, liveness_fd)
         return "told"
     # Before there is a loop or a socket, and before this process knows its secret: an executor forks its tool
     # processes now, and they are to know as little as possible.
     made = wiring.make_actor(place, role)
-    start = Start(role, instance, place, liveness.read_secret(liveness_fd), liveness_fd)
+    given, secret = liveness.read_given(liveness_fd)
+    made.give(given)
+    if given:
+        keep_memory_private()
+    start = Start(role, instance, place, secret, liveness_fd)
     return asyncio.run(_Process(start, made).run())
 
 

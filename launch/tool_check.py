@@ -11,39 +11,47 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from bus.errors import ConfigError
 from bus.messages.control import Tools
-from config.schema import HttpServer, McpServerConfig, ToolsConfig
+from config.schema import AdminConfig, HttpServer, McpServerConfig
 from config.secret_refs import is_secret_ref
 from launch.checkup import Finding
-from launch.children import environment
 from launch.errors import next_command
+from launch.given import for_tools
 from launch.home import Home
 
 _MODULE = "actors.ho1_executor.tools.entry_points"
 _EXTRA = "pip install 'hobus[mcp]'"
 
 
-def require_entry_points(tools: ToolsConfig) -> None:
+def require_entry_points(config: AdminConfig, given: Mapping[str, str]) -> None:
     """Raises ConfigError that names every entry point that is no tool, with its mend."""
-    faults = [f"tools.entry_points: {name!r}: {fault}" for name, fault in entry_point_faults(tools).items() if fault]
+    faults = [
+        f"tools.entry_points: {name!r}: {fault}" for name, fault in entry_point_faults(config, given).items() if fault
+    ]
     if faults:
         lines = "\n".join(f"- {fault}" for fault in faults)
         raise ConfigError(f"the configuration names tools that cannot be loaded:\n{lines}", facts={"faults": faults})
 
 
-def entry_point_faults(tools: ToolsConfig) -> dict[str, str]:
-    """Name -> why it is no tool, empty if it is one; loaded in a process of their own, as workers do."""
+def entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> dict[str, str]:
+    """Name -> why it is no tool, empty if it is one; loaded in a process of their own, as workers do.
+
+    `given`: what this process was given of the environment besides its own.
+    """
+    tools = config.tools
     if not tools.entry_points:
         return {}
     command = [sys.executable, "-P", "-m", _MODULE, str(tools.definition_max_bytes), *tools.entry_points]
     limit_s = tools.timeout_ms / 1000
     try:
         done = subprocess.run(  # noqa: S603 - this interpreter, this package's own module
-            command, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False
-        )
+            command, env=for_tools(config, given), stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s,
+            check=False,
+        )  # fmt: skip
         found: dict[str, str] = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         return dict.fromkeys(tools.entry_points, f"they did not all load within {limit_s} s (tools.timeout_ms)")
@@ -52,9 +60,9 @@ def entry_point_faults(tools: ToolsConfig) -> dict[str, str]:
     return found
 
 
-def configured(tools: ToolsConfig) -> list[Finding]:
+def configured(config: AdminConfig) -> list[Finding]:
     """Of every server and entry point; nothing where none is configured."""
-    found: list[Finding] = []
+    tools, found = config.tools, list[Finding]()
     if tools.mcp_servers and importlib.util.find_spec("mcp") is None:
         said = "the MCP SDK is not installed, and servers are configured"
         found.append(Finding(check="mcp", verdict="fail", said=said, mend=_EXTRA))
@@ -63,7 +71,7 @@ def configured(tools: ToolsConfig) -> list[Finding]:
         if not faults:
             found.append(Finding(check=f"mcp {name}", verdict="ok", said=_what(server)))
         found += [Finding(check=f"mcp {name}", verdict="fail", said=said, mend=mend) for said, mend in faults]
-    for name, fault in entry_point_faults(tools).items():
+    for name, fault in entry_point_faults(config, {}).items():
         check = f"tool {name}"
         if fault:
             mend = f"mend that, or take {name} out of tools.entry_points"

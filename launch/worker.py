@@ -1,8 +1,8 @@
 """A worker on another host: the executor of `launch/roles/ho1.py`, connected over TCP and CURVE instead of a launcher.
 
-One life after the other in one process: learn the cluster's configuration, work under it until told to end. A cluster
-that comes back under another configuration refuses the worker, which then fetches that one and begins again. Everything
-goes through the one connection to the broker, records too. Source: spec page "Launching, scaling, tapping, watching",
+Learn the cluster's configuration, work under it until told to end. A cluster that comes back under another one refuses
+the worker, which then executes itself anew: a copy of a process that knows secrets would know them. Everything goes
+through the one connection to the broker, records too. Source: spec page "Launching, scaling, tapping, watching",
 Executors on other hosts.
 """
 
@@ -12,9 +12,10 @@ import asyncio
 import gc
 import signal
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import structlog
 
@@ -27,7 +28,7 @@ from bus.zeromq import curve
 from bus.zeromq.context import ZeroMQ
 from bus.zeromq.curve_link import CurveLink, Happened
 from config.snapshot import Snapshot, load_snapshot
-from launch import exit_codes, logs
+from launch import exit_codes, given, logs
 from launch.errors import CommandError
 from launch.output import note, say
 from launch.roles import Made
@@ -47,30 +48,56 @@ Ending = Literal["told", "other_config"]
 _log = structlog.get_logger()
 
 
-def run(home: WorkerHome, token: JoinToken | None, *, slots: int | None) -> int:
-    """Works until it is told to end. Raises CommandError when it may not, ConfigError, OSError."""
+def become_member(home: WorkerHome, token: JoinToken) -> None:
+    """This directory is a worker's of the token's cluster. Raises CommandError, ConfigError, OSError."""
     curve.check_available()
+    with _held(home, "worker"):
+        _join(home, token)
+
+
+def run(home: WorkerHome, *, slots: int | None, handed: int | None) -> int:
+    """Works until it is told to end. Raises CommandError when it may not, ConfigError, OSError.
+
+    `handed`: where to read what `launch.given` names of the environment, once the tool processes are there. Runs itself
+    anew, as a fresh process of the same number, when the cluster has another configuration.
+    """
+    curve.check_available()
+    cluster = home.cluster()
+    if cluster is None:
+        raise CommandError(
+            f"no worker has joined in {home.home.root}",
+            hint="on the cluster's host: hobus token create, and run the line that it prints here",
+            exit_code=exit_codes.USAGE,
+        )
+    with _held(home, cluster.name):
+        environ = _work(home, cluster, slots, handed)
+    if environ is not None:
+        run_anew(home, slots=slots, environ=environ)
+    return exit_codes.OK
+
+
+def run_anew(home: WorkerHome, *, slots: int | None, environ: Mapping[str, str]) -> NoReturn:
+    """This process is `hobus worker run`, with the names in `launcher.environment` alone. Raises OSError.
+
+    `environ`: what it was given besides its own.
+    """
+    words = ["worker", "run", "--home", str(home.home.root), *([] if slots is None else ["--slots", str(slots)])]
+    given.execute(words, _bootstrap(home).config.launcher.environment, environ)
+
+
+@contextmanager
+def _held(home: WorkerHome, name: str) -> Generator[None]:
     lock = home.hold()
     try:
         with home.log.open("a", encoding="utf-8", buffering=1) as log:
-            logs.configure("worker", "worker", stream=log)
-            cluster = _member_of(home, token)
-            logs.configure(cluster.name, cluster.name, stream=log)
-            return _work(home, cluster, slots)
+            logs.configure(name, name, stream=log)
+            yield
     finally:
         lock.release()
 
 
-def _member_of(home: WorkerHome, token: JoinToken | None) -> Cluster:
+def _join(home: WorkerHome, token: JoinToken) -> None:
     cluster = home.cluster()
-    if token is None:
-        if cluster is None:
-            raise CommandError(
-                f"no worker has joined in {home.home.root}",
-                hint="on the cluster's host: hobus token create, and run the line that it prints here",
-                exit_code=exit_codes.USAGE,
-            )
-        return cluster
     if cluster is not None and cluster.broker_key != curve.text(token.broker_key).decode():
         raise CommandError(
             f"{home.home.root} belongs to a worker of another cluster ({cluster.name} at {cluster.address})",
@@ -84,7 +111,6 @@ def _member_of(home: WorkerHome, token: JoinToken | None) -> Cluster:
     home.joined(joined)
     say(f"joined {joined.address} as {joined.name} with the key {pair.fingerprint}")
     _log.info("joined", address=joined.address, name=joined.name, key=pair.fingerprint)
-    return joined
 
 
 def _bootstrap(home: WorkerHome) -> Snapshot:
@@ -92,19 +118,21 @@ def _bootstrap(home: WorkerHome) -> Snapshot:
     return home.newest_snapshot() or load_snapshot()
 
 
-def _work(home: WorkerHome, cluster: Cluster, slots: int | None) -> int:
-    while True:
-        snapshot = asyncio.run(_Life(home, cluster, _bootstrap(home)).learn())
-        if snapshot is None:
-            return exit_codes.OK
-        check_slots(slots, snapshot.config.bus)
-        # Made before there is a loop or a socket: it starts its tool processes now.
-        made = make_elsewhere(snapshot, slots=slots)
-        ending = asyncio.run(_Life(home, cluster, snapshot).work(made))
-        if ending == "told":
-            say("stopped")
-            return exit_codes.OK
-        note("the cluster runs under another configuration now: fetching it")
+def _work(home: WorkerHome, cluster: Cluster, slots: int | None, handed: int | None) -> Mapping[str, str] | None:
+    """None when it was told to end; what it was given, when it is to be run anew."""
+    snapshot = asyncio.run(_Life(home, cluster, _bootstrap(home)).learn())
+    if snapshot is None:
+        return None
+    check_slots(slots, snapshot.config.bus)
+    # Made before there is a loop or a socket, or anything is read that it was given: it starts its tool processes now.
+    made = make_elsewhere(snapshot, slots=slots)
+    environ = given.take(handed)
+    made.give(given.by_role(snapshot.config, environ).get("ho1", {}))
+    if asyncio.run(_Life(home, cluster, snapshot).work(made)) == "told":
+        say("stopped")
+        return None
+    note("the cluster runs under another configuration now: fetching it")
+    return environ
 
 
 def check_slots(slots: int | None, settings: BusSettings) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-_MARK = "HOBUS_TEST_MARK"
+_MARK = "LC_HOBUS_TEST_MARK"
+"""Of a name that `launcher.environment` hands on to every process of a cluster."""
 
 
 @pytest.fixture(scope="session", autouse=True)

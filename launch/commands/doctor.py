@@ -30,7 +30,7 @@ def doctor(*, home: Home, as_json_: bool) -> int:
     clock = SystemClock()
     settings, snapshot = checkup.configuration(home)
     of_cluster, run = checkup.cluster(home)
-    of_tools = tool_check.configured(snapshot.config.tools) if snapshot is not None else []
+    of_tools = tool_check.configured(snapshot.config) if snapshot is not None else []
     found = [*checkup.machine(), settings, *of_tools, *checkup.place(home, snapshot, clock), *of_cluster]
     if run is not None:
         found += [*_health(home, run, clock.now()), *_tools(home, run)]

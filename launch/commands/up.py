@@ -10,8 +10,9 @@ from typing import IO
 
 import click
 
-from launch import exit_codes, log_tail
-from launch.background import Background, start_launcher
+from config.files import ADMIN_CONFIG
+from launch import exit_codes, given, log_tail
+from launch.background import Background, options_of, start_launcher
 from launch.commands.options import with_home
 from launch.errors import CommandError, next_command, of_os_error
 from launch.home import Home, holder, make_private
@@ -53,6 +54,9 @@ def up(  # noqa: PLR0913 - one per option
         parts_of(listen)  # an empty one is no address either
     if wait or detach:
         return start_detached(home, config_file=config_file, scale=scale, wait=wait, listen=listen)
+    if not given.is_handed_over():
+        words = ["up", "--home", str(home.root), *options_of(config_file=config_file, scale=scale, listen=listen)]
+        given.execute(words, given.names_of(config_file or home.config / ADMIN_CONFIG))
     # By name: a start in the background loads neither the launcher nor the bus.
     foreground = importlib.import_module("launch.foreground")
     code: int = foreground.run(home, config_file=config_file, scale=scale, listen=listen)

@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from bus.join_token import NotAToken, decode
-from launch import exit_codes
+from launch import exit_codes, given
 from launch.errors import CommandError
 from launch.home import home_of
+from launch.kernel import set_title
 
 DEFAULT_HOME = ".hobus-worker"
 
@@ -35,7 +36,7 @@ def _options(command: Any) -> Any:
 @worker.command()
 @click.argument("token")
 @_options
-def join(*, token: str, home_path: str | None, slots: int | None, _debug: bool) -> int:
+def join(*, token: str, home_path: str | None, slots: int | None, _debug: bool) -> None:
     """Join the cluster that made TOKEN, and work for it until Ctrl-C.
 
     The worker's own key is made here and never leaves this directory. From then on: hobus worker run.
@@ -48,20 +49,26 @@ def join(*, token: str, home_path: str | None, slots: int | None, _debug: bool) 
             hint="copy the whole line that hobus token create printed on the cluster's host",
             exit_code=exit_codes.USAGE,
         ) from None
-    return _run(home_path, known, slots)
+    worker_home, worker = _worker_of(home_path)
+    set_title("hobus worker join")  # the command line that others see no longer holds the token
+    worker.become_member(worker_home, known)
+    worker.run_anew(worker_home, slots=slots, environ={})
 
 
 @worker.command()
 @_options
 def run(*, home_path: str | None, slots: int | None, _debug: bool) -> int:
     """Work for the cluster that was joined before, until Ctrl-C."""
-    return _run(home_path, None, slots)
-
-
-def _run(home_path: str | None, token: Any, slots: int | None) -> int:
-    given = home_path or (click.get_current_context().find_root().obj or {}).get("home")
-    # Not HOBUS_HOME: that is a cluster's, and both may be on one machine.
-    home = home_of(Path(given or os.environ.get("HOBUS_WORKER_HOME") or DEFAULT_HOME))
-    worker_home = importlib.import_module("launch.worker_home").WorkerHome(home)
-    code: int = importlib.import_module("launch.worker").run(worker_home, token, slots=slots)
+    worker_home, worker = _worker_of(home_path)
+    if not given.is_handed_over():
+        worker.run_anew(worker_home, slots=slots, environ={})
+    code: int = worker.run(worker_home, slots=slots, handed=given.descriptor())
     return code
+
+
+def _worker_of(home_path: str | None) -> tuple[Any, Any]:
+    """Its directory, and the module that works in one."""
+    named = home_path or (click.get_current_context().find_root().obj or {}).get("home")
+    # Not HOBUS_HOME: that is a cluster's, and both may be on one machine.
+    home = home_of(Path(named or os.environ.get("HOBUS_WORKER_HOME") or DEFAULT_HOME))
+    return importlib.import_module("launch.worker_home").WorkerHome(home), importlib.import_module("launch.worker")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bus.dispatch import Actor
@@ -17,6 +17,10 @@ def _alone(_announce: Callable[[AnnounceTools], None]) -> None:
     """Most actors have no tools that come and go."""
 
 
+def _unneeded(_given: Mapping[str, str]) -> None:
+    """Most actors need nothing of the user's environment."""
+
+
 @dataclass(frozen=True, slots=True)
 class Made:
     """An actor that is not started yet."""
@@ -28,5 +32,7 @@ class Made:
     """Tools that it can run."""
     begin: Callable[[Callable[[AnnounceTools], None]], None] = _alone
     """Called once the actor has started, on its loop: what may come late begins, and tools that come are announced."""
+    give: Callable[[Mapping[str, str]], None] = _unneeded
+    """Called once, after its tool processes are there and before it starts: the variables that `launch.given` names."""
     close: Callable[[], Awaitable[None]] = _nothing
     """Ends what it leaves open beside the bus."""

@@ -60,6 +60,7 @@ def _made(
         verifier=VERIFIER if ledger_dir else "",
         entry_points=config.tools.entry_points,
         definition_max_bytes=config.tools.definition_max_bytes,
+        limits=config.tools.limits.model_dump(),
     )
     children.start()
     table = ToolTable(BUILTIN)  # prompts tell of every built-in tool, wherever it runs
@@ -67,4 +68,6 @@ def _made(
         children=children, table=table, servers=servers, limits=config.tools, random=SystemClock().random
     )
     actor = Executor(snapshot, runner, table)
-    return Made(actor, slots=slots, tools=children.available(), begin=runner.begin, close=runner.close)
+    return Made(
+        actor, slots=slots, tools=children.available(), begin=runner.begin, give=runner.give, close=runner.close
+    )

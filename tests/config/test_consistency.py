@@ -190,3 +190,11 @@ def test_permission_is_an_exact_name_or_a_star(allowed: list[str], name: str, an
     """Nothing is permitted by being like something that is."""
     permissions = GOVERNED.agents["ADMIN"].permissions.model_copy(update={"tools": tuple(allowed)})
     assert permissions.allows("tools", name) is answer
+
+
+@pytest.mark.parametrize("name", ["OPENAI_API_KEY", "*", "*_TOKEN", "MY_SECRET"])
+def test_no_secret_is_handed_to_every_process(name: str) -> None:
+    """A name that says so, and a pattern that catches all, are refused with the place where it belongs."""
+    (fault,) = faults(changed("launcher", environment=["PATH", name]))
+    assert fault.startswith("launcher.environment.1: ")
+    assert "tools.environment" in fault

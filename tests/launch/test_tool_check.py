@@ -48,8 +48,8 @@ def test_what_is_missing_is_named_with_its_mend(server, said):
 
 def test_findings_of_a_whole_configuration():
     """One per server; nothing where nothing is configured."""
-    tools = load_snapshot().config.tools
-    assert configured(tools) == []
+    config = load_snapshot().config
+    assert configured(config) == []
     servers = {"good": stdio(sys.executable), "bad": stdio("no-such-program-anywhere")}
-    found = configured(tools.model_copy(update={"mcp_servers": servers}))
+    found = configured(config.model_copy(update={"tools": config.tools.model_copy(update={"mcp_servers": servers})}))
     assert [(one.check, one.verdict) for one in found] == [("mcp good", "ok"), ("mcp bad", "fail")]

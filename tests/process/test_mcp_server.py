@@ -40,7 +40,9 @@ async def kept(directory: Path, how: str = "", limits: Any = LIMITS, **changes: 
     """A server that is ready or has failed; nothing of it is left afterwards."""
     config = scripted(directory, **changes)
     config["command"].append(how)
-    server = McpServer("s", StdioServer.model_validate(config), limits, random=lambda: 0.5, on_change=lambda: None)
+    server = McpServer(
+        "s", StdioServer.model_validate(config), limits, given={}, random=lambda: 0.5, on_change=lambda: None
+    )
     task = asyncio.get_running_loop().create_task(server.keep())
     try:
         await until(lambda: server.told.state != "starting")
@@ -259,7 +261,7 @@ from config.schema import StdioServer
 from config.snapshot import load_snapshot
 async def main():
     fields = {scripted(tmp_path)!r}
-    server = McpServer("s", StdioServer.model_validate(fields), load_snapshot().config.tools, random=lambda: 0.5,
+    server = McpServer("s", StdioServer.model_validate(fields), load_snapshot().config.tools, given={{}}, random=lambda: 0.5,
                        on_change=lambda: None)
     task = asyncio.get_running_loop().create_task(server.keep())
     while server.told.state != "ready":

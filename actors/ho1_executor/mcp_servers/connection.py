@@ -59,7 +59,7 @@ class Connection:
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter, this package's own module
-                [sys.executable, "-m", PROCESS_MODULE, str(os.getpid())],
+                [sys.executable, "-P", "-m", PROCESS_MODULE, str(os.getpid())],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from actors.ho1_executor.mcp_servers.frames import printable
+from actors.ho1_executor.tools.confine import confine
 from actors.ho1_executor.tools.keeper import die_with, split
 from actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, unpack_frame
 
@@ -64,6 +65,7 @@ async def _serve(line: socket.socket) -> None:
     settings = await to_worker.receive()
     if settings is None:
         return
+    confine(settings["limits"])
     try:
         from actors.ho1_executor.mcp_servers.session import serve  # noqa: PLC0415 - half a second, and an extra
     except ImportError as error:

@@ -9,22 +9,22 @@ from pathlib import Path
 from config.secret_refs import HIDDEN, is_secret_ref
 
 _INHERITED = ("PATH", "HOME", "LOGNAME", "USER", "SHELL", "TERM", "LANG", "LC_ALL", "TZ", "TMPDIR")
-"""What every server gets of the worker's environment; nothing else of it."""
+"""What every server gets of its process's environment, which has `launcher.environment` alone; nothing else of it."""
 
 
 class NoSecret(Exception):
     """A reference leads nowhere; the message names it, never a value."""
 
 
-def resolved(values: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The values with references replaced, and those that came from one. Raises NoSecret."""
+def resolved(values: Mapping[str, str], given: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The values with references replaced, `env:` ones by what was given, and those of references. Raises NoSecret."""
     found: dict[str, str] = {}
     secret: list[str] = []
     for name, value in values.items():
         if not is_secret_ref(value):
             found[name] = value
             continue
-        found[name] = _value_of(name, value)
+        found[name] = _value_of(name, value, given)
         secret.append(found[name])
     return found, secret
 
@@ -42,10 +42,10 @@ def without(text: str, secret: list[str]) -> str:
     return text
 
 
-def _value_of(name: str, reference: str) -> str:
+def _value_of(name: str, reference: str, given: Mapping[str, str]) -> str:
     kind, _, where = reference.partition(":")
     if kind == "env":
-        value = os.environ.get(where)
+        value = given.get(where)
         if value is None:
             raise NoSecret(f"{name} refers to the environment variable {where}, which is not set")
         return value

@@ -20,6 +20,7 @@ from actors.ho1_executor.mcp_servers.listing import Taken, taken
 from actors.ho1_executor.tools.child import ChildGone
 from actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
 from bus.messages.work_order import ToolCall
+from config.environment import allowed, referred_to
 from config.schema import McpServerConfig, ToolsConfig
 
 State = Literal["starting", "ready", "failed"]
@@ -38,12 +39,13 @@ class Told:
 class McpServer:
     """Use `keep` as a task, `call` for its tools; `on_change` is called whenever `tools` or `told` have changed."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what one server rests on, each by its name
         self,
         name: str,
         config: McpServerConfig,
         limits: ToolsConfig,
         *,
+        given: Mapping[str, str],
         random: Callable[[], float],
         on_change: Callable[[], None],
     ) -> None:
@@ -52,6 +54,7 @@ class McpServer:
         self.tools: Mapping[str, ToolDefinition] = {}
         self._config = config
         self._limits = limits
+        self._given = allowed(list(referred_to(config.model_dump(mode="json"))), given)
         self._random = random
         self._on_change = on_change
         self._names: Mapping[str, str] = {}
@@ -127,6 +130,8 @@ class McpServer:
         limits = self._limits
         configure = {
             "server": self._config.model_dump(mode="json"),
+            "given": self._given,
+            "limits": limits.limits.model_dump(),
             "output_max_bytes": limits.output_max_bytes,
             "message_max_bytes": limits.message_max_bytes,
             "listed_max": limits.listed_max,

@@ -80,7 +80,7 @@ async def serve(worker: ToWorker, settings: Mapping[str, Any]) -> None:
 async def _streams(settings: Mapping[str, Any], traffic: Traffic, secret: list[str]) -> AsyncGenerator[Streams, None]:
     server: Mapping[str, Any] = settings["server"]
     is_stdio = server["transport"] == "stdio"
-    values, found = resolved(server["env"] if is_stdio else server["headers"])
+    values, found = resolved(server["env"] if is_stdio else server["headers"], settings["given"])
     secret += found
     async with AsyncExitStack() as stack:
         if is_stdio:

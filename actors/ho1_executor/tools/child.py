@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -35,7 +35,7 @@ CHILD_MODULE = "actors.ho1_executor.tools.child_main"
 class ChildSettings:
     """What every process of one worker is started with."""
 
-    configure: bytes  # the first frame
+    configure: Callable[[], bytes]  # the first frame
     output_max_bytes: int
     kill_grace_s: float  # how long the end of a killed process is waited for
     kept: bool  # whether it has a keeper, since its tools may start processes
@@ -139,7 +139,7 @@ class Child:
     async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._reader is None or self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(sock=self._socket)
-            self._writer.write(self._settings.configure)
+            self._writer.write(self._settings.configure())
         return self._reader, self._writer
 
     async def _receive(self, reader: asyncio.StreamReader) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def has_ended(pid: int) -> bool:
 def _started(frames: int, *, kept: bool) -> Process:
     """A fresh interpreter: for a worker that has sockets and a loop, which no tool may hold."""
     return subprocess.Popen(  # noqa: S603 - this interpreter, this package's own module
-        [sys.executable, "-m", CHILD_MODULE, str(os.getpid()), str(int(kept))],
+        [sys.executable, "-P", "-m", CHILD_MODULE, str(os.getpid()), str(int(kept))],
         stdin=frames,
         stdout=subprocess.DEVNULL,
         start_new_session=True,  # so that a kill reaches whatever the tool started

@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+from actors.ho1_executor.tools.confine import confine
 from actors.ho1_executor.tools.definition import (
     ToolDefinition,
     ToolFault,
@@ -114,6 +115,8 @@ def drive(steps: Coroutine[Any, Any, Any]) -> Any:
 def serve(pipe: Pipe) -> None:
     """Configuration first, then calls, for ever."""
     settings = pipe.receive()
+    confine(settings["limits"])
+    os.environ.update(settings["environment"])
     tools: dict[str, ToolDefinition] = dict(resolve(settings["registry"]))
     # Until here standard error shows why a process cannot start; what a tool prints may hold anything: no log gets it.
     os.dup2(1, 2)

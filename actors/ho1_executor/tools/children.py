@@ -37,27 +37,30 @@ class ChildToolRunner:
         registry: str = BUILTIN_REGISTRY,
         entry_points: Sequence[str] = (),
         definition_max_bytes: int = 0,
+        limits: Mapping[str, int | None],
     ) -> None:
         """Starts nothing.
 
         `registry` and `verifier` are `module:name` paths that the processes import: a mapping of ToolDefinitions
         (with the ids of `tools`), and a function from the ledger's directory to a report. `entry_points` are the names
         of further tools, which the processes load when they are first asked about them; they are available once
-        `describe` has brought what they are.
+        `describe` has brought what they are. `limits`: of `tools.limits`, for every process and what it starts.
         """
         self._tools = tuple(sorted(tools))
         self._entry_points = tuple(entry_points)
+        self._environment: Mapping[str, str] = {}
+        fields: dict[str, Any] = {
+            "view": view,
+            "registry": registry,
+            "ledger_dir": ledger_dir,
+            "verifier": verifier,
+            "output_max_bytes": output_max_bytes,
+            "definition_max_bytes": definition_max_bytes,
+            "entry_points": list(entry_points),
+            "limits": dict(limits),
+        }
         settings = ChildSettings(
-            configure=pack_frame(
-                "configure",
-                view=view,
-                registry=registry,
-                ledger_dir=ledger_dir,
-                verifier=verifier,
-                output_max_bytes=output_max_bytes,
-                definition_max_bytes=definition_max_bytes,
-                entry_points=list(entry_points),
-            ),
+            configure=lambda: pack_frame("configure", environment=self._environment, **fields),
             output_max_bytes=output_max_bytes,
             kill_grace_s=kill_grace_ms / 1000,
             kept=bool(entry_points) and keeper.KEEPS,
@@ -72,6 +75,10 @@ class ChildToolRunner:
         """All processes run; call it before the worker opens sockets. Later ones are started when they are needed."""
         for child in self._children:
             child.start()
+
+    def give(self, environment: Mapping[str, str]) -> None:
+        """Variables that the processes get besides their own, each through its socket; before the first call."""
+        self._environment = dict(environment)
 
     async def close(self) -> None:
         """No process is left."""

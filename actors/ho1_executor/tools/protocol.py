@@ -1,7 +1,8 @@
 """What a worker and its tool processes say to each other: length-prefixed MessagePack maps over a socket pair.
 
     worker -> child   configure {view, registry, ledger_dir, verifier, output_max_bytes,    once, first
-                                 definition_max_bytes, entry_points}
+                                 definition_max_bytes, entry_points,
+                                 limits, environment}
                       call      {n, tool_id, arguments, context}                            one at a time
                       describe  {n, tool_id}                                                likewise, of entry points
                       reply     {n, value} | {n, fault}                                     answer to a request

@@ -21,6 +21,7 @@ from actors.ho1_executor.tools.schema_check import schema_fault
 from actors.ho1_executor.tools.table import ToolTable
 from bus.messages.control import AnnounceTools, ToolSource, ToolWord
 from bus.messages.work_order import ToolCall
+from config.environment import allowed
 from config.schema import McpServerConfig, ToolsConfig
 
 PYTHON = "python"
@@ -48,15 +49,23 @@ class ToolSources:
         self._random = random
         self._servers: dict[str, McpServer] = {}
         self._python = ToolSource(name=PYTHON, kind="python", state="starting")
+        self._given: Mapping[str, str] = {}
         self._announce: Announce = _to_nobody
         self._tasks: list[asyncio.Task[None]] = []
+
+    def give(self, given: Mapping[str, str]) -> None:
+        """Variables that the configuration names: each process gets those that are named for it. Before `begin`."""
+        self._given = given
+        self._children.give(allowed(self._limits.environment, given))
 
     def begin(self, announce: Announce) -> None:
         """On the running loop, once: servers are connected and packages loaded; `announce` hears of every change."""
         self._announce = announce
         loop = asyncio.get_running_loop()
         for name, config in self._servers_wanted.items():
-            server = McpServer(name, config, self._limits, random=self._random, on_change=self._changed)
+            server = McpServer(
+                name, config, self._limits, given=self._given, random=self._random, on_change=self._changed
+            )
             self._servers[name] = server
             self._tasks.append(loop.create_task(server.keep(), name=name))
         if self._children.entry_points:

@@ -7,11 +7,10 @@ import pytest
 from actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
 
 
-def test_references_are_replaced_and_remembered(monkeypatch, tmp_path):
-    """From the environment and from files; other values stay."""
-    monkeypatch.setenv("A_KEY", "one")
+def test_references_are_replaced_and_remembered(tmp_path):
+    """By what was given and from files; other values stay."""
     (tmp_path / "k").write_text("two\n")
-    found, secret = resolved({"X": "plain", "Y": "env:A_KEY", "Z": f"file:{tmp_path}/k"})
+    found, secret = resolved({"X": "plain", "Y": "env:A_KEY", "Z": f"file:{tmp_path}/k"}, {"A_KEY": "one"})
     assert found == {"X": "plain", "Y": "one", "Z": "two"}
     assert secret == ["one", "two"]
     assert without("bad key one or two", secret) == "bad key (hidden) or (hidden)"
@@ -21,7 +20,7 @@ def test_references_are_replaced_and_remembered(monkeypatch, tmp_path):
 def test_a_reference_that_leads_nowhere_is_named(reference):
     """By its name and place."""
     with pytest.raises(NoSecret, match=reference.partition(":")[2]):
-        resolved({"TOKEN": reference})
+        resolved({"TOKEN": reference}, {})
 
 
 def test_a_server_gets_little_of_the_workers_environment(monkeypatch):
