@@ -36,6 +36,7 @@ class LedgerConfig(Section):
     bodies_max_bytes: Positive = Field(description="bodies of one entry together; with the entry they must fit a reply")
     read_bytes_max: Positive = Field(description="a page of entries ends here, though one entry is always given")
     outstanding_max: Positive = Field(description="unacknowledged writes before `busy`")
+    outstanding_max_bytes: Positive = Field(description="the same in bytes of their bodies; any one write is taken")
     lazy_commit_ms: Positive = Field(description="how long a write that nobody waits for may wait to share a sync")
     index_interval_ms: Positive = Field(description="how far the index may trail the record")
     outage_wait_ms: Positive = Field(description="how long a barrier waits for a restart of the ledger")

@@ -25,7 +25,7 @@ from config.snapshot import Snapshot
 from launch import broker_process, exit_codes, liveness, logs, orphan, wiring
 from launch.endpoints import Place
 from launch.home import home_of
-from launch.kernel import keep_memory_private, set_title
+from launch.kernel import keep_memory_private, return_big_memory, set_title
 from launch.roles import Made
 from launch.version import software_version
 
@@ -59,6 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     actor = options.instance.rpartition("@")[0]
     os.set_inheritable(options.liveness_fd, False)  # noqa: FBT003 - positional only; a tool process must not hold it
     set_title(f"hobus {actor}")
+    return_big_memory()
     lines = logs.configure(actor, options.instance)
     try:
         home = home_of(options.home)

@@ -8,7 +8,7 @@ entry itself. Source: spec page "The ledger", Index.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -75,6 +75,8 @@ class Index:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._db = connection
+        self.on_broken: Callable[[sqlite3.DatabaseError], object] = lambda _error: None
+        """Told when a question cannot be answered, before the error is raised."""
         self._names: dict[str, int] = {}
 
     @classmethod
@@ -126,11 +128,11 @@ class Index:
 
     def by_submission(self, submission_id: str) -> list[Place]:
         """Entries whose id has the same hash: compare the entry."""
-        return [Place(*row) for row in self._db.execute(_BY_SUBMISSION, (_hash(submission_id),))]
+        return self._places(_BY_SUBMISSION, (_hash(submission_id),))
 
     def by_once(self, key: str) -> list[Place]:
         """Entries whose once key has the same hash: compare the entry."""
-        return [Place(*row) for row in self._db.execute(_BY_ONCE, (_hash(key),))]
+        return self._places(_BY_ONCE, (_hash(key),))
 
     def head(self, stream: str) -> StreamHead:
         """Where a session's stream stands."""
@@ -155,7 +157,14 @@ class Index:
                 values.append(value)
         order = "DESC" if newest_first else "ASC"
         question = f"{_PLACES} {' AND '.join(terms)} ORDER BY sequence {order} LIMIT ?"
-        return [Place(*row) for row in self._db.execute(question, (*values, limit))]
+        return self._places(question, (*values, limit))
+
+    def _places(self, question: str, values: tuple[Any, ...]) -> list[Place]:
+        try:
+            return [Place(*row) for row in self._db.execute(question, values)]
+        except sqlite3.DatabaseError as error:
+            self.on_broken(error)
+            raise
 
     def version(self) -> int:
         """Of the schema; 0 for a file that has none yet."""

@@ -22,7 +22,7 @@ from ledger_service.admission import StreamHead, refusal
 from ledger_service.denials import Denials
 from ledger_service.index import Committed
 from ledger_service.intake import World
-from ledger_service.opening import OpenLedger, discard_index, open_ledger
+from ledger_service.opening import Opening, OpenLedger, discard_index, open_ledger
 from ledger_service.salt import salts
 from ledger_service.scope import READS, may_read, may_read_entry, may_write_entry
 from ledger_service.writer import shortage
@@ -64,15 +64,28 @@ class LedgerService(Actor):
             now_us=self._now_us,
             draw_salt=salts(bus.new_id),
         )
-        opening = open_ledger(self._disk, self._config)
         try:
-            for _ in opening.catch_up():
-                await bus.sleep(0)  # a long rebuild must not look like a stuck process
+            opening = await self._caught_up(bus)
+        except sqlite3.DatabaseError:
+            discard_index(self._disk)
+            opening = await self._caught_up(bus)
+        try:
             self._ledger = opening.accept(self._config, world)
         except BaseException:
             opening.close()
             raise
+        opening.db.on_broken = lambda error: asyncio.get_running_loop().call_soon(self._fail, error)
         self._tasks = [self._own(work) for work in (self._commit_queued(), self._keep_index(), self._record_denials())]
+
+    async def _caught_up(self, bus: Bus) -> Opening:
+        opening = open_ledger(self._disk, self._config)
+        try:
+            for _ in opening.catch_up():
+                await bus.sleep(0)  # a long rebuild must not look like a stuck process
+        except BaseException:
+            opening.close()
+            raise
+        return opening
 
     async def ready(self) -> str:
         """Ready once recovered, while there is space to write to, and never again after a fault."""
@@ -366,7 +379,11 @@ class LedgerService(Actor):
     def _on_task_end(self, task: asyncio.Task[None]) -> None:
         """An error of any of these tasks is final: it never syncs twice hoping for better."""
         error = None if task.cancelled() else task.exception()
-        if error is None or self._fault is not None or self._ledger is None:
+        if error is not None:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._fault is not None or self._ledger is None:
             return
         where = {True: "its disk", False: "an internal error"}[isinstance(error, OSError)]
         if isinstance(error, sqlite3.Error):

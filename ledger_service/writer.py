@@ -29,6 +29,7 @@ class _Pending:
     origin: str
     entries: list[WriteEntry]
     answer: asyncio.Future[list[Ack]]
+    size_bytes: int
     acks: list[Ack] = field(default_factory=list[Ack])
 
     def fail(self, fault: RuntimeFault) -> None:
@@ -54,7 +55,7 @@ class Writer:
         self._intake = Intake(config, tables, files, world)
         self._ledger_at_us = recovered.ledger_at_us
         self._queue: deque[_Pending] = deque()
-        self._outstanding = 0
+        self._outstanding = self._outstanding_bytes = 0
         self._space_checked_us: int | None = None
         self._mask = files.mask or mask_of(world.draw_salt())
         files.begin(self._mask)
@@ -71,17 +72,28 @@ class Writer:
         return self._outstanding
 
     def submit(self, entries: list[WriteEntry], origin: str) -> asyncio.Future[list[Ack]]:
-        """The acks, once everything they say is durable. Raises BusError(busy) above `ledger.outstanding_max`."""
-        if self._outstanding and self._outstanding + len(entries) > self._config.outstanding_max:
-            limit = self._config.outstanding_max
-            raise BusError(
-                "busy",
-                f"{self._outstanding} entries wait; the limit is {limit} (ledger.outstanding_max): resubmit later",
-            )
+        """The acks, once everything they say is durable. Raises BusError(busy) above `ledger.outstanding_max…`."""
+        size = sum(len(body) for entry in entries for body in entry.bodies)
+        self._demand_room(len(entries), size)
         self._outstanding += len(entries)
+        self._outstanding_bytes += size
         answer: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(origin, entries, answer))
+        self._queue.append(_Pending(origin, entries, answer, size))
         return answer
+
+    def _demand_room(self, count: int, size_bytes: int) -> None:
+        """Any one write is taken; what waits beside it is bounded in number and in bytes."""
+        config = self._config
+        if not self._outstanding:
+            return
+        if self._outstanding + count > config.outstanding_max:
+            what = f"{self._outstanding} entries wait; the limit is {config.outstanding_max} (ledger.outstanding_max)"
+        elif self._outstanding_bytes + size_bytes > config.outstanding_max_bytes:
+            limit = config.outstanding_max_bytes
+            what = f"{self._outstanding_bytes} bytes wait; the limit is {limit} (ledger.outstanding_max_bytes)"
+        else:
+            return
+        raise BusError("busy", f"{what}: resubmit later")
 
     def commit(self) -> None:
         """Decide what is queued, up to one batch; write it, sync it, acknowledge it."""
@@ -100,7 +112,7 @@ class Writer:
                 self._queue.extendleft(reversed(finished))  # they are answered when the ledger is fenced
                 raise
         for pending in finished:
-            self._outstanding -= len(pending.entries)
+            self._gone(pending)
             if not pending.answer.done():
                 pending.answer.set_result(pending.acks)
 
@@ -113,9 +125,13 @@ class Writer:
     def fail_all(self, fault: LedgerError) -> None:
         """Answer everything that is queued with this fault."""
         for pending in self._queue:
-            self._outstanding -= len(pending.entries)
+            self._gone(pending)
             pending.fail(fault)
         self._queue.clear()
+
+    def _gone(self, pending: _Pending) -> None:
+        self._outstanding -= len(pending.entries)
+        self._outstanding_bytes -= pending.size_bytes
 
     def close(self) -> None:
         """Close the segment; everything acknowledged is durable already."""

@@ -34,6 +34,7 @@ def ledger_config(**changed: int) -> LedgerConfig:
         "bodies_max_bytes": 32_768,
         "read_bytes_max": 65_536,
         "outstanding_max": 1_000,
+        "outstanding_max_bytes": 1_000_000,
         "lazy_commit_ms": 10,
         "index_interval_ms": 200,
         "outage_wait_ms": 1_000,

@@ -274,6 +274,48 @@ async def test_an_index_that_lost_rows_is_rebuilt(tmp_path):
     await _check_on_disk(tmp_path)
 
 
+def _spoil(path, name: str) -> None:
+    """The first page of a table or look-up tree of the index is garbage."""
+    with closing(sqlite3.connect(path / INDEX)) as db:
+        ((page, size),) = db.execute(
+            "SELECT rootpage, (SELECT * FROM pragma_page_size) FROM sqlite_master WHERE name = ?", (name,)
+        )
+    with (path / INDEX).open("r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+
+
+async def test_an_index_that_breaks_while_it_catches_up_is_rebuilt(tmp_path):
+    """A page that only the entries behind it need: the start does not fail for it again and again."""
+    await _on_disk(tmp_path, 5)
+    old = (tmp_path / INDEX).read_bytes()
+    await _on_disk(tmp_path, 40)
+    (tmp_path / INDEX).write_bytes(old)
+    _spoil(tmp_path, "names")
+    await _check_on_disk(tmp_path)
+
+
+async def test_an_index_that_breaks_under_a_question_ends_the_process_and_is_rebuilt(tmp_path):
+    """The question fails, the next start has a whole index: it is not asked for ever of a broken one."""
+    await _on_disk(tmp_path)
+    _spoil(tmp_path, "by_submission")
+    ledger = await start(RealDisk(tmp_path), ledger_config(segment_bytes=8_192))
+    with pytest.raises(sqlite3.DatabaseError):
+        await ledger.lookup("nobody wrote this")
+    assert (await ledger.service.failed).code == "fenced"
+    ledger.service.stop()
+    await _check_on_disk(tmp_path)
+
+
+async def test_an_index_whose_schema_is_no_text_is_rebuilt(tmp_path):
+    """A bit in the words that SQLite made the tables with."""
+    await _on_disk(tmp_path)
+    content = (tmp_path / INDEX).read_bytes()
+    at = content.index(b"CREATE TABLE names")
+    (tmp_path / INDEX).write_bytes(content[: at + 7] + b"\xe4" + content[at + 8 :])
+    await _check_on_disk(tmp_path)
+
+
 async def test_an_index_that_is_behind_catches_up(tmp_path):
     """An old copy of the index, several segments behind, is brought up to the end."""
     await _on_disk(tmp_path, 5)

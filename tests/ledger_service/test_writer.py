@@ -196,6 +196,18 @@ async def test_writes_are_refused_before_the_disk_is_full_and_taken_again_afterw
         assert (await ledger.write(write("b")))[0].sequence == 1
 
 
+async def test_more_bytes_than_may_wait_are_busy_until_those_before_them_are_durable():
+    """However many writers there are, what they brought is bounded; one write alone is taken whatever its size."""
+    async with running(SimDisk(medium()), ledger_config(outstanding_max_bytes=1_000)) as ledger:
+        assert (await ledger.write(write("large", body=bytes(2_000))))[0].outcome == "committed"
+        waiting = [ledger.write(write(f"a{number}", body=bytes(400))) for number in range(3)]
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [answers[0][0].outcome, answers[1][0].outcome] == ["committed", "committed"]
+        assert isinstance(answers[2], BusError) and answers[2].code == "busy" and answers[2].retryable
+        assert "800 bytes wait; the limit is 1000 (ledger.outstanding_max_bytes)" in answers[2].detail
+        assert (await ledger.write(write("a2", body=bytes(400))))[0].outcome == "committed"
+
+
 async def test_more_than_the_outstanding_limit_is_busy_and_what_waits_is_answered():
     """Bounded: the refused writer may come again, and a single large write is never refused for ever."""
     async with running(SimDisk(medium()), ledger_config(outstanding_max=3)) as ledger:

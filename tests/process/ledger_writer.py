@@ -43,6 +43,7 @@ CONFIG = LedgerConfig(
     bodies_max_bytes=32_768,
     read_bytes_max=65_536,
     outstanding_max=1_000,
+    outstanding_max_bytes=1_000_000,
     lazy_commit_ms=5,
     index_interval_ms=20,
     outage_wait_ms=1_000,
