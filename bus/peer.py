@@ -424,7 +424,9 @@ class Peer:
         counters |= asdict(self._conversation.counters)
         for server in self._servers:
             counters |= {f"lane_{name}": value for name, value in asdict(server.counters).items()}
-        return counters | (self._actor.counters() if self._actor is not None else {})
+        if self._actor is not None and self._is_open:  # what it counts is made while it starts
+            counters |= self._actor.counters()
+        return counters
 
 
 def _names_a_tool(head: Header) -> bool:

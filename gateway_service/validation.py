@@ -12,6 +12,7 @@ from jsonschema.exceptions import SchemaError
 
 from bus.errors import GatewayError
 from bus.messages.gateway import Prompt, PromptResponse
+from config.json_schema import check_schema
 
 KEY_MAX_CHARS = 300
 """A ledger submission id has 400 characters; the key stands in it with an event name and an attempt."""
@@ -82,7 +83,7 @@ class OutputChecks:
         name = json.dumps(schema, sort_keys=True)
         validator = self._validators.get(name)
         if validator is None:
-            Draft202012Validator.check_schema(schema)
+            check_schema(schema)
             validator = self._validators[name] = Draft202012Validator(schema)
             if len(self._validators) > self._kept_max:
                 self._validators.popitem(last=False)

@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "worker": ("launch.commands.worker:worker", "Be a worker of a cluster on another host."),
     "keys": ("launch.commands.keys:keys", "Show which workers on other hosts may connect."),
     "drill": ("launch.commands.drill:drill", "Kill a process at an exact moment of a turn, and see what it costs."),
+    "simulate": ("launch.commands.simulate:simulate", "The whole cluster in virtual time, under seeded faults."),
     "config": ("launch.commands.config:config", "Check the configuration."),
 }
 """Name -> where the command is, and its line in `hobus --help`."""

@@ -60,9 +60,12 @@ class SimulatedCluster:
         ho2: int = 1,
         providers: Mapping[str, Provider] | None = None,
         tools: Mapping[str, ToolDefinition] = BUILTIN,
+        prepare: Callable[[World], None] = lambda _world: None,
     ) -> None:
+        """`prepare` sees the world before anybody is in it: the place for faults and for whoever watches."""
         self.snapshot = snapshot
         self.world = World(snapshot.config.bus, seed=seed, config_digest=snapshot.digest)
+        prepare(self.world)
         self._providers = dict(providers) if providers is not None else providers_of(snapshot)
         self._tools = tools
         self.is_asking = False
@@ -80,7 +83,7 @@ class SimulatedCluster:
         for role, count in counts:
             for _ in range(count):
                 self.start(role)
-        self._door = self.world.client("door", lanes=())
+        self.door = self.world.client("door", lanes=())
         self.world.run(self.world.settled())
 
     def __enter__(self) -> Self:
@@ -138,7 +141,7 @@ class SimulatedCluster:
         strike = Strike()
 
         def kill() -> None:
-            victim = self._oldest(role)
+            victim = self.oldest(role)
             if victim is None:
                 return  # an earlier strike's successor is not there yet
             strike.hit_a_turn = self.is_asking
@@ -156,7 +159,7 @@ class SimulatedCluster:
         strike = Strike()
 
         def stop() -> None:
-            victim = self._oldest(role)
+            victim = self.oldest(role)
             if victim is None:
                 return
             strike.hit_a_turn = self.is_asking
@@ -170,7 +173,7 @@ class SimulatedCluster:
         self.world.loop.call_later(after_s, stop)
         return strike
 
-    def _oldest(self, role: str) -> str | None:
+    def oldest(self, role: str) -> str | None:
         """The oldest incarnation of this role that lives."""
         if role == BROKER:
             return self.world.network.broker.instance if self.world.network.is_broker_up else None
@@ -193,10 +196,10 @@ class SimulatedCluster:
         try:
             if on_stream is not None:
                 return self.world.run(
-                    self._door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
+                    self.door.request("host", turn, expect=TurnResult, timeout_s=timeout_s, on_stream=on_stream)
                 )
             retry_s = self.snapshot.config.host.retry_interval_ms / 1000
-            return self.world.run(process_turn(self._door, turn, timeout_s=timeout_s, retry_interval_s=retry_s))
+            return self.world.run(process_turn(self.door, turn, timeout_s=timeout_s, retry_interval_s=retry_s))
         finally:
             self.is_asking = False
 

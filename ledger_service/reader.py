@@ -75,6 +75,11 @@ def head_of(path: Path) -> int:
     return next((entry.sequence for entry in read_entries(path, limit=1, newest_first=True)), -1)
 
 
+def entries_of(name: str, whole: Whole) -> list[Entry]:
+    """The entries of one batch with their bodies; `name` is the segment's, for faults. Raises Damage."""
+    return _messages(name, whole, Filter(), after=-1, with_bodies=True)
+
+
 def _batches(path: Path, after: int, *, newest_first: bool) -> Iterator[tuple[str, Whole]]:
     firsts = segment_firsts(path)
     start = max((number for number, first in enumerate(firsts) if first <= after + 1), default=0)

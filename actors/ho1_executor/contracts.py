@@ -16,6 +16,7 @@ from jsonschema.exceptions import SchemaError
 from bus.errors import WorkOrderFault
 from bus.messages.work_order import Segment
 from config.assets import Contract
+from config.json_schema import check_schema
 from config.schema import ClassifyLabels
 
 
@@ -108,7 +109,7 @@ _SHORT_RULES = frozenset(
 
 def _validator(contract: Contract, which: str, schema: dict[str, Any]) -> Draft202012Validator:
     try:
-        Draft202012Validator.check_schema(schema)
+        check_schema(schema)
     except SchemaError as error:
         raise WorkOrderFault(
             "contract_schema_invalid",

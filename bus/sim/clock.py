@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
-import random  # noqa: TID251 - seeded: reproducible on purpose
 import uuid
+from collections.abc import Callable
 
+from bus.sim.draw import digest_of, seeded
 from bus.sim.loop import VirtualLoop
 
 
 class SimClock:
     """`bus.port.Clock` of one process; `name` makes its draws its own, whatever other processes draw."""
 
-    def __init__(self, loop: VirtualLoop, *, seed: int, name: str, epoch_s: float) -> None:
+    def __init__(self, loop: VirtualLoop, *, seed: int, name: str, epoch_s: Callable[[], float]) -> None:
         self._loop = loop
         self._epoch_s = epoch_s
-        digest = hashlib.sha256(f"{seed}\n{name}".encode()).digest()
-        self._random = random.Random(digest)  # noqa: S311 - the same
-        self._namespace = uuid.UUID(bytes=digest[:16])
+        self._random = seeded(seed, name)
+        self._namespace = uuid.UUID(bytes=digest_of(seed, name)[:16])
         self._ids = 0
 
     def now(self) -> float:
-        """Wall-clock seconds: the epoch offset plus virtual time."""
-        return round(self._epoch_s + self._loop.time(), 6)
+        """Wall-clock seconds: the machine's wall time at virtual 0, which jumps when it is set, plus virtual time."""
+        return round(self._epoch_s() + self._loop.time(), 6)
 
     def monotonic(self) -> float:
         """Virtual seconds, the loop's own."""

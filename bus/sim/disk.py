@@ -1,7 +1,9 @@
 """The simulated disk: files in memory that know what was synced. Source: spec page "The bus", section Simulation.
 
 A killed process loses nothing that it wrote (the page cache outlives it); `crash` is the power cut: whatever was not
-synced is taken back, newest first, file content and directory entries alike.
+synced is taken back, newest first, file content and directory entries alike. A crash that tears lets the device keep
+some of it: any sectors of any unsynced write, and the older ones of the unsynced directory entries. Further faults of a
+medium: no room (`capacity_bytes`), and syncs that fail (`failing_syncs`).
 """
 
 from __future__ import annotations
@@ -10,7 +12,10 @@ import errno
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from bus.sim.draw import Draw
+
 Undo = Callable[[], None]
+_SECTOR_BYTES = 512
 
 
 @dataclass(slots=True, eq=False)
@@ -18,32 +23,56 @@ class _File:
     """Content as the page cache holds it, and how to take back what the device does not have yet."""
 
     content: bytearray = field(default_factory=bytearray)
-    undo: list[tuple[int, bytes, int]] = field(
-        default_factory=list[tuple[int, bytes, int]]
-    )  # offset, old bytes, old size
+    undo: list[tuple[int, bytes, int, bytes]] = field(
+        default_factory=list[tuple[int, bytes, int, bytes]]
+    )  # offset, old bytes, old size, new bytes
 
     def write(self, offset: int, data: bytes) -> None:
         size = len(self.content)
-        self.undo.append((offset, bytes(self.content[offset : offset + len(data)]), size))
+        self.undo.append((offset, bytes(self.content[offset : offset + len(data)]), size, data))
         if offset > size:
             self.content.extend(bytes(offset - size))
         self.content[offset : offset + len(data)] = data
 
     def truncate(self, size: int) -> None:
         before = len(self.content)
-        self.undo.append((size, bytes(self.content[size:]), before))
+        self.undo.append((size, bytes(self.content[size:]), before, b""))
         if size < before:
             del self.content[size:]
         else:
             self.content.extend(bytes(size - before))
 
     def take_back(self) -> None:
-        for offset, old, size in reversed(self.undo):
-            if len(self.content) < offset:
-                self.content.extend(bytes(offset - len(self.content)))
-            self.content[offset : offset + len(old)] = old
-            del self.content[size:]
+        """Nothing is left of what was not synced."""
+        self._undo_in(self.content)
         self.undo.clear()
+
+    def on_device(self) -> bytes:
+        """What a power cut would leave."""
+        content = bytearray(self.content)
+        self._undo_in(content)
+        return bytes(content)
+
+    def _undo_in(self, content: bytearray) -> None:
+        for offset, old, size, _ in reversed(self.undo):
+            if len(content) < offset:
+                content.extend(bytes(offset - len(content)))
+            content[offset : offset + len(old)] = old
+            del content[size:]
+
+    def tear(self, draw: Draw) -> None:
+        """Takes back what was not synced, but for what the device had got of it: some sectors of some writes."""
+        written = [(offset, data) for offset, _, _, data in self.undo if data]
+        self.take_back()
+        for offset, data in written:
+            share = draw.choice((0.0, 0.5, 1.0))
+            at = offset
+            while share and at < offset + len(data):
+                end = min(offset + len(data), (at // _SECTOR_BYTES + 1) * _SECTOR_BYTES)
+                if draw.random() < share:
+                    self.content.extend(bytes(max(0, end - len(self.content))))
+                    self.content[at:end] = data[at - offset : end - offset]
+                at = end
 
 
 @dataclass(slots=True)
@@ -55,14 +84,20 @@ class SimMedium:
     folders: dict[str, None] = field(default_factory=lambda: {"": None})
     locks: dict[str, SimDisk] = field(default_factory=dict[str, "SimDisk"])
     unsynced_names: list[tuple[str, Undo]] = field(default_factory=list[tuple[str, Undo]])
+    failing_syncs: int = 0  # so many of the next syncs fail
+    on_sync: Callable[[str], None] | None = None  # told the path of a file whose content is on the device now
 
-    def crash(self) -> None:
-        """Power is cut: unsynced names and bytes are gone, nobody holds a lock."""
-        for _, undo in reversed(self.unsynced_names):
+    def crash(self, tear: Draw | None = None) -> None:
+        """Power is cut: unsynced names and bytes are gone, or torn as `tear` draws it; nobody holds a lock."""
+        kept = 0 if tear is None else tear.randint(0, len(self.unsynced_names))
+        for _, undo in reversed(self.unsynced_names[kept:]):
             undo()
         self.unsynced_names.clear()
         for name in sorted(self.files):
-            self.files[name].take_back()
+            if tear is None:
+                self.files[name].take_back()
+            else:
+                self.files[name].tear(tear)
         self.locks.clear()
 
     def used_bytes(self) -> int:
@@ -84,10 +119,11 @@ class SimMedium:
 
 
 @dataclass(slots=True)
-class _Handle:
+class SimFile:
     """`bus.port.FileHandle` of one process."""
 
     disk: SimDisk
+    path: str
     file: _File
     is_writable: bool
     is_closed: bool = False
@@ -98,10 +134,12 @@ class _Handle:
             raise OSError(errno.EBADF, "the file is closed or not open for writing")
 
     def read_at(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer at the end of the file."""
         self._check()
         return bytes(self.file.content[offset : offset + size])
 
     def write_at(self, offset: int, data: bytes | bytearray) -> None:
+        """All of `data` at `offset`, or OSError."""
         self._check(write=True)
         grown = offset + len(data) - len(self.file.content)
         if grown > 0 and self.disk.free_bytes() < grown:
@@ -109,23 +147,34 @@ class _Handle:
         self.file.write(offset, bytes(data))
 
     def append(self, data: bytes) -> int:
+        """Written at the end; returns the offset."""
         offset = len(self.file.content)
         self.write_at(offset, data)
         return offset
 
     def sync(self) -> None:
+        """On the device, or OSError."""
         self._check(write=True)
+        medium = self.disk.medium
+        if medium.failing_syncs > 0:
+            medium.failing_syncs -= 1
+            raise OSError(errno.EIO, "the simulated device failed")
         self.file.undo.clear()
+        if medium.on_sync is not None:
+            medium.on_sync(self.path)
 
     def truncate(self, size: int) -> None:
+        """The file has `size` bytes; new ones are zero."""
         self._check(write=True)
         self.file.truncate(size)
 
     def size(self) -> int:
+        """Bytes."""
         self._check()
         return len(self.file.content)
 
     def close(self) -> None:
+        """Nothing is read or written afterwards."""
         self.is_closed = True
 
 
@@ -146,7 +195,7 @@ class SimDisk:
         self.is_dead = True
         self.medium.locks = {path: disk for path, disk in self.medium.locks.items() if disk is not self}
 
-    def open(self, path: str, *, create: bool = False, write: bool = True) -> _Handle:
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> SimFile:
         """An open file; FileNotFoundError if it is not there and not to be made."""
         self.check()
         file = self.medium.files.get(path)
@@ -157,7 +206,7 @@ class SimDisk:
                 raise FileNotFoundError(errno.ENOENT, "no such directory", _folder(path))
             file = _File()
             self.medium.put(path, file)
-        return _Handle(self, file, write)
+        return SimFile(self, path, file, write)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory of this name."""

@@ -123,6 +123,7 @@ class _Guard:
             self.process.hold(lambda: self._again(args))
         elif self.process.is_alive:
             self.callback(*args)
+            self.process.stepped()
 
     def _again(self, args: tuple[Any, ...]) -> None:
         """After the thaw it is due, unless it was cancelled meanwhile."""

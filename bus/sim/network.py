@@ -1,9 +1,11 @@
 """The simulated network: every connection a queue in virtual time, the broker's own core stepped with virtual now.
 
-Order is kept per connection, since all deliveries wait in one queue ordered by (time, number). Each frame arrives after
-`DELAY_S`. Faults: the broker can be killed and started again, and it can be frozen. A killed one takes with it what it
-had not read; what is sent while there is none waits at its sender, and each connection comes back after a drawn pause,
-as a reconnecting socket does. Source: spec page "The bus", section Simulation.
+Order is kept per connection and direction, since all deliveries wait in one queue ordered by (time, number). Each frame
+arrives after `DELAY_S` and what `weather` adds. Faults: the broker can be killed and started again, and it can be
+frozen; a connection can break, or be cut off for a while in one direction or both. A killed broker takes with it what
+it had not read, a broken connection what was on its way; what is sent while there is none waits at its sender, and each
+connection comes back after a drawn pause, as a reconnecting socket does: a new one, under a new name. Source: spec page
+"The bus", section Simulation.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import asyncio
 import contextvars
 import hashlib
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +22,12 @@ from bus.broker.core import BrokerCore
 from bus.broker.events import Connected, ConnectionLost, CutOff, Event, FrameReceived, Send, Tick
 from bus.broker.tap_record import Tap
 from bus.lane_server import Authenticate, LaneServer
-from bus.link import OnFrames
+from bus.lanes import role_of
 from bus.settings import BusSettings
+from bus.sim.connection import Direction, LaneEnd, SimConnection, SimLink
 from bus.sim.loop import VirtualLoop
 from bus.sim.process import SimProcess
+from bus.sim.weather import Weather
 
 DELAY_S = 0.0001
 """One way; of the order of a local socket's."""
@@ -31,74 +35,8 @@ DELAY_S = 0.0001
 Deliver = Callable[[], None]
 
 
-@dataclass(slots=True, eq=False)
-class _Connection:
-    """One connection of a process to the broker ("") or to a lane."""
-
-    routing: bytes
-    server: str
-    process: SimProcess
-    on_frames: OnFrames | None = None
-    is_open: bool = True
-    link: int = 1  # counts the times that it was made; 0 while there is no broker at the other end
-    links_made: int = 1
-    waiting: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
-
-    @property
-    def is_reachable(self) -> bool:
-        return self.is_open and self.process.is_alive
-
-
-@dataclass(slots=True)
-class SimLink:
-    """`bus.link.Link` of a simulated process."""
-
-    network: SimNetwork
-    connection: _Connection
-
-    def attach(self, on_frames: OnFrames) -> None:
-        """Incoming frames go to `on_frames`."""
-        self.connection.on_frames = on_frames
-
-    def send(self, header: bytes, body: bytes) -> None:
-        """On its way to the server."""
-        if not self.connection.is_reachable:
-            return
-        if self.connection.link:
-            self.network.to_server(self.connection, header, body)
-        else:
-            self.connection.waiting.append((header, body))
-
-    def discard(self) -> None:
-        """Frames that never left are forgotten."""
-        self.connection.waiting.clear()
-
-    def close(self) -> None:
-        """Nothing arrives any more."""
-        self.connection.is_open = False
-
-
-@dataclass(slots=True)
-class _LaneEnd:
-    """`bus.link.LaneTransport` of a simulated lane."""
-
-    network: SimNetwork
-    process: SimProcess
-    server: LaneServer
-    is_open: bool = True
-
-    def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
-        connection = self.network.connections.get(routing)
-        if connection is None or not connection.is_reachable:
-            return False
-        self.network.to_client(self.server.instance, connection, header, body)
-        return True
-
-    def cut(self, routing: bytes, peer: str, why: str) -> None:
-        """A lane's connection has no state here; it is unbound and says hello again."""
-
-    def close(self) -> None:
-        self.is_open = False
+OnDelivery = Callable[[str, str, bytes, bytes, bool], None]
+"""(source, target, header, body, whether it is a copy that only the network made) of every frame delivered."""
 
 
 @dataclass(slots=True)
@@ -109,16 +47,18 @@ class SimNetwork:
     settings: BusSettings
     authenticate: Authenticate
     epoch: str
-    epoch_s: float
+    epoch_s: Callable[[], float]
     draw: Callable[[], float]
-    connections: dict[bytes, _Connection] = field(default_factory=dict[bytes, _Connection])
+    connections: dict[bytes, SimConnection] = field(default_factory=dict[bytes, SimConnection])
     broker: BrokerCore = field(init=False)
     is_broker_up: bool = field(default=False, init=False)
     is_broker_frozen: bool = field(default=False, init=False)
     delivered: int = 0
     on_tap: Callable[[Tap], None] | None = None
+    on_delivery: OnDelivery | None = None
+    weather: Weather | None = None  # None: nothing happens to frames
     _unread: list[Deliver] = field(default_factory=list[Deliver])  # what came for a frozen broker
-    _lanes: dict[str, _LaneEnd] = field(default_factory=dict[str, _LaneEnd])
+    _lanes: dict[str, LaneEnd] = field(default_factory=dict[str, LaneEnd])
     _queue: list[tuple[float, int, Deliver]] = field(default_factory=list[tuple[float, int, Deliver]])
     _numbers: int = 0
     _timer: asyncio.TimerHandle | None = None
@@ -140,7 +80,7 @@ class SimNetwork:
             epoch=epoch,
             authenticate=self.authenticate,
             now=self.loop.time(),
-            wall_now=self.epoch_s + self.loop.time(),
+            wall_now=self.epoch_s() + self.loop.time(),
         )
         self._set_alarm()
         for connection in self.connections.values():
@@ -172,24 +112,71 @@ class SimNetwork:
             deliver()
         self.step(Tick())
 
-    def _break(self, routing: bytes) -> None:
-        """The broker cut this connection off: what is on its way there is lost; it comes back as after a restart."""
-        connection = self.connections.get(routing)
-        if connection is not None and connection.is_reachable:
-            connection.link = 0
-            self._reconnect_later(connection)
+    # --- faults of connections --------------------------------------------------------------------------------------
 
-    def _reconnect_later(self, connection: _Connection) -> None:
-        least_s, most_s = self.settings.reconnect_min_ms / 1000, self.settings.reconnect_max_ms / 1000
-        pause_s = least_s + self.draw() * (most_s - least_s)
-        self.loop.call_later(pause_s, self._reconnect, connection, self.epoch, context=self._context)
-
-    def _reconnect(self, connection: _Connection, epoch: str) -> None:
-        if epoch != self.epoch or not self.is_broker_up or not connection.is_reachable:
+    def break_off(self, connection: SimConnection, *, until: float = 0.0) -> None:
+        """The connection is gone and what was on its way with it; not before `until` it is made anew."""
+        if not connection.link or not connection.is_reachable:
             return
+        del self.connections[connection.routing]
+        self._numbers += 1
+        connection.routing = f"c{self._numbers}".encode()
+        self.connections[connection.routing] = connection
+        connection.breaks += 1
+        connection.link = 0
+        connection.closed_until = max(connection.closed_until, until)
+        self._reconnect_later(connection)
+
+    def break_named(self, routing: bytes) -> None:
+        """A server cuts this connection off."""
+        connection = self.connections.get(routing)
+        if connection is not None:
+            self.break_off(connection)
+
+    def cut_off(self, connection: SimConnection, directions: Sequence[Direction], *, for_s: float) -> None:
+        """What goes in these directions arrives only in `for_s`; both ends give a longer silence up and break off."""
+        until = self.loop.time() + for_s
+        for direction in directions:
+            connection.blocked_until[direction] = max(connection.blocked_until[direction], until)
+        silence_s = self.settings.heartbeat_timeout_ms / 1000
+        if for_s > silence_s:
+            link = connection.link
+            self.loop.call_later(silence_s, self._give_up, connection, link, until, context=self._context)
+
+    def _give_up(self, connection: SimConnection, link: int, until: float) -> None:
+        if link and link == connection.link:
+            self.break_off(connection, until=until)
+
+    def lose_unread(self, process: SimProcess) -> None:
+        """What a killed process had said and nobody has read yet never left it."""
+        for connection in self.connections.values():
+            if connection.process is process:
+                connection.link = 0
+
+    def connection_of(self, instance: str, server: str) -> SimConnection | None:
+        """The connection of this process to the broker ("") or a service's lane."""
+        return next(
+            (one for one in self.connections.values() if one.process.instance == instance and one.server == server),
+            None,
+        )
+
+    def _reconnect_later(self, connection: SimConnection) -> None:
+        least_s, most_s = self.settings.reconnect_min_ms / 1000, self.settings.reconnect_max_ms / 1000
+        at = max(self.loop.time(), connection.closed_until) + least_s + self.draw() * (most_s - least_s)
+        self.loop.call_at(at, self._reconnect, connection, connection.breaks, self.epoch, context=self._context)
+
+    def _reconnect(self, connection: SimConnection, breaks: int, epoch: str) -> None:
+        if connection.link or breaks != connection.breaks or not connection.is_reachable:
+            return
+        if connection.server == "" and (epoch != self.epoch or not self.is_broker_up):
+            return  # the next broker brings it back
         connection.links_made += 1
         connection.link = connection.links_made
-        self._later(lambda: self._at_broker(connection, connection.link, None))
+        connection.arrives_at = {"up": 0.0, "down": 0.0}
+        if connection.server == "":
+            self._later(connection, "up", lambda: self._at_broker(connection, connection.link, None))
+        else:
+            self._later(connection, "up", lambda: self._at_lane(connection, connection.link, (b"",)))
         waiting, connection.waiting = connection.waiting, []
         for header, body in waiting:
             self.to_server(connection, header, body)
@@ -199,7 +186,7 @@ class SimNetwork:
     def connect(self, process: SimProcess, server: str) -> SimLink:
         """A connection of `process` to the broker ("") or to a service's lane; the lane may be bound later."""
         self._numbers += 1
-        connection = _Connection(f"c{self._numbers}".encode(), server, process)
+        connection = SimConnection(f"c{self._numbers}".encode(), server, process)
         if server == "" and not self.is_broker_up:
             connection.link = 0
         self.connections[connection.routing] = connection
@@ -207,54 +194,84 @@ class SimNetwork:
 
     def bind_lane(self, process: SimProcess, server: LaneServer) -> None:
         """This incarnation's lane takes the place of an earlier one's."""
-        end = _LaneEnd(self, process, server)
+        end = LaneEnd(self, process, server)
         server.bind(end)
         self._lanes[server.service] = end
 
     # --- moving frames ----------------------------------------------------------------------------------------------
 
-    def to_server(self, connection: _Connection, header: bytes, body: bytes) -> None:
+    def to_server(self, connection: SimConnection, header: bytes, body: bytes) -> None:
         """Arrives at the broker or the lane after the delay; lost if no lane is bound then."""
+        link = connection.link
         if connection.server == "":
-            link = connection.link
-            self._later(lambda: self._at_broker(connection, link, (header, body)))
+            self._on_its_way(
+                connection, "up", header, lambda copy: self._at_broker(connection, link, (header, body), is_copy=copy)
+            )
         else:
-            self._later(lambda: self._at_lane(connection, header, body))
+            self._on_its_way(
+                connection, "up", header, lambda copy: self._at_lane(connection, link, (header, body), is_copy=copy)
+            )
 
-    def to_client(self, sender: str, connection: _Connection, header: bytes, body: bytes) -> None:
-        """Arrives at the process after the delay; lost if it is dead then."""
-        self._later(lambda: self._at_client(sender, connection, header, body))
+    def to_client(self, sender: str, connection: SimConnection, header: bytes, body: bytes) -> None:
+        """Arrives at the process after the delay; lost if it is dead then, or its connection has broken."""
+        breaks = connection.breaks
+        self._on_its_way(
+            connection,
+            "down",
+            header,
+            lambda copy: self._at_client(sender, connection, breaks, (header, body), is_copy=copy),
+        )
 
-    def _at_broker(self, connection: _Connection, link: int, frame: tuple[bytes, bytes] | None) -> None:
+    def _on_its_way(
+        self, connection: SimConnection, direction: Direction, header: bytes, deliver: Callable[[bool], None]
+    ) -> None:
+        """One frame, by the weather."""
+        if self.weather is None:
+            self._later(connection, direction, lambda: deliver(False))  # noqa: FBT003 - its one argument
+            return
+        fate = self.weather.fate(role_of(connection.process.instance), connection.server, header)
+        for number in range(fate.copies):
+            self._later(connection, direction, lambda copy=number > 0: deliver(copy), fate.extra_s)
+        if fate.breaks:
+            self.break_off(connection)
+
+    def _at_broker(
+        self, connection: SimConnection, link: int, frame: tuple[bytes, bytes] | None, *, is_copy: bool = False
+    ) -> None:
         """A frame, or the beginning of a connection; lost if the broker that it was sent to is gone."""
         if link != connection.link:
             return
         if self.is_broker_frozen:
-            self._unread.append(lambda: self._at_broker(connection, link, frame))
+            self._unread.append(lambda: self._at_broker(connection, link, frame, is_copy=is_copy))
         elif frame is None:
             self.step(Connected(connection.routing))
         else:
-            self._note(connection.process.instance, "broker", *frame)
+            self._note(connection.process.instance, "broker", *frame, is_copy=is_copy)
             self.step(FrameReceived(connection.routing, *frame))
 
-    def _at_lane(self, connection: _Connection, header: bytes, body: bytes) -> None:
+    def _at_lane(
+        self, connection: SimConnection, link: int, frames: tuple[bytes, ...], *, is_copy: bool = False
+    ) -> None:
         end = self._lanes.get(connection.server)
-        if end is None or not end.is_open or not end.process.is_alive:
+        if link != connection.link or end is None or not end.is_open or not end.process.is_alive:
             return
         if end.process.is_frozen:
-            end.process.hold(lambda: self._at_lane(connection, header, body))
+            end.process.hold(lambda: self._at_lane(connection, link, frames, is_copy=is_copy))
             return
-        self._note(connection.process.instance, end.server.instance, header, body)
-        end.process.context.copy().run(end.server.receive, connection.routing, (header, body))
+        if len(frames) > 1:
+            self._note(connection.process.instance, end.server.instance, frames[0], frames[1], is_copy=is_copy)
+        end.process.context.copy().run(end.server.receive, connection.routing, frames)
 
-    def _at_client(self, sender: str, connection: _Connection, header: bytes, body: bytes) -> None:
-        if not connection.is_reachable or connection.on_frames is None:
+    def _at_client(
+        self, sender: str, connection: SimConnection, breaks: int, frame: tuple[bytes, bytes], *, is_copy: bool
+    ) -> None:
+        if breaks != connection.breaks or not connection.is_reachable or connection.on_frames is None:
             return
         if connection.process.is_frozen:
-            connection.process.hold(lambda: self._at_client(sender, connection, header, body))
+            connection.process.hold(lambda: self._at_client(sender, connection, breaks, frame, is_copy=is_copy))
             return
-        self._note(sender, connection.process.instance, header, body)
-        connection.process.context.copy().run(connection.on_frames, header, body)
+        self._note(sender, connection.process.instance, *frame, is_copy=is_copy)
+        connection.process.context.copy().run(connection.on_frames, *frame)
 
     # --- the broker -------------------------------------------------------------------------------------------------
 
@@ -264,7 +281,7 @@ class SimNetwork:
         while events:
             for action in self.broker.step(events.pop(0), self.loop.time()):
                 if isinstance(action, CutOff):
-                    self._break(action.connection)
+                    self.break_named(action.connection)
                     continue
                 if not isinstance(action, Send):
                     if self.on_tap is not None:
@@ -293,13 +310,18 @@ class SimNetwork:
 
     # --- time -------------------------------------------------------------------------------------------------------
 
-    def _later(self, deliver: Deliver) -> None:
+    def _later(self, connection: SimConnection, direction: Direction, deliver: Deliver, extra_s: float = 0.0) -> None:
+        """Delivered behind everything that went this way before."""
+        at = max(self.loop.time() + DELAY_S + extra_s, connection.arrives_at[direction])
+        at = connection.arrives_at[direction] = max(at, connection.blocked_until[direction])
         self._numbers += 1
-        heapq.heappush(self._queue, (self.loop.time() + DELAY_S, self._numbers, deliver))
-        if self._timer is None:
+        heapq.heappush(self._queue, (at, self._numbers, deliver))
+        if self._timer is None or at < self._timer.when():
             self._arm()
 
     def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._timer = self.loop.call_at(self._queue[0][0], self._deliver_due, context=self._context)
 
     def _deliver_due(self) -> None:
@@ -310,11 +332,13 @@ class SimNetwork:
         if self._queue and self._timer is None:
             self._arm()
 
-    def _note(self, source: str, target: str, header: bytes, body: bytes) -> None:
+    def _note(self, source: str, target: str, header: bytes, body: bytes, *, is_copy: bool) -> None:
         """Every delivered frame goes into the trace's digest."""
         self.delivered += 1
         line = f"{self.loop.time():.6f} {source} {target} {len(header)} {len(body)}\n".encode()
         self._trace.update(line + header + body)
+        if self.on_delivery is not None:
+            self.on_delivery(source, target, header, body, is_copy)
 
     def trace_digest(self) -> str:
         """SHA-256 over all delivered frames so far: time, ends, bytes."""

@@ -27,6 +27,11 @@ class SimProcess:
         self.instance = instance
         self.is_alive = True
         self.is_frozen = False
+        self.steps = 0
+        """How many of its callbacks ran: a task's next await, a timer."""
+        self.dies_at: int | None = None
+        self.on_death: Callable[[], None] | None = None
+        """Called once behind step `dies_at`: what kills it there."""
         self.context = contextvars.copy_context()
         self.context.run(CURRENT.set, self)
         self._tasks: weakref.WeakValueDictionary[int, asyncio.Task[Any]] = weakref.WeakValueDictionary()
@@ -36,6 +41,12 @@ class SimProcess:
     def adopt(self, number: int, task: asyncio.Task[Any]) -> None:
         """This task ends with the process."""
         self._tasks[number] = task
+
+    def stepped(self) -> None:
+        """One more of its callbacks has run."""
+        self.steps += 1
+        if self.steps == self.dies_at and self.on_death is not None:
+            self.on_death()
 
     def hold(self, step: Callable[[], object]) -> None:
         """A step of the frozen process: it runs after the thaw."""

@@ -11,11 +11,14 @@ same bytes (`trace_digest`), on any machine and hash seed. Source: spec page "Th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+import contextvars
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self, TypeVar
 
 from bus.dispatch import Actor
+from bus.errors import RuntimeFault
 from bus.lane_server import LaneServer
 from bus.lanes import LANE_TYPES
 from bus.messages.control import Hello, Refused
@@ -60,15 +63,23 @@ class World:
         self.loop = VirtualLoop()
         self.loop.set_exception_handler(self._note_error)
         self.errors: list[str] = []
+        self.wall_epoch_s = EPOCH_S
+        """Wall-clock time at virtual 0, the same for all processes; setting it is setting the machine's clock."""
+        self.on_ended: Callable[[str, BaseException], None] | None = None
+        """Told of an incarnation that cannot start or go on, as a launcher is; None: that is a failed simulation."""
+        self._running: asyncio.Task[Any] | None = None
         self.media: dict[str, SimMedium] = {}
         self.processes: dict[str, Started] = {}
         self._config_digest = config_digest
         self._counts: dict[str, int] = {}
         self._buried: list[SimProcess] = []
-        clock = SimClock(self.loop, seed=seed, name="network", epoch_s=EPOCH_S)
+        clock = SimClock(self.loop, seed=seed, name="network", epoch_s=self._wall_epoch)
         self.network = SimNetwork(
-            self.loop, settings, self._authenticate, epoch="sim1", epoch_s=EPOCH_S, draw=clock.random
+            self.loop, settings, self._authenticate, epoch="sim1", epoch_s=self._wall_epoch, draw=clock.random
         )
+
+    def _wall_epoch(self) -> float:
+        return self.wall_epoch_s
 
     def __enter__(self) -> Self:
         return self
@@ -115,7 +126,7 @@ class World:
         instance = instance or self.instance_of(role)
         offered = list(offers) if offers is not None else ([role] if actor is not None else [])
         process = SimProcess(instance)
-        clock = SimClock(self.loop, seed=self.seed, name=instance, epoch_s=EPOCH_S)
+        clock = SimClock(self.loop, seed=self.seed, name=instance, epoch_s=self._wall_epoch)
         connects_to = ["", *(lanes if lanes is not None else _lanes(role))]
         links = {name: self.network.connect(process, name) for name in connects_to}
         peer = Peer(
@@ -129,7 +140,10 @@ class World:
                 peer.serve_lane(server)
                 self.network.bind_lane(process, server)
         starting = self.loop.create_task(peer.start(timeout_s=start_timeout_s), context=process.context)
-        starting.add_done_callback(self._start_ended)
+        starting.add_done_callback(partial(self._start_ended, instance))
+        if self.on_ended is not None:
+            watching = self.loop.create_task(_end_of(actor, peer, starting), context=process.context)
+            watching.add_done_callback(partial(self._watch_ended, instance), context=contextvars.Context())
         self.processes[instance] = Started(process, peer, starting, disk)
         return peer
 
@@ -137,9 +151,13 @@ class World:
         """The bus of a process without an actor (a door, an operator, or a stand-in of any role)."""
         return self.start(None, role=role, lanes=lanes)
 
-    def _start_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            self.errors.append(f"a process did not start: {task.exception()!r}")
+    def _start_ended(self, instance: str, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None and self.on_ended is None:
+            self.errors.append(f"{instance} did not start: {task.exception()!r}")
+
+    def _watch_ended(self, instance: str, task: asyncio.Task[BaseException]) -> None:
+        if self.on_ended is not None and not task.cancelled() and instance in self.processes:
+            self.on_ended(instance, task.exception() or task.result())
 
     def kill(self, instance: str) -> None:
         """SIGKILL: none of its tasks steps again, its connections and its disk are dead, its token is void."""
@@ -180,6 +198,10 @@ class World:
         """The coroutine's result, all waiting done in virtual time; the next run goes on from there."""
         try:
             result = self.loop.run_until_complete(self._bounded(coroutine))
+        except asyncio.CancelledError:
+            if self.errors:
+                raise SimulationFailed("; ".join(self.errors)) from None
+            raise
         except BaseException as error:
             for note in self.errors:
                 error.add_note(note)
@@ -189,21 +211,23 @@ class World:
         return result
 
     async def _bounded(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.current_task()
-        timer = self.loop.call_later(VIRTUAL_LIMIT_S, self._out_of_time, task)
+        self._running = asyncio.current_task()
+        timer = self.loop.call_later(VIRTUAL_LIMIT_S, self.fail, f"not done after {VIRTUAL_LIMIT_S} virtual seconds")
         try:
             return await coroutine
         finally:
             timer.cancel()
+            self._running = None
 
-    def _out_of_time(self, task: asyncio.Task[Any] | None) -> None:
-        self.errors.append(f"not done after {VIRTUAL_LIMIT_S} virtual seconds")
-        if task is not None:
-            task.cancel()
+    def fail(self, what: str) -> None:
+        """Something is wrong: the run ends here, with SimulationFailed or what the run makes of its cancel."""
+        self.errors.append(what)
+        if self._running is not None:
+            self._running.cancel()
 
     def _note_error(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
-        self.errors.append(f"{context.get('message')}: {error!r}")
+        self.fail(f"{context.get('message')}: {error!r}")
         if error is not None and not isinstance(error, Exception):
             self.loop.stop()  # a test runner's time-out came up in a callback; the loop would go on for ever
 
@@ -220,6 +244,26 @@ class World:
         for process in self._buried:
             process.bury()
         self.loop.close()
+
+
+async def _end_of(actor: Actor | None, peer: Peer, starting: asyncio.Task[None]) -> BaseException:
+    """Why this incarnation cannot start or go on; as long as it can, nothing."""
+    try:
+        await asyncio.shield(starting)
+    except (RuntimeFault, OSError) as fault:
+        return fault
+    ended: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+
+    def end(known: asyncio.Future[BaseException]) -> None:
+        if not known.cancelled() and not ended.done():
+            ended.set_result(known.result())
+
+    own: asyncio.Future[BaseException] | None = getattr(actor, "failed", None)
+    if own is not None:
+        own.add_done_callback(end)
+    failing = asyncio.get_running_loop().create_task(peer.failed())
+    failing.add_done_callback(end)
+    return await ended
 
 
 def _token(instance: str) -> str:

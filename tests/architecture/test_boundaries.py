@@ -21,7 +21,7 @@ def test_gateway_assembles_no_context() -> None:
     assert [
         name
         for name in sorted(of_config)
-        if not name.startswith(("config.schema.", "config.snapshot.", "config.assets."))
+        if not name.startswith(("config.schema.", "config.snapshot.", "config.assets.", "config.json_schema."))
     ] == []
     attributes = {
         getattr(node, "attr", "")

@@ -16,7 +16,7 @@ DRAWN = (
 
 EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "bus.clock": DRAWN,  # the one place that reads clocks and draws values
-    "bus.sim.clock": ("random.Random",),  # draws from its seed
+    "bus.sim.draw": ("random.Random",),  # draws from its seed
     "launch.commands.down": ("time.sleep",),  # waits for other processes to end, without a loop or a bus
     "launch.commands.logs": ("time.sleep",),  # waits for files to grow
     "launch.operate": ("time.sleep",),  # the same, for what a command asked of them

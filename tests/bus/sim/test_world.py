@@ -14,6 +14,7 @@ from bus.dispatch import Actor, Call
 from bus.errors import BusError
 from bus.messages.gateway import PromptResponse
 from bus.messages.session import ReadSession, SessionView
+from bus.port import Bus
 from bus.sim.world import SimulationFailed, World
 from tests.conformance.clusters import bus_settings
 from tests.conformance.desk import Desk, prompt
@@ -94,14 +95,37 @@ def test_an_error_in_a_process_fails_the_run() -> None:
 
 def test_a_run_that_does_not_end_fails() -> None:
     """Beats go on for ever; the bound of virtual time ends it."""
-    with World(SETTINGS) as world:
-        with pytest.raises(asyncio.CancelledError):
-            world.run(_never())
-        assert "virtual seconds" in world.errors[0]
+    with World(SETTINGS) as world, pytest.raises(SimulationFailed, match="virtual seconds"):
+        world.run(_never())
 
 
 async def _never() -> None:
     await asyncio.get_running_loop().create_future()
+
+
+class Slow(Actor):
+    """Has something to count only once it has started."""
+
+    service = "ho3"
+
+    async def start(self, bus: Bus) -> None:
+        """Takes a few beats."""
+        await bus.sleep(5 * SETTINGS.beat_interval_ms / 1000)
+        self.done = 1
+
+    def counters(self) -> dict[str, int]:
+        """For the heartbeat."""
+        return {"done": self.done}
+
+
+def test_an_actor_is_not_asked_for_its_counters_before_it_has_started() -> None:
+    """Its shell beats while it starts; what it counts comes with the first beat behind that."""
+    with World(SETTINGS) as world:
+        peer = world.start(Slow(), role="ho3", slots=1)
+        world.run(asyncio.sleep(2 * SETTINGS.beat_interval_ms / 1000))
+        assert "done" not in peer.counters()
+        world.run(world.settled())
+        assert peer.counters()["done"] == 1
 
 
 class Broken(Actor):

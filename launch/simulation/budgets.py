@@ -1,0 +1,63 @@
+"""Invariants of spending, one step per entry: what was held is settled or given back, and `enforce` means it.
+
+The sums are added up here by themselves, beside the gateway's own (`gateway_service/budget.py`), to compare with.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from bus.messages.gateway import ScopeBudget
+from bus.messages.ledger import Entry
+from launch.simulation.broken import must
+from launch.simulation.record import ENDS, call_of, payload_of
+
+
+class BudgetMonitor:
+    """Reserved = settled + released, in every scope; in mode enforce no scope goes over its limit."""
+
+    def __init__(self) -> None:
+        self._limits: dict[str, int] = {}
+        self._used: Counter[str] = Counter()
+        self._reserved: Counter[str] = Counter()
+        self._open: dict[str, tuple[int, Sequence[str]]] = {}
+
+    def step(self, entry: Entry) -> None:
+        """Raises Broken where a budget is overspent or an end settles what nobody held."""
+        if entry.event_type == "BUDGET_ALLOCATED":
+            allocated = payload_of(entry)
+            self._limits[allocated["scope"]] = allocated["limit"]
+        elif entry.event_type == "PROMPT_SENT":
+            self._hold(call_of(entry), payload_of(entry))
+        elif entry.event_type in ENDS:
+            self._settle(call_of(entry), payload_of(entry)["settlement"])
+
+    def _hold(self, name: str, sent: Mapping[str, object]) -> None:
+        reservation = sent["reservation"]
+        assert isinstance(reservation, dict)  # noqa: S101 - the gateway's record
+        tokens, scopes = int(reservation["tokens"]), list(reservation["scopes"])
+        self._open[name] = (tokens, scopes)
+        for scope in scopes:
+            self._reserved[scope] += tokens
+            limit = self._limits.get(scope)
+            spent = self._used[scope] + self._reserved[scope]
+            is_within = sent["budget_mode"] != "enforce" or limit is None or spent <= limit
+            must(is_within, f"{name} takes {scope} to {spent} tokens in mode enforce; the limit is {limit}")
+
+    def _settle(self, name: str, settlement: Mapping[str, int]) -> None:
+        must(name in self._open, f"{name} is settled and was not held")
+        tokens, scopes = self._open.pop(name)
+        must(settlement["tokens"] >= 0, f"{name} gives tokens back that it never had")
+        for scope in scopes:
+            self._reserved[scope] -= tokens
+            self._used[scope] += settlement["tokens"]
+
+    def compare(self, rows: Sequence[ScopeBudget]) -> None:
+        """At rest the gateway's own figures are the record's: nothing held, nothing spent forgotten."""
+        for row in rows:
+            must(row.reserved == 0, f"{row.scope}: {row.reserved} tokens are still reserved, and nothing runs")
+            used = self._used[row.scope]
+            must(row.used == used, f"{row.scope}: the gateway says {row.used} tokens were used, the record {used}")
+        missing = sorted(scope for scope, used in self._used.items() if used and scope not in {r.scope for r in rows})
+        must(not missing, f"the gateway has forgotten what was spent in {', '.join(missing)}")

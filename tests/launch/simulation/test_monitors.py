@@ -1,0 +1,287 @@
+"""Each monitor can fail: for every invariant a planted violation that it names, beside the same story without it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from bus.broker.tap_record import Tap
+from bus.codec import pack_header
+from bus.envelope import Header, Kind, header
+from bus.messages.base import pack
+from bus.messages.gateway import ScopeBudget
+from bus.messages.ledger import Entry, Provenance
+from bus.messages.memory import ReadSignals
+from bus.sim.disk import SimDisk, SimMedium
+from launch.simulation.broken import Broken
+from launch.simulation.budgets import BudgetMonitor
+from launch.simulation.frames import FrameMonitor
+from launch.simulation.record import Numbers, RecordMonitor
+from launch.simulation.tail import RecordTail
+from ledger_service.entry import StoredEntry, encode_entry
+from ledger_service.frame import GENESIS, build_frame, store_at
+from ledger_service.mask import MASK_BYTES
+from ledger_service.segment import DIRECTORY, segment_name
+
+SESSION = "6e8ddbdb-2a3e-5a6f-b6ac-0f966ad7f28a"
+STREAM = f"session/{SESSION}"
+ORDER = f"WO-{SESSION}-1.2.1"
+
+
+class Record:
+    """Entries in order, each with what matters to a monitor."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def add(
+        self, event: str, about: str, *, payload: dict[str, Any] | None = None, order: str = "", **fields: Any
+    ) -> None:
+        """One more entry: `<event>:<about>`."""
+        self.entries.append(
+            Entry.model_construct(**{**self._blank(event, about, order), "bodies": [pack(payload or {})], **fields})
+        )
+
+    def _blank(self, event: str, about: str, order: str) -> dict[str, Any]:
+        return {
+            "sequence": len(self.entries), "submission_id": f"{event}:{about}", "origin": "ho2/1@s1",
+            "stream": "prompts", "event_type": event, "decision": "", "reason": "", "parents": [], "trace": "",
+            "provenance": Provenance(session_id=SESSION, run_seq=1, work_order_id=order), "prev": None,
+            "tenure": None, "once": None,
+        }  # fmt: skip
+
+    def owned(self, event: str, about: str, *, tenure: int = 1, **fields: Any) -> None:
+        """One of the session's journal, by its owner."""
+        self.add(event, about, stream=STREAM, tenure=tenure, **fields)
+
+
+def turn(record: Record) -> None:
+    """One whole turn: taken over, asked, dispatched, the model called, a tool run, answered, consolidated."""
+    record.owned("TookOver", f"{SESSION}/1")
+    record.owned("RunRequested", f"{SESSION}/in-0")
+    record.owned("CONTEXT_ASSEMBLED", "c1", payload={"ho3_biases": [{"artifact_id": "ART-1"}]})
+    shown = {"event": {"order": {"input_context": [{"artifact_id": "ART-1"}], "exchanges": []}}}
+    record.owned("WO_DISPATCHED", ORDER, order=ORDER, payload=shown)
+    record.add("PROMPT_SENT", f"{ORDER}#1/1", order=ORDER, payload=sent(100))
+    record.add("PROMPT_RECEIVED", f"{ORDER}#1/1", order=ORDER, payload={"settlement": {"tokens": 60}})
+    record.add("TOOL_STARTED", f"{ORDER}/ho1", order=ORDER, stream="ho1m")
+    record.add("WO_COMPLETED", f"{ORDER}/ho1", order=ORDER, stream="ho1m")
+    record.owned("OrderEnded", ORDER, order=ORDER)
+    record.owned("RunCompleted", f"{SESSION}/1", once=f"turn:{SESSION}/in-0")
+    record.add("HO3_SIGNAL", "S/EVT-1", stream="signals", origin="ho3/1@s1")
+    record.add("HO3_OVERLAY", "ART-1", stream="overlays", origin="ho3/1@s1", payload={"source_event_ids": ["EVT-1"]})
+    record.add("WO_DISPATCHED", "WO-CONS-1", order="WO-CONS-1", stream="ho2m", parents=[f"RunCompleted:{SESSION}/1"])
+
+
+def sent(tokens: int, mode: str = "enforce") -> dict[str, Any]:
+    """The payload of a PROMPT_SENT."""
+    return {"reservation": {"tokens": tokens, "scopes": ["session:x"]}, "budget_mode": mode}
+
+
+def step_all(monitor: RecordMonitor, entries: list[Entry]) -> None:
+    """One after the other."""
+    for entry in entries:
+        monitor.step(entry)
+
+
+def test_a_whole_turn_breaks_nothing() -> None:
+    """What the violations below are planted into."""
+    record = Record()
+    turn(record)
+    monitor = RecordMonitor(Numbers(), BudgetMonitor())
+    for entry in record.entries:
+        monitor.step(entry)
+    monitor.finish()
+    assert monitor.unended() == []
+
+
+def _twice(record: Record) -> None:
+    record.add("PROMPT_RECEIVED", f"{ORDER}#1/1", order=ORDER, payload={"settlement": {"tokens": 1}})
+
+
+PLANTED: dict[str, Callable[[Record], None]] = {
+    "has two entries": _twice,
+    "once key": lambda r: r.owned("RunCompleted", "other", once=f"turn:{SESSION}/in-0"),
+    "entry 99 follows": lambda r: r.add("X", "x", sequence=99),
+    "has two ends": lambda r: r.add("PROMPT_FAILED", f"{ORDER}#1/1", payload={"settlement": {"tokens": 1}}),
+    "ends before its PROMPT_SENT": lambda r: r.add("PROMPT_FAILED", f"{ORDER}#2/1", payload={}),
+    "ended twice in its journal": lambda r: r.owned("OrderEnded", f"{ORDER}/again", order=ORDER),
+    "was ended twice": lambda r: r.add("WO_FAILED", f"{ORDER}/ho1/2", order=ORDER, stream="ho1m"),
+    "before the dispatch was durable": lambda r: r.add("TOOL_STARTED", "WO-9/ho1", order="WO-9", stream="ho1m"),
+    "a call without its result": lambda r: r.owned(
+        "WO_DISPATCHED", "WO-9", order="WO-9",
+        payload={"event": {"order": {"exchanges": [{"tool_calls": [1, 2], "results": [1]}]}}},
+    ),
+    "a fenced owner wrote": lambda r: r.owned("StepStarted", "s", origin="ho2/9@s9"),
+    "tenure 3 of": lambda r: r.owned("TookOver", f"{SESSION}/3", tenure=3),
+    "stands behind the host's answer": lambda r: (
+        r.owned("RunRequested", f"{SESSION}/in-1", provenance=Provenance(session_id=SESSION, run_seq=2)),
+        r.add("TurnDegraded", "d", stream=STREAM, once=f"turn:{SESSION}/in-1", provenance=Provenance(session_id=SESSION)),
+        r.owned("StepStarted", "late", provenance=Provenance(session_id=SESSION, run_seq=2)),
+    ),
+    "memory wrote elsewhere": lambda r: r.add("HO3_SIGNAL", "S/EVT-2", stream="prompts", origin="ho3/1@s1"),
+    "rests on what was never logged": lambda r: r.add(
+        "HO3_OVERLAY", "ART-2", stream="overlays", origin="ho3/1@s1", payload={"source_event_ids": ["EVT-7"]}
+    ),
+    "a memory line that no record names": lambda r: r.owned(
+        "WO_DISPATCHED", "WO-9", order="WO-9",
+        payload={"event": {"order": {"input_context": [{"artifact_id": "ART-9"}]}}},
+    ),
+    "consolidated before the answer stood": lambda r: r.add(
+        "WO_DISPATCHED", "WO-CONS-2", stream="ho2m", parents=["RunCompleted:never"]
+    ),
+    "is answered twice": lambda r: r.owned("RunFailed", "f", once="turn:another-session/in-0"),
+    "ends twice": lambda r: r.owned("RunFailed", f"{SESSION}/1"),
+    "is settled and was not held": lambda r: (
+        r.add("PROMPT_SENT", f"{ORDER}#5/1", order=ORDER, payload=sent(1)),
+        r.add("PROMPT_FAILED", f"{ORDER}#5/1", payload={"settlement": {"tokens": -1}}),
+    ),
+    "in mode enforce": lambda r: (
+        r.add("BUDGET_ALLOCATED", "session:x/120", payload={"scope": "session:x", "limit": 120}),
+        r.add("PROMPT_SENT", f"{ORDER}#6/1", order=ORDER, payload=sent(61)),
+    ),
+}  # fmt: skip
+PLANTED["tokens back that it never had"] = PLANTED.pop("is settled and was not held")
+
+
+@pytest.mark.parametrize("names", PLANTED)
+def test_a_planted_violation_of_the_record_is_named(names: str) -> None:
+    """The story holds, and breaks at the planted entry, in these words."""
+    record = Record()
+    turn(record)
+    monitor = RecordMonitor(Numbers(), BudgetMonitor())
+    step_all(monitor, record.entries)
+    whole = len(record.entries)
+    PLANTED[names](record)
+    with pytest.raises(Broken, match=names):
+        step_all(monitor, record.entries[whole:])
+
+
+def test_a_provider_call_or_a_run_without_an_end_is_named_at_the_end() -> None:
+    """What was begun is what the run waits for, and what it breaks on."""
+    record, monitor = Record(), RecordMonitor()
+    record.owned("TookOver", f"{SESSION}/1")
+    record.owned("RunRequested", f"{SESSION}/in-0")
+    record.owned("WO_DISPATCHED", ORDER, order=ORDER, payload={"event": {"order": {}}})
+    record.add("PROMPT_SENT", f"{ORDER}#1/1", order=ORDER, payload=sent(1))
+    for entry in record.entries:
+        monitor.step(entry)
+    assert monitor.unended() == [f"provider call {ORDER}#1/1", f"RunRequested:{SESSION}/in-0"]
+    with pytest.raises(Broken, match="without an end"):
+        monitor.finish()
+
+
+def test_the_gateways_own_figures_are_held_against_the_record() -> None:
+    """Nothing may be held at rest, nothing spent be forgotten, nothing be added."""
+    record, budgets = Record(), BudgetMonitor()
+    turn(record)
+    for entry in record.entries:
+        budgets.step(entry)
+
+    def row(used: int, reserved: int = 0, scope: str = "session:x") -> ScopeBudget:
+        return ScopeBudget(
+            scope=scope, limit=None, used=used, reserved=reserved, remaining=None, calls=1, cost_usd=None,
+            unknown_calls=0,
+        )  # fmt: skip
+
+    budgets.compare([row(60)])
+    for rows, said in (([row(60, 5)], "still reserved"), ([row(59)], "the record 60"), ([], "forgotten")):
+        with pytest.raises(Broken, match=said):
+            budgets.compare(rows)
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+
+def _frame(kind: Kind, message_id: str, **fields: Any) -> bytes:
+    return pack_header(header(kind, message_id, **fields))
+
+
+def _ask(sender: str = "ho2/1@s1") -> bytes:
+    return _frame(Kind.REQUEST, "m1", type=ReadSignals.TYPE, destination="ho3", sender=sender)
+
+
+def _answered() -> FrameMonitor:
+    """One request that went to HO3 and came back."""
+    monitor = FrameMonitor()
+    monitor.step("ho2/1@s1", "broker", _ask(), is_copy=False)
+    monitor.step("broker", "ho3/1@s1", _ask(), is_copy=False)
+    monitor.step("ho3/1@s1", "broker", _frame(Kind.REPLY, "r1", correlation_id="m1"), is_copy=False)
+    monitor.step("broker", "ho2/1@s1", _frame(Kind.REPLY, "r2", correlation_id="m1"), is_copy=False)
+    return monitor
+
+
+def test_a_second_answer_to_one_asking_is_named() -> None:
+    """A copy that the network made is none; a second one of the broker's is."""
+    monitor = _answered()
+    again = _frame(Kind.REPLY, "r3", correlation_id="m1")
+    monitor.step("broker", "ho2/1@s1", again, is_copy=True)
+    with pytest.raises(Broken, match="answered once more"):
+        monitor.step("broker", "ho2/1@s1", again, is_copy=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "frame", "said"),
+    [
+        ("broker", "ho3/1@s1", _ask("ho2/7@s7"), "who did not send it"),
+        ("broker", "ho3/1@s1", _ask("ho1/1@s1"), "is asked for"),
+        ("broker", "ho3/1@s1", _frame(Kind.REQUEST, "m1", type="ledger.read", sender="ho2/1@s1"), "is asked for"),
+        ("ho3/1@s1", "broker", _frame(Kind.REQUEST, "m2", type="gateway.prompt"), "HO3 asks broker"),
+    ],
+)
+def test_a_request_that_nobody_may_send_is_named(source: str, target: str, frame: bytes, said: str) -> None:
+    """In a name that did not send it, by a role that may not, for what HO3 is never asked, or by HO3 itself."""
+    with pytest.raises(Broken, match=said):
+        _answered().step(source, target, frame, is_copy=False)
+
+
+def test_a_gap_in_the_taps_numbers_is_named() -> None:
+    """Numbers of one broker follow each other; another broker begins anew."""
+
+    def tap(sequence: int) -> Tap:
+        return Tap(sequence, 0.0, "delivered", Header._make(range(14)), "", "", b"", "")
+
+    monitor = FrameMonitor()
+    monitor.tapped("sim1", tap(1))
+    monitor.tapped("sim1", tap(2))
+    monitor.tapped("sim2", tap(1))
+    with pytest.raises(Broken, match="goes from 1 to 3"):
+        monitor.tapped("sim2", tap(3))
+
+
+# --- the record on its device -----------------------------------------------------------------------------------------
+
+
+def _batch(sequence: int, chain: bytes, at: int) -> tuple[bytes, bytes]:
+    entry = StoredEntry(
+        1, f"X:{sequence}", "ho2/1@s1", "ho2m", "X", "", "", ("", "", "", "", "", 0, 0, "", ""), (), "", 0, 0, (), (),
+        None, None, None,
+    )  # fmt: skip
+    mask = b"\x5a" * MASK_BYTES
+    built = build_frame(sequence, chain, [encode_entry(entry)], [], mask)
+    return bytes(store_at(built, at, mask)), built.chains[-1]
+
+
+def test_what_was_durable_and_is_gone_or_changed_is_named() -> None:
+    """Entries come as soon as they are synced; afterwards not one of their bytes may differ."""
+    medium, seen = SimMedium(1 << 20), list[Entry]()
+    tail = RecordTail(medium, seen.append)
+    medium.on_sync = tail.synced
+    disk = SimDisk(medium)
+    disk.make_dir(DIRECTORY)
+    file = disk.open(f"{DIRECTORY}/{segment_name(0)}", create=True)
+    disk.sync_dir(DIRECTORY)
+    first, chain = _batch(0, GENESIS, 0)
+    file.append(first)
+    assert seen == []
+    file.sync()
+    second, _ = _batch(1, chain, len(first))
+    file.append(second)
+    assert [entry.submission_id for entry in seen] == ["X:0"]
+    medium.crash()
+    tail.check_kept()
+    file.write_at(len(first) - 20, b"?")
+    with pytest.raises(Broken, match="lost what was durable"):
+        tail.check_kept()
