@@ -7,6 +7,7 @@ one of the worker's slots: credit), `ordered` (one at a time per routing key, ta
 admission, commands, reads: each one a synchronous step between awaits). `redeliver`: goes to another worker when its
 worker is lost.
 `sensitive`: the body is shown on the tap only to readers with that right. `low`: waits behind other work.
+`about`: a command about what its sender has open: counted apart from that, so that it never waits behind it.
 `by_tool`: its key is no stickiness but the tool that it needs; it goes to workers that announce that tool.
 """
 
@@ -39,17 +40,18 @@ class Row(NamedTuple):
     sensitive: bool = False
     low: bool = False
     by_tool: bool = False
+    about: bool = False
 
 
 _ROWS = (
     # host
     Row(session.StartSession, "host", session.SessionReady, CLIENT_ROLES),
     Row(session.ProcessTurn, "host", session.TurnResult, CLIENT_ROLES, sensitive=True),
-    Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES),
+    Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES, about=True),
     # ho2 (StartSession and EndSession are passed on by the host)
     Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host", "ho2"}), sensitive=True),
     Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator"})),
-    Row(session.SessionCommand, "ho2", session.CommandVerdict, CLIENT_ROLES | {"host"}, sensitive=True),
+    Row(session.SessionCommand, "ho2", session.CommandVerdict, CLIENT_ROLES | {"host"}, sensitive=True, about=True),
     Row(session.Consolidate, "ho2", None, frozenset({"host"}), "ordered", redeliver=False, low=True),
     # ho1
     Row(

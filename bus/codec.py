@@ -14,7 +14,7 @@ from bus.messages.base import Message, unpack
 M = TypeVar("M", bound=Message)
 
 _PACKER = msgpack.Packer(use_bin_type=True)
-_FIELD_TYPES = (int, int, str, str, str, str, int, str, str, int, int, bool, str, str)
+_FIELD_TYPES = (int, int, str, str, str, str, int, str, str, int, int, bool, str, str, str)
 HEADER_MAX_BYTES = 4096
 """A header holds ids and names only; the format's own bound, not a setting."""
 
@@ -42,7 +42,7 @@ def unpack_header(data: bytes) -> Header:
 
 def _not_a_header(fields: Any) -> BusError:
     if not isinstance(fields, tuple) or not fields or fields[0] != HEADER_VERSION:
-        return BusError("malformed", "the header is not a version 1 header")
+        return BusError("malformed", f"the header is not a version {HEADER_VERSION} header")
     if len(fields) != len(_FIELD_TYPES):
         return BusError("malformed", f"the header has {len(fields)} fields, not {len(_FIELD_TYPES)}")
     return BusError("malformed", "a header field has the wrong type")

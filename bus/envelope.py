@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-HEADER_VERSION = 1
+HEADER_VERSION = 2
 
 
 class Kind(IntEnum):
@@ -47,6 +47,7 @@ class Header(NamedTuple):
     attempt: int
     sensitive: bool
     trace: str
+    principal: str  # stamped: on whose behalf, for fair shares; "" in what nobody asked for
     sender: str  # the stamped instance; a claimed one counts for nothing
 
 
@@ -64,10 +65,11 @@ def header(  # noqa: PLR0913 - one argument per wire field
     attempt: int = 1,
     sensitive: bool = False,
     trace: str = "",
+    principal: str = "",
     sender: str = "",
 ) -> Header:
     """A header with the fields that matter to this kind."""
     return Header(
         HEADER_VERSION, int(kind), message_id, correlation_id, causation_id, type, type_version, destination, key,
-        deadline_ms, attempt, sensitive, trace, sender,
+        deadline_ms, attempt, sensitive, trace, principal, sender,
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Expected faults: typed, handled, recorded. Anything else is a programming error and ends the handler.
 
-RuntimeFault                 code, retryable, detail, facts
+RuntimeFault                 code, retryable, detail, facts; retry_after_ms and pause_s: when to ask again
 ├── BusError                 no_route (retryable), busy (retryable), denied, expired (retryable), peer_lost (retryable),
 │                            malformed, internal, cancelled
 ├── MessageTooLarge          too_large: names size, limit and the setting
@@ -34,17 +34,37 @@ class RuntimeFault(Exception):
     retryable_codes: frozenset[str] = frozenset()
 
     def __init__(
-        self, code: str, detail: str, *, retryable: bool | None = None, facts: dict[str, Any] | None = None
+        self,
+        code: str,
+        detail: str,
+        *,
+        retryable: bool | None = None,
+        retry_after_ms: int | None = None,
+        facts: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail
         self.retryable = code in self.retryable_codes if retryable is None else retryable
+        self.retry_after_ms = retry_after_ms  # None: nobody said
         self.facts: dict[str, Any] = facts or {}
 
     def as_failure(self) -> Failure:
         """The same fault as it crosses the wire."""
-        return Failure(code=self.code, retryable=self.retryable, detail=self.detail, facts=self.facts)
+        return Failure(
+            code=self.code,
+            retryable=self.retryable,
+            detail=self.detail,
+            retry_after_ms=self.retry_after_ms,
+            facts=self.facts,
+        )
+
+    def pause_s(self, usual_s: float, draw: float) -> float:
+        """How long to wait before the same is asked again: what was said, and up to half of it more by a draw of 0..1.
+
+        So that all who were told the same do not come back at the same moment.
+        """
+        return usual_s if self.retry_after_ms is None else self.retry_after_ms / 1000 * (1 + draw / 2)
 
 
 class BusError(RuntimeFault):
@@ -101,4 +121,10 @@ _BY_CODE: dict[str, type[RuntimeFault]] = {
 def fault_of(failure: Failure) -> RuntimeFault:
     """The typed fault behind a Failure that came over the wire."""
     kind = _BY_CODE.get(failure.code, BusError)
-    return kind(failure.code, failure.detail, retryable=failure.retryable, facts=dict(failure.facts))
+    return kind(
+        failure.code,
+        failure.detail,
+        retryable=failure.retryable,
+        retry_after_ms=failure.retry_after_ms,
+        facts=dict(failure.facts),
+    )

@@ -1,7 +1,8 @@
 """What happens to a request that arrives: admit, run its handler, answer exactly once.
 
 Half of the shell (`bus/peer.py`). Source: spec page "The bus", sections "Delivery, stated" and Actors. In this order:
-policy, duplicate, deadline, mailbox bound, strict decoding, handler. The one broad `except Exception` of the project
+policy, duplicate, deadline, mailbox bound, strict decoding, handler. Handlers begin in fair turns: what one client has
+sent in a burst does not stand before what others sent meanwhile. The one broad `except Exception` of the project
 stands here: a programming error ends its handler, the requester gets Failure(internal), the log gets the traceback.
 """
 
@@ -15,12 +16,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from bus.catalog import Row, row_of
+from bus.catalog import CLIENT_ROLES, Row, row_of
 from bus.codec import decode, encode
 from bus.deadlines import Deadlines
 from bus.dispatch import Call, Handler
 from bus.envelope import Header, Kind
 from bus.errors import BusError, RuntimeFault
+from bus.fair import FairQueue, Shares, cost_of, is_client, principal_of, weight_of
 from bus.lanes import role_of
 from bus.messages.base import Message
 from bus.outcome import failure_answer, follow_up, internal_fault
@@ -61,7 +63,9 @@ class Running:
     is_started: bool = False  # its task has had its first step
     stopped: Literal["", "cancelled", "expired"] = ""
     again: tuple[Header, bytes, Route] | None = None  # asked again while it was being stopped
-    counted_for: str = ""  # the sender that it was admitted for: a later requester changes the header
+    principal: str = ""  # it was admitted for this one: a later requester changes the header
+    size_bytes: int = 0
+    is_queued: bool = False  # its task is not made yet: others begin first
     afterwards: list[Callable[[], Awaitable[None]]] = field(default_factory=list["Callable[[], Awaitable[None]]"])
 
 
@@ -89,11 +93,14 @@ class Inbox:
     deadlines: Deadlines[RequestKey] = field(default_factory=Deadlines[RequestKey])
     window: DuplicateWindow = field(init=False)
     _running: dict[RequestKey, Running] = field(default_factory=dict[RequestKey, Running])
-    _of_sender: dict[str, int] = field(default_factory=dict[str, int])  # how many of them each sender has at work
+    _shares: Shares = field(default_factory=Shares)  # of them, by principal
+    _next: FairQueue[RequestKey, Running] = field(init=False)  # admitted; to begin in turns
+    _is_beginning: bool = False  # one has begun in this turn of the loop
     _behind: dict[str, deque[Running]] = field(default_factory=dict[str, "deque[Running]"])
     _idle: asyncio.Event | None = None  # there while somebody waits for the last one to end
 
     def __post_init__(self) -> None:
+        self._next = FairQueue(lambda principal: weight_of(principal, self.settings))
         self.window = DuplicateWindow(
             ids_max=self.settings.dedupe_window, bytes_max=self.settings.dedupe_window_max_bytes
         )
@@ -110,13 +117,16 @@ class Inbox:
                 return
             deadline = self._deadline(header)
             if row.mode == "immediate":
-                self._demand_room(header.sender)
+                self._demand_room(header, sender_role)
             message = decode(cls, body, self.settings.body_max_bytes)
         except RuntimeFault as fault:
             self.counters.refused += 1
             self._refuse(header, route, fault)
             return
-        self._admit(Running(key, header, row, message, handler, deadline, route))
+        principal = header.principal or principal_of(header.sender)
+        self._admit(
+            Running(key, header, row, message, handler, deadline, route, principal=principal, size_bytes=len(body))
+        )
 
     def _allowed(self, header: Header, sender_role: str, route: Route) -> tuple[Row, tuple[type[Message], Handler]]:
         """The policy once more at the receiving edge, from the same table as the broker's."""
@@ -131,13 +141,20 @@ class Inbox:
             )
         return row, handler
 
-    def _demand_room(self, sender: str) -> None:
-        """Room for all, and for each: a sender that fills its own part keeps nobody else out."""
-        of_sender = self._of_sender.get(sender, 0)
-        if of_sender >= self.settings.sender_mailbox_max:
-            raise BusError("busy", f"{self.role} has {of_sender} requests of {sender} (bus.sender_mailbox_max)")
-        if len(self._running) >= self.settings.mailbox_max:
-            raise BusError("busy", f"{self.role} has {len(self._running)} requests at work (bus.mailbox_max)")
+    def _demand_room(self, header: Header, sender_role: str) -> None:
+        """Room for all, and for each: a principal that fills its own part keeps nobody else out."""
+        principal, settings = header.principal or principal_of(header.sender), self.settings
+        is_client = sender_role in CLIENT_ROLES
+        most = settings.client_open_max if is_client else settings.service_open_max
+        held = self._shares.of(principal).count
+        if held >= most:
+            name = "client_open_max" if is_client else "service_open_max"
+            raise self._busy(f"{self.role} has {held} requests of {principal} (bus.{name})")
+        if len(self._running) >= settings.mailbox_max:
+            raise self._busy(f"{self.role} has {len(self._running)} requests at work (bus.mailbox_max)")
+
+    def _busy(self, detail: str) -> BusError:
+        return BusError("busy", detail, retry_after_ms=self.settings.busy_retry_ms)
 
     def _is_duplicate(self, key: RequestKey, header: Header, body: bytes, route: Route) -> bool:
         """Whether this id was answered (answer it again) or is at work (its newest requester gets the answer)."""
@@ -179,8 +196,7 @@ class Inbox:
 
     def _admit(self, running: Running) -> None:
         self._running[running.key] = running
-        running.counted_for = running.header.sender
-        self._of_sender[running.counted_for] = self._of_sender.get(running.counted_for, 0) + 1
+        self._shares.take(running.principal, running.size_bytes)
         if running.deadline is not None:
             self.deadlines.set(running.key, running.deadline)
             self.on_deadline_set(running.deadline)
@@ -189,7 +205,31 @@ class Inbox:
             queue.append(running)
             if len(queue) > 1:
                 return
-        self._start(running)
+        self._begin(running)
+
+    def _begin(self, running: Running) -> None:
+        """Its handler runs from now on, or once those before it have begun."""
+        if not self._is_beginning:
+            self._is_beginning = True
+            asyncio.get_running_loop().call_soon(self._begin_more)
+            self._start(running)
+            return
+        running.is_queued = True
+        self._next.add(running.principal, running.key, running, cost_of(running.size_bytes, self.settings))
+
+    def _begin_more(self) -> None:
+        """In each turn of the loop one client's request, and those of services that come before it."""
+        self._is_beginning = bool(self._next)
+        for _ in range(self.settings.batch_max):
+            if (taken := self._next.take()) is None:
+                break
+            _, running = taken
+            running.is_queued = False
+            self._start(running)
+            if is_client(running.principal):
+                break
+        if self._is_beginning:
+            asyncio.get_running_loop().call_soon(self._begin_more)
 
     def _start(self, running: Running) -> None:
         running.task = asyncio.get_running_loop().create_task(self._run(running), name=running.header.message_id)
@@ -254,20 +294,16 @@ class Inbox:
     def _finish(self, running: Running) -> None:
         """No longer at work; the next one of its routing key begins."""
         if self._running.pop(running.key, None) is not None:
-            self._give_room(running.counted_for)
+            self._shares.give_back(running.principal, running.size_bytes)
+        if running.is_queued:
+            running.is_queued = False
+            self._next.remove(running.principal, running.key)
         self.deadlines.forget(running.key)
         if running.row.mode == "ordered":
             self._next_of(running)
         if self._idle is not None and not self._running:
             self._idle.set()
             self._idle = None
-
-    def _give_room(self, sender: str) -> None:
-        left = self._of_sender[sender] - 1
-        if left:
-            self._of_sender[sender] = left
-        else:
-            del self._of_sender[sender]
 
     def _next_of(self, running: Running) -> None:
         queue = self._behind.get(running.header.key)
@@ -278,7 +314,7 @@ class Inbox:
         if not queue:
             del self._behind[running.header.key]
         elif was_first:
-            self._start(queue[0])
+            self._begin(queue[0])
 
     def _answer(self, running: Running, outcome: Recorded | RuntimeFault | None) -> None:
         """One answer; kept for duplicates unless a retry may bring another one."""

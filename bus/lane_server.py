@@ -19,6 +19,7 @@ from bus.codec import decode, encode, pack_header, unpack_header
 from bus.conduct import Conduct
 from bus.envelope import Header, Kind, header
 from bus.errors import BusError, RuntimeFault
+from bus.fair import principal_of
 from bus.lanes import LANE_TYPES, epoch_of, role_of
 from bus.link import LaneTransport
 from bus.messages.base import Message
@@ -51,6 +52,7 @@ class LaneCounters:
 class _Client:
     routing: bytes
     instance: str
+    principal: str
     heard_at: float
 
 
@@ -131,7 +133,8 @@ class LaneServer:
             self._heard_unbound(routing, frames)
             return
         client.heard_at = self.clock.monotonic()
-        self._from_client(client, Header._make((*head[:-1], client.instance)), frames)  # the sender stands last
+        stamped = Header._make((*head[:-2], client.principal, client.instance))  # the lane's word, not the sender's
+        self._from_client(client, stamped, frames)
 
     def _from_client(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:
         if head.kind in _ASKS:
@@ -217,7 +220,7 @@ class LaneServer:
             if earlier is not None:
                 self._unbind(earlier)
         self._conduct.bound(routing)
-        client = _Client(routing, instance, self.clock.monotonic())
+        client = _Client(routing, instance, principal_of(instance), self.clock.monotonic())
         self._by_routing[routing] = self._by_instance[instance] = client
         self.counters.welcomed += 1
         welcome = Welcome(

@@ -249,7 +249,7 @@ class Outbox:
         message = Cancelled(reason="requester")
         head = Header(
             HEADER_VERSION, int(Kind.CANCEL), self.next_id(), request.message_id, request.message_id, message.TYPE,
-            message.VERSION, request.destination, request.key, 0, 1, False, request.trace, self.instance,  # noqa: FBT003
+            message.VERSION, request.destination, request.key, 0, 1, False, request.trace, "", self.instance,  # noqa: FBT003
         )  # fmt: skip
         send_or_drop(connection, head, encode(message, self.settings.body_max_bytes))
 
@@ -388,5 +388,6 @@ class Outbox:
         return Header(
             HEADER_VERSION, kind, message_id if message_id is not None else self.next_id(), "",
             cause.message_id if cause is not None else "", message.TYPE, message.VERSION, service, key, deadline_ms,
-            attempt, row is not None and row.sensitive, trace, self.instance,
+            attempt, row is not None and row.sensitive, trace, cause.principal if cause is not None else "",
+            self.instance,
         )  # fmt: skip

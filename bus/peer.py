@@ -25,7 +25,8 @@ from bus.conversation import Conversation, send_or_drop
 from bus.dispatch import Actor, handlers_of
 from bus.envelope import HEADER_VERSION, Header, Kind
 from bus.errors import BusError, RuntimeFault
-from bus.inbox import Inbox, Route
+from bus.fair import principal_of
+from bus.inbox import CAUSE, Inbox, Route
 from bus.lane_mirror import MIRRORED, Mirror
 from bus.lane_server import LaneServer
 from bus.lanes import role_of
@@ -120,6 +121,12 @@ class Peer:
     def instance(self) -> str:
         """`<role>/<n>@<epoch>` of this incarnation."""
         return self._instance
+
+    @property
+    def principal(self) -> str:
+        """On whose behalf the running handler works."""
+        cause = CAUSE.get()
+        return (cause.principal if cause is not None else "") or principal_of(self._instance)
 
     @property
     def clock(self) -> Clock:
@@ -390,7 +397,7 @@ class Peer:
         head = Header(
             HEADER_VERSION, int(kind), self._outbox.next_id(), request.message_id, request.message_id, answer.type,
             answer.type_version, request.sender, "", 0, request.attempt, request.sensitive, request.trace,
-            self._instance,
+            "", self._instance,
         )  # fmt: skip
         send_or_drop(self._broker, head, answer.body)
 

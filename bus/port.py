@@ -93,6 +93,11 @@ class Bus(Protocol):
         """
         ...
 
+    @property
+    def principal(self) -> str:
+        """On whose behalf the running handler, or what it began, works; this incarnation's own outside of handlers."""
+        ...
+
     async def post(self, service: str, message: Message, *, key: str = "", trace: str = "") -> None:
         """Fire and forget: handed to the broker; raises BusError only when it cannot even be handed over."""
         ...

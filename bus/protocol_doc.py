@@ -42,6 +42,7 @@ _HEADER_FIELDS = {
     "attempt": "deliveries of this request so far, this one included",
     "sensitive": "stamped by the broker from the catalog",
     "trace": "trace context, passed on",
+    "principal": "stamped: on whose behalf it is asked; a claimed one counts for nothing but a local supervisor's",
     "sender": "stamped instance; a claimed one counts for nothing",
 }
 _KINDS = {
@@ -101,7 +102,8 @@ def _header_table() -> str:
 def _routes() -> Iterable[str]:
     yield (
         "`redeliver`: goes to another worker when its worker is lost. `low`: waits behind other work. "
-        "`sensitive`: its body may hold text. `by_tool`: its key names a tool, and it goes to workers that announce it."
+        "`sensitive`: its body may hold text. `by_tool`: its key names a tool; it goes to workers that announce it. "
+        "`about`: a command about what its sender has open, counted apart from that."
     )
     for service in dict.fromkeys(row.service for row in ROWS):
         yield f"### Service `{service}`"
@@ -112,7 +114,7 @@ def _routes() -> Iterable[str]:
 
 
 def _route(row: Row) -> tuple[str, ...]:
-    marks = [name for name in ("redeliver", "sensitive", "low", "by_tool") if getattr(row, name)]
+    marks = [name for name in ("redeliver", "sensitive", "low", "by_tool", "about") if getattr(row, name)]
     reply = f"`{row.reply.TYPE}`" if row.reply is not None else "*(post)*"
     senders = "everybody" if len(row.senders) == len(ROLES) else ", ".join(r for r in ROLES if r in row.senders)
     return f"`{row.cls.TYPE}`", reply, senders, row.mode, ", ".join(marks)

@@ -20,7 +20,18 @@ class BusSettings(BaseModel):
     reannounce_grace_ms: NonNegative = Field(description="how long a restarted broker collects hellos")
     queue_max: Positive = Field(description="queued requests per service")
     mailbox_max: Positive = Field(description="immediate requests at once per instance")
-    sender_mailbox_max: Positive = Field(description="of these, requests of one sender; keeps room for the others")
+    client_open_max: Positive = Field(
+        description="requests of one client's process open at once at the broker, and at a lane; more are `busy`"
+    )
+    client_open_max_bytes: Positive = Field(description="the same in bytes of their bodies; at least one largest body")
+    clients_open_max_bytes: Positive = Field(description="the same of all who ask from outside together, at the broker")
+    service_open_max: Positive = Field(
+        description="requests at once per instance on behalf of one principal, where a service passes them on"
+    )
+    client_weight: Positive = Field(description="what a client's process gets of each round of a fair queue")
+    service_weight: Positive = Field(description="the same for a service that asks for itself: it acts for many")
+    fair_unit_bytes: Positive = Field(description="bytes of a body that cost one more part of a round")
+    busy_retry_ms: Positive = Field(description="when who is told `busy` may ask again (retry_after_ms)")
     attempts_max: Positive = Field(description="deliveries of one redeliverable request")
     beat_interval_ms: Positive = Field(description="how often a peer tells that it lives")
     peer_timeout_ms: Positive = Field(description="silence after which a peer is lost")

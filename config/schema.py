@@ -303,7 +303,10 @@ class Ho2Config(Section):
     """Supervisors."""
 
     count: Positive = Field(description="supervisors that `hobus up` starts")
-    runs_max: Positive = Field(description="runs at once per instance")
+    runs_max: Positive = Field(description="runs at once per instance; beyond it `busy`, but for who has none there")
+    principal_runs_max: Positive = Field(
+        description="of these, runs of one client at work at once; its further ones wait their turn"
+    )
     classify: bool = Field(description="a turn begins with a classification call; false: one call less, and no labels")
     classify_timeout_ms: Positive = Field(description="classification; a turn goes on without it")
     order_timeout_ms: Positive = Field(description="any other order")

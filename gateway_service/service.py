@@ -29,6 +29,7 @@ from bus.messages.gateway import (
 )
 from bus.port import Bus, Disk, Provider
 from bus.spool import RecordKeeper, Spool
+from bus.turnstile import Turnstile
 from config.snapshot import Snapshot
 from gateway_service import access, records, retry, routing, validation
 from gateway_service.access import Caller
@@ -70,6 +71,12 @@ class GatewayService(Actor):
         self._spool = Spool(spool, SPOOL_FILE)
         self._gates: tuple[Gate, ...] = ()
         self._calls = Calls(self._config.gateway.recent_calls_max)
+        self._turnstiles = {
+            name: Turnstile(
+                each_max=provider.concurrency_max, all_max=provider.concurrency_max, settings=self._config.bus
+            )
+            for name, provider in self._config.gateway.providers.items()
+        }
         self._outputs = validation.OutputChecks(self._config.gateway.recent_calls_max)
         self._open = asyncio.Event()
         self._rejections = 0
@@ -201,10 +208,12 @@ class GatewayService(Actor):
         if self._config.budget.budget_mode != "off":
             validation.check_round(ask.prompt, self._config.budget.turn_limit)
         number = self._calls.next_attempt(running.key)
+        ticket = self._turnstiles[ask.route.provider_id].ticket(self._bus.principal)
         try:
             with self._account.reserved(ask, number) as held:  # 6 reserve, and the settlement of every exit
                 for gate in self._gates:  # 7 rate limits, 8 circuit breaker
                     await gate.enter(ask, running.deadline)
+                await ticket.turn()  # `concurrency_max` of the provider, in turns between those who ask
                 earlier = await self._sender.record_sent(held, running.deadline)  # 9 record PROMPT_SENT
                 # 10 send, 11 record and settle
                 return earlier or await self._sender.send(held, running.deadline, running.draft)
@@ -212,6 +221,8 @@ class GatewayService(Actor):
             if refusal.code in _BUDGET_CODES and (recorded := await self._sender.recorded(ask)) is not None:
                 return recorded  # answered before a restart: what was paid for is not refused
             raise
+        finally:
+            ticket.leave()
 
     def _refused(self, prompt: Prompt, fault: GatewayError, *, trace: str, is_degraded: bool) -> PromptResponse:
         """The response to a fault; a rejection is recorded, and the provider was not called."""

@@ -96,12 +96,14 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
             is_to_wait = waits_for_its_turn and result.code == "run_active"
             if not is_to_wait or bus.clock.monotonic() + retry_interval_s >= deadline:
                 return result
+            pause_s = retry_interval_s
         except RuntimeFault as fault:
-            if not fault.retryable or is_hopeless() or bus.clock.monotonic() + retry_interval_s >= deadline:
+            pause_s = fault.pause_s(retry_interval_s, bus.clock.random())
+            if not fault.retryable or is_hopeless() or bus.clock.monotonic() + pause_s >= deadline:
                 raise
         if on_stream is not None:
             on_stream(StreamReset(reason="retry"))
-        await bus.sleep(retry_interval_s)
+        await bus.sleep(pause_s)
 
 
 async def _asked(

@@ -92,7 +92,7 @@ class ModelStep:
 
     async def _ask(self, job: Job, prompt: Prompt) -> PromptResponse:
         """The gateway's response; asked again under the same key while that may help and time is left."""
-        attempt, pause_s, may_be_sent = 1, self.config.ho1.retry_interval_ms / 1000, False
+        attempt, usual_s, may_be_sent = 1, self.config.ho1.retry_interval_ms / 1000, False
         while True:
             try:
                 return await self.bus.request(
@@ -107,6 +107,7 @@ class ModelStep:
                 )
             except RuntimeFault as fault:
                 job.draft.take_back("retry")
+                pause_s = fault.pause_s(usual_s, self.bus.clock.random())
                 may_be_sent = may_be_sent or fault.code in _MAY_BE_SENT
                 if may_be_sent and (not fault.retryable or job.remaining_s <= pause_s):
                     job.tally.add_unanswered()

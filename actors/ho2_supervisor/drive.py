@@ -45,6 +45,7 @@ from bus.messages.session import (
 )
 from bus.port import Bus
 from bus.streaming import Draft
+from bus.turnstile import Ticket, Turnstile
 from config.snapshot import Snapshot
 
 _log = structlog.get_logger("ho2_supervisor")
@@ -71,6 +72,7 @@ class Drive:
     trace: str
     answer: asyncio.Future[TurnResult]
     draft: Draft
+    ticket: Ticket  # for its turn among the runs of all clients
     waiting: Waiting = field(default_factory=Waiting)
     task: asyncio.Task[None] | None = None
     lease_watch: asyncio.Task[None] | None = None
@@ -91,6 +93,9 @@ class Drives:
         self._learning = learning
         self._closing = closing
         self._drives: dict[str, Drive] = {}
+        self._turnstile = Turnstile(
+            each_max=self._config.ho2.principal_runs_max, all_max=self._config.ho2.runs_max, settings=self._config.bus
+        )
         self._following: dict[str, asyncio.Task[None]] = {}
         self._is_draining = False
         self.sessions: Sessions | None = None
@@ -113,10 +118,18 @@ class Drives:
         return iso(self._bus.now() + max(0.0, min(own_s, self._config.budget.timeout_seconds)))
 
     def begin(self, session: OwnedSession, wanted: TurnInput, *, trace: str) -> Drive:
-        """A new run for this input, requested and being driven. Raises BusError(busy) at `ho2.runs_max`."""
-        at_work = sum(map(self.is_running, self._drives))
-        if at_work >= self._config.ho2.runs_max:
-            raise BusError("busy", f"{at_work} runs are at work; the limit is ho2.runs_max", retryable=True)
+        """A new run for this input, requested, and driven as soon as it is its turn.
+
+        Raises BusError(busy) when `ho2.runs_max` are at work or wait, for whoever has one among them.
+        """
+        principal = self._bus.principal
+        running = [drive.ticket.principal for drive in self._drives.values() if drive.waiting.standstill is None]
+        if len(running) >= self._config.ho2.runs_max and principal in running:
+            raise BusError(
+                "busy",
+                f"{len(running)} runs are at work or wait; the limit is ho2.runs_max",
+                retry_after_ms=self._config.bus.busy_retry_ms,
+            )
         self._request(session, wanted, trace)
         return self._start(session, wanted, trace, Draft())
 
@@ -268,7 +281,8 @@ class Drives:
 
     def _start(self, session: OwnedSession, wanted: TurnInput, trace: str, draft: Draft) -> Drive:
         loop = asyncio.get_running_loop()
-        drive = Drive(session, wanted, trace, loop.create_future(), draft)
+        drive = Drive(session, wanted, trace, loop.create_future(), draft, self._turnstile.ticket(self._bus.principal))
+        drive.waiting.on_standstill = drive.ticket.leave  # what stands still keeps nobody else waiting
         drive.waiting.standstill = standstill_of(session.record.state.lifecycle)
         drive.waiting.has_stood_still = drive.waiting.standstill is not None
         drive.answer.add_done_callback(_seen)
@@ -307,6 +321,7 @@ class Drives:
 
     def _over(self, drive: Drive, task: asyncio.Task[None]) -> None:
         """The drive has ended; a programming error reaches the requesters, and the session is read again when asked."""
+        drive.ticket.leave()
         if self._drives.get(drive.session.session_id) is drive:
             del self._drives[drive.session.session_id]
         if drive.lease_watch is not None:
@@ -391,6 +406,8 @@ class Drives:
                 deadline_at = session.record.state.deadline_at or drive.input.deadline_at
                 due = self._monotonic(deadline_at) if drive.waiting.standstill is None else None
                 async with asyncio.timeout_at(due) as drive.waiting.scope:
+                    if due is not None:
+                        await drive.ticket.turn()
                     return _told(run, await turn.take_turn(run, progress))
         except TimeoutError:
             pass

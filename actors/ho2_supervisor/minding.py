@@ -69,7 +69,8 @@ class Minding:
                     return
                 if not is_waiting and self._bus.clock.monotonic() >= give_up_at:
                     return
-                await self._bus.sleep(self._config.ho2.order_retry_interval_ms / 1000)
+                usual_s = self._config.ho2.order_retry_interval_ms / 1000
+                await self._bus.sleep(fault.pause_s(usual_s, self._bus.clock.random()))
                 if not is_waiting:
                     continue
             give_up_at = self._bus.clock.monotonic() + timeout_s

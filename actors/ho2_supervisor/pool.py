@@ -42,7 +42,7 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
             fault = refusal
             if not refusal.retryable:
                 break
-            await bus.sleep(config.order_retry_interval_ms / 1000)
+            await bus.sleep(refusal.pause_s(config.order_retry_interval_ms / 1000, clock.random()))
             continue
         if (receipt.wo_id, receipt.fence) == (order.wo_id, order.fence):
             return receipt

@@ -7,6 +7,7 @@ Source: spec page "Session contracts", section Host commands (pause, approval).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -26,6 +27,7 @@ class Waiting:
 
     standstill: Standstill | None = None
     has_stood_still: bool = False
+    on_standstill: Callable[[], None] = lambda: None
     scope: asyncio.Timeout | None = None  # of the run's deadline, while it is inside
     _waiters: list[asyncio.Future[None]] = field(default_factory=list["asyncio.Future[None]"])
 
@@ -48,6 +50,7 @@ class Waiting:
         self.has_stood_still = True
         if self.standstill != standstill:
             self.standstill = standstill
+            self.on_standstill()
             self.changed()
         await self.change()
 

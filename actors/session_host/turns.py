@@ -30,7 +30,7 @@ GATEWAY_REFUSALS = frozenset(
 )
 """Codes by which the gateway refuses on purpose; a turn that meets them is told so."""
 
-_UNKNOWN_SESSION = "not_found"
+_UNKNOWN_SESSION, _BUSY = "not_found", "busy"
 DEGRADED = "degraded"
 """The code of every degraded result; its reason stands in the DEGRADATION record."""
 
@@ -89,8 +89,8 @@ def refusal_of(turn: Turn, max_bytes: int) -> tuple[str, str] | None:
 
 
 def is_verdict(fault: RuntimeFault) -> bool:
-    """Whether somebody refused on purpose: then nothing degrades."""
-    return fault.code in VERDICT_CODES or fault.code in GATEWAY_REFUSALS or fault.code == _UNKNOWN_SESSION
+    """Whether somebody refused on purpose: then nothing degrades, least of all because one client asks too much."""
+    return fault.code in VERDICT_CODES | GATEWAY_REFUSALS | {_UNKNOWN_SESSION, _BUSY}
 
 
 def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:

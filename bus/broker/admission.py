@@ -71,8 +71,8 @@ def malformation_of(frame: Header, header_bytes: int) -> str:
         return f"a header of {header_bytes} bytes; at most {HEADER_MAX_BYTES - HEADER_ROOM_BYTES}"
     if not 0 < len(frame.message_id) <= ID_MAX_CHARS:
         return f"the message id must have 1 to {ID_MAX_CHARS} characters"
-    if len(frame.key) > ID_MAX_CHARS or len(frame.trace) > ID_MAX_CHARS:
-        return f"key and trace may have {ID_MAX_CHARS} characters"
+    if max(len(frame.key), len(frame.trace), len(frame.principal)) > ID_MAX_CHARS:
+        return f"key, trace and principal may have {ID_MAX_CHARS} characters"
     if not 0 < frame.attempt <= ATTEMPT_MAX:
         return f"the attempt must be 1 to {ATTEMPT_MAX}"
     return ""

@@ -9,9 +9,10 @@ from __future__ import annotations
 from bus.broker.admission import DEADLINE_MAX_MS, denial_of, foreign_id, malformation_of, row_for
 from bus.broker.endings import Endings
 from bus.broker.events import Send
+from bus.broker.intake import behalf_of, over_share, share_of
 from bus.broker.peers import Peer, Pending
 from bus.broker.placing import Placement
-from bus.broker.state import State
+from bus.broker.state import Service, State
 from bus.catalog import CLIENT_ROLES, ROWS, Row
 from bus.codec import pack_header
 from bus.envelope import HEADER_VERSION, Header, Kind
@@ -57,7 +58,6 @@ class Delivery:
         if service is None:
             self._endings.deny(peer, frame, body, "unknown_service", "no such service; see bus/PROTOCOL.md")
             return
-        direct = frame.destination if "/" in frame.destination else ""
         if is_post:
             deadline = state.now + self._post_hold_s
         elif frame.deadline_ms > 0:
@@ -70,9 +70,9 @@ class Delivery:
         else:
             self._endings.refuse(peer, frame, "expired", f"{frame.type} {frame.message_id} came without time left")
             return
-        pending = Pending(
-            frame, body, row, service=service, direct=direct, requester=peer, deadline=deadline, is_post=is_post
-        )
+        pending = self._taken_in(peer, frame, body, row, service, deadline)
+        if pending is None:
+            return
         if not is_post:
             state.asked[peer.role][frame.message_id] = pending
         state.deadlines.push(deadline, pending)
@@ -87,6 +87,24 @@ class Delivery:
             shown = pending.header_for_tap()
             state.tap("queued", shown, peer.instance, worker=holder.instance, body=body, code="attached")
             self._placement.adopt(pending, holder)
+
+    def _taken_in(  # noqa: PLR0913, PLR0917 - what a request consists of
+        self, peer: Peer, frame: Header, body: bytes, row: Row, service: Service, deadline: float
+    ) -> Pending | None:
+        """The request, counted in its principal's share; None when that is full, and its sender was told so."""
+        state = self._state
+        share = share_of(peer, row)
+        if share and (over := over_share(state.shares, share, len(body), peer, state.settings)):
+            self._endings.refuse(peer, frame, "busy", f"{frame.type} {frame.message_id}: {over}")
+            return None
+        pending = Pending(
+            frame, body, row, service=service, direct=frame.destination if "/" in frame.destination else "",
+            requester=peer, principal=behalf_of(peer, frame), deadline=deadline, is_post=frame.kind == Kind.POST,
+        )  # fmt: skip
+        if share:
+            pending.share = share
+            state.shares.take(share, len(body))
+        return pending
 
     def answer(self, worker: Peer, frame: Header, body: bytes, header_bytes: int) -> None:
         """A reply or failure goes to the requester and gives the slot back; a stream frame only passes."""
@@ -121,7 +139,7 @@ class Delivery:
         stamped = Header(
             HEADER_VERSION, frame.kind, frame.message_id, frame.correlation_id, frame.causation_id, frame.type,
             frame.type_version, requester.instance, asked.key, 0, asked.attempt, pending.row.sensitive,
-            frame.trace or asked.trace, worker.instance,
+            frame.trace or asked.trace, pending.principal, worker.instance,
         )  # fmt: skip
         if requester is state.me:
             state.own_answers.append((stamped, body))

@@ -28,6 +28,8 @@ class Endings:
         if not pending.is_post:
             del self._state.asked[pending.requester.role][pending.header.message_id]
         pending.is_done = True
+        if pending.share:
+            self._state.shares.give_back(pending.share, len(pending.body))
         pending.body = b""
         self._state.deadlines.ended()
 
@@ -126,7 +128,8 @@ class Endings:
         retryable: bool | None = None,
     ) -> None:
         state = self._state
-        failure = BusError(code, detail, retryable=retryable).as_failure()
+        retry_after_ms = state.settings.busy_retry_ms if code == "busy" else None
+        failure = BusError(code, detail, retryable=retryable, retry_after_ms=retry_after_ms).as_failure()
         answer = header(
             Kind.FAILURE,
             self._next_id(),

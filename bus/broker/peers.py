@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from bus.catalog import Row
 from bus.envelope import Header
+from bus.fair import principal_of
 from bus.messages.control import AnnounceTools
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class Peer:
         self.instance = instance
         self.name = instance.partition("@")[0]
         self.role = role
+        self.principal = principal_of(instance)  # of what it asks for itself
         self.service: Service | None = None  # the one it answers for
         self.slots = 0
         self.used = 0  # slots taken, also by requests that expired but whose worker has not said so
@@ -81,8 +83,25 @@ class Pending:
     """One request without an answer, or one post without a taker."""
 
     __slots__ = (
-        "also", "asked_anew", "body", "deadline", "direct", "header", "is_cancelled", "is_done", "is_post", "place",
-        "requester", "row", "service", "slotted", "tool", "unable_since", "waits_as", "worker",
+        "also",
+        "asked_anew",
+        "body",
+        "deadline",
+        "direct",
+        "header",
+        "is_cancelled",
+        "is_done",
+        "is_post",
+        "place",
+        "principal",
+        "requester",
+        "row",
+        "service",
+        "share",
+        "slotted",
+        "tool",
+        "unable_since",
+        "worker",
     )  # fmt: skip
 
     def __init__(  # noqa: PLR0913 - what a request consists of
@@ -94,6 +113,7 @@ class Pending:
         service: Service,
         direct: str,
         requester: Peer,
+        principal: str,
         deadline: float,
         is_post: bool,
     ) -> None:
@@ -114,7 +134,8 @@ class Pending:
         self.is_done = False
         self.worker: Peer | None = None
         self.place: tuple[str, bool, bool] | None = None  # where it waits
-        self.waits_as = ""  # under which sender it waits
+        self.principal = principal  # on whose behalf it is asked: it waits, and is counted, as that one's
+        self.share = ""  # of whose share it is while it is open; "": of none
 
     @property
     def shared_queue(self) -> str:

@@ -150,7 +150,7 @@ class Placement:
         stamped = Header(
             HEADER_VERSION, frame.kind, frame.message_id, "", frame.causation_id, frame.type, frame.type_version,
             frame.destination, frame.key, remaining_ms, frame.attempt, pending.row.sensitive, frame.trace,
-            pending.requester.instance,
+            pending.principal, pending.requester.instance,
         )  # fmt: skip
         state.actions.append(Send(worker.connection, pack_header(stamped), pending.body))
         state.tap("delivered", stamped, stamped.sender, worker=worker.instance, body=pending.body)

@@ -14,6 +14,7 @@ from bus.catalog import ROLES, ROWS
 from bus.codec import encode, pack_header
 from bus.conduct import Conduct
 from bus.envelope import Header, Kind, header
+from bus.fair import Shares
 from bus.messages.base import Message
 from bus.settings import BusSettings
 
@@ -26,7 +27,7 @@ class Service:
     def __init__(self, name: str, settings: BusSettings, now: float) -> None:
         self.name = name
         self.offering: list[Peer] = []  # every bound peer that offers it, in order of hello
-        self.waiting = WaitingRoom()
+        self.waiting = WaitingRoom(settings)
         self.sticky = StickyTable(settings.sticky_idle_s)
         self.absent_since: float | None = now  # nobody has offered it since; None while somebody does
         self.is_given_up = False
@@ -62,6 +63,7 @@ class State:
         self.names: dict[str, Peer] = {}  # `<role>/<n>` -> the incarnation that has the name
         self.services: dict[str, Service] = {name: Service(name, settings, now) for name in SERVICES}
         self.asked: dict[str, dict[str, Pending]] = {role: {} for role in ROLES}  # requester's role -> id -> request
+        self.shares = Shares()  # what is open of those who ask from outside
         self.deadlines = DeadlineHeap()
         self.gone: OrderedDict[str, str] = OrderedDict()  # instances that never come back -> why
         self.counts: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Where requests wait: per service, bounded by the caller, fair between senders, low-priority types behind others.
+"""Where requests wait: per service, bounded by the caller, fair between principals, low-priority types behind others.
 
 A request waits for anybody of its service, for whoever has its tool, or for one instance (its key's owner, or the
 instance it names). Requests
@@ -8,59 +8,23 @@ Back-pressure.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from bus.broker.peers import Pending
+from bus.fair import FairQueue, cost_of, weight_of
+from bus.settings import BusSettings
 
 ANYBODY = ""
-
-
-class FairQueue:
-    """Round robin between senders, in order within each; any member leaves in constant time."""
-
-    __slots__ = ("_senders",)
-
-    def __init__(self) -> None:
-        self._senders: OrderedDict[str, OrderedDict[str, Pending]] = OrderedDict()
-
-    def add(self, sender: str, pending: Pending) -> None:
-        """Stands last of its sender."""
-        lane = self._senders.get(sender)
-        if lane is None:
-            lane = self._senders[sender] = OrderedDict()
-        lane[pending.header.message_id] = pending
-
-    def remove(self, sender: str, pending: Pending) -> None:
-        """Is not in the queue any more."""
-        lane = self._senders[sender]
-        del lane[pending.header.message_id]
-        if not lane:
-            del self._senders[sender]
-
-    def first(self) -> Pending | None:
-        """The next one of the sender whose turn it is; that sender then waits for all others."""
-        for sender, lane in self._senders.items():
-            pending = next(iter(lane.values()))
-            self._senders.move_to_end(sender)
-            return pending
-        return None
-
-    def __iter__(self) -> Iterator[Pending]:
-        for lane in self._senders.values():
-            yield from lane.values()
-
-    def __bool__(self) -> bool:
-        return bool(self._senders)
 
 
 class WaitingRoom:
     """All that waits for one service."""
 
-    __slots__ = ("_queues", "_shared_first", "count")
+    __slots__ = ("_queues", "_settings", "_shared_first", "count")
 
-    def __init__(self) -> None:
-        self._queues: dict[tuple[str, bool, bool], FairQueue] = {}  # (for whom, needs a slot, low) -> queue
+    def __init__(self, settings: BusSettings) -> None:
+        self._settings = settings
+        self._queues: dict[tuple[str, bool, bool], FairQueue[str, Pending]] = {}  # (for whom, needs a slot, low)
         self._shared_first = False
         self.count = 0
 
@@ -69,10 +33,9 @@ class WaitingRoom:
         place = (target, pending.slotted, pending.row.low)
         queue = self._queues.get(place)
         if queue is None:
-            queue = self._queues[place] = FairQueue()
+            queue = self._queues[place] = FairQueue(self._weight)
         pending.place = place
-        pending.waits_as = pending.requester.instance
-        queue.add(pending.waits_as, pending)
+        queue.add(pending.principal, pending.header.message_id, pending, cost_of(len(pending.body), self._settings))
         self.count += 1
 
     def remove(self, pending: Pending) -> None:
@@ -80,12 +43,17 @@ class WaitingRoom:
         place = pending.place
         if place is None:
             return
-        queue = self._queues[place]
-        queue.remove(pending.waits_as, pending)
-        if not queue:
+        self._queues[place].remove(pending.principal, pending.header.message_id)
+        self._left(pending, place)
+
+    def _left(self, pending: Pending, place: tuple[str, bool, bool]) -> None:
+        if not self._queues[place]:
             del self._queues[place]
         pending.place = None
         self.count -= 1
+
+    def _weight(self, principal: str) -> int:
+        return weight_of(principal, self._settings)
 
     def take(self, target: str, tool_queues: Sequence[str] = (), *, slotted: bool) -> Pending | None:
         """The next one that `target` may serve, taken out: other work before low, its own and the shared in turn."""
@@ -94,10 +62,10 @@ class WaitingRoom:
         for low in (False, True):
             for whom in order:
                 queue = self._queues.get((whom, slotted, low))
-                pending = queue.first() if queue is not None else None
-                if pending is not None:
-                    self.remove(pending)
-                    return pending
+                taken = queue.take() if queue is not None else None
+                if taken is not None:
+                    self._left(taken[1], (whom, slotted, low))
+                    return taken[1]
         return None
 
     def waiting_for(self, target: str) -> list[Pending]:

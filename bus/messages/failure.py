@@ -28,4 +28,7 @@ class Failure(Message):
     code: str = Field(description="one of FAILURE_CODES, or a work order's or the gateway's own code")
     retryable: bool = Field(description="whether the same request may succeed later")
     detail: str = Field(description="what was tried, which id, which limit, the mend; no prompt text, no secret")
+    retry_after_ms: int | None = Field(
+        default=None, ge=0, description="busy: the same request may pass after so long, and not sooner; null: not said"
+    )
     facts: dict[str, Any] = Field(default_factory=dict, description="machine-readable particulars")

@@ -18,6 +18,7 @@ from typing import Any
 
 from bus.broker.admission import INSTANCE_PATTERN
 from bus.clock import SystemClock
+from bus.envelope import HEADER_VERSION
 from bus.errors import ConfigError
 from bus.messages.control import Hello, Refused
 
@@ -98,7 +99,12 @@ def refuses_a_stranger(authenticate: Callable[[Hello], Refused | None]) -> bool:
     """Self-test of a server: a random token must be refused, or it must not start."""
     clock = SystemClock()
     stranger = Hello(
-        instance=f"ho1/1@{clock.secret()[:12]}", token=clock.secret(), role="ho1", slots=1, version="", protocol=1
+        instance=f"ho1/1@{clock.secret()[:12]}",
+        token=clock.secret(),
+        role="ho1",
+        slots=1,
+        version="",
+        protocol=HEADER_VERSION,
     )
     return authenticate(stranger) is not None
 

@@ -105,6 +105,7 @@ async def _asked(  # noqa: PLR0913 - what bounds a question, each by its name
         try:
             return await bus.request("ho2", question, expect=expect, timeout_s=left_s, key=session_id, trace=session_id)
         except RuntimeFault as fault:
-            if not fault.retryable or bus.clock.monotonic() + pause_s >= deadline:
+            wait_s = fault.pause_s(pause_s, bus.clock.random())
+            if not fault.retryable or bus.clock.monotonic() + wait_s >= deadline:
                 raise
-        await bus.sleep(pause_s)
+        await bus.sleep(wait_s)

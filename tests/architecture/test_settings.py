@@ -15,7 +15,6 @@ DECLARED_IN = ("config.schema", "bus.settings", "config.consistency")
 
 NOT_USED_YET: dict[str, str] = {
     "BudgetConfig.projection_budget": "with the projection",
-    "ProviderConfig.concurrency_max": "with the limits of the gateway",
 }
 """Setting -> which later part uses it; its place in the file is final."""
 

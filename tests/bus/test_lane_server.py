@@ -79,7 +79,13 @@ class Rig:
         self.routes.append(route)
 
     def hello(
-        self, routing: bytes, instance: str, *, token: str = GOOD, role: str | None = None, protocol: int = 1
+        self,
+        routing: bytes,
+        instance: str,
+        *,
+        token: str = GOOD,
+        role: str | None = None,
+        protocol: int = HEADER_VERSION,
     ) -> None:
         said = Hello(
             instance=instance,

@@ -19,7 +19,7 @@ from bus.peer import Peer
 from tests.conformance.clusters import Cluster, RealCluster, SimCluster, bus_settings
 from tests.conformance.desk import Desk, Shelf, prompt
 
-SETTINGS = bus_settings(service_grace_ms=400, body_max_bytes=200_000, mailbox_max=128, sender_mailbox_max=64)
+SETTINGS = bus_settings(service_grace_ms=400, body_max_bytes=200_000, mailbox_max=128, service_open_max=64)
 
 
 @pytest.fixture(params=["simulated", pytest.param("zeromq", marks=pytest.mark.process)])
@@ -488,14 +488,14 @@ def test_an_orderly_stop_finishes_what_runs_and_hands_over_the_rest(cluster: Clu
     cluster.run(scenario())
 
 
-def test_a_sender_that_fills_its_part_of_a_mailbox_keeps_nobody_else_out(cluster: Cluster) -> None:
+def test_a_principal_that_fills_its_part_of_a_mailbox_keeps_nobody_else_out(cluster: Cluster) -> None:
     """On a lane the service itself says busy, at once, to the one that has too much there; the next sender is served."""
 
     async def scenario() -> None:
         shelf = Shelf()
         await cluster.start(shelf, role="ledger")
         greedy, modest = [await cluster.start(None, role="ho1") for _ in range(2)]
-        held = await hold(shelf, greedy, SETTINGS.sender_mailbox_max)
+        held = await hold(shelf, greedy, SETTINGS.service_open_max)
         assert await code_of(greedy.request("ledger", GetBody(ref="more"), expect=Body, timeout_s=10)) == "busy"
         assert (await modest.request("ledger", GetBody(ref="mine"), expect=Body, timeout_s=10)).ref == "mine"
         shelf.go.set()
@@ -513,7 +513,7 @@ def test_the_mailbox_bound_is_busy_at_once(cluster: Cluster) -> None:
         shelf = Shelf()
         await cluster.start(shelf, role="ledger")
         workers = [await cluster.start(None, role="ho1") for _ in range(3)]
-        held = [one for worker in workers[:2] for one in await hold(shelf, worker, SETTINGS.sender_mailbox_max)]
+        held = [one for worker in workers[:2] for one in await hold(shelf, worker, SETTINGS.service_open_max)]
         assert len(held) == SETTINGS.mailbox_max
         assert await code_of(workers[2].request("ledger", GetBody(ref="more"), expect=Body, timeout_s=10)) == "busy"
         shelf.go.set()

@@ -19,6 +19,7 @@ from tests.gateway_service.rig import (
     payload,
     prompt,
     recorded_sends,
+    snapshot,
     totals,
 )
 
@@ -112,3 +113,28 @@ def test_concurrency_over_many_seeds():
     """The same laws over many more storms."""
     for seed in range(100, 200):
         one_round(seed)
+
+
+def test_a_provider_has_as_many_calls_at_once_as_it_may_and_clients_take_turns() -> None:
+    """`concurrency_max` of the instance: the rest waits, unrecorded; the calls of two askers alternate."""
+    begun: list[str] = []
+
+    async def act(wanted: Prompt) -> PromptResponse:
+        begun.append(wanted.work_order_id)
+        await asyncio.sleep(0.1)
+        return answered()
+
+    one = snapshot().config.gateway.providers["offline"].model_dump() | {"concurrency_max": 1}
+    cluster = Cluster(Scripted(act), gateway={"providers": {"offline": one}}, bus={"service_weight": 1})
+    other = cluster.world.client("ho1")
+
+    async def run() -> None:
+        greedy = [asyncio.ensure_future(cluster.ask(prompt(f"WO-a{n}#1"), timeout_s=5)) for n in range(4)]
+        await cluster.ho1.sleep(0.05)
+        assert (len(begun), len(of_type(await cluster.entries(), "PROMPT_SENT"))) == (1, 1)
+        polite = other.request("gateway", prompt("WO-b0#1"), expect=PromptResponse, timeout_s=5, message_id="WO-b0#1")
+        await asyncio.gather(polite, *greedy)
+
+    cluster.world.run(run())
+    assert "WO-b0" in begun[:3]
+    cluster.world.close()

@@ -11,7 +11,7 @@ import time
 import zmq
 
 from bus.codec import decode, encode, pack_header, unpack_header
-from bus.envelope import Header, Kind, header
+from bus.envelope import HEADER_VERSION, Header, Kind, header
 from bus.messages.base import Message
 from bus.messages.control import Beat, Hello, Ready
 from bus.messages.failure import Failure
@@ -39,7 +39,13 @@ class RawPeer:
         """Says hello; the header of the answer."""
         role = instance.partition("/")[0]
         hello = Hello(
-            instance=instance, token=token, role=role, slots=slots, version="", protocol=1, offers=list(offers)
+            instance=instance,
+            token=token,
+            role=role,
+            slots=slots,
+            version="",
+            protocol=HEADER_VERSION,
+            offers=list(offers),
         )
         self.control(Kind.HELLO, hello)
         return self.receive(2.0)[0]

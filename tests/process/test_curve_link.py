@@ -11,7 +11,7 @@ import pytest
 
 from bus.clock import SystemClock
 from bus.codec import decode, encode, pack_header, unpack_header
-from bus.envelope import Kind, header
+from bus.envelope import HEADER_VERSION, Kind, header
 from bus.messages.control import CreateToken, Join, Joined
 from bus.zeromq import curve
 from bus.zeromq.broker_loop import BrokerLoop
@@ -105,7 +105,7 @@ def token_key(broker):
 
 def join_frames():
     """A join of a new key."""
-    join = Join(public_key=curve.new_pair().public.decode(), role="ho1", version="1", protocol=1, host="")
+    join = Join(public_key=curve.new_pair().public.decode(), role="ho1", version="1", protocol=HEADER_VERSION, host="")
     return pack_header(header(Kind.JOIN, "", type=Join.TYPE)), encode(join, BIG)
 
 

@@ -14,7 +14,7 @@ import zmq
 
 from bus.clock import SystemClock
 from bus.codec import decode, encode
-from bus.envelope import Kind, header
+from bus.envelope import HEADER_VERSION, Kind, header
 from bus.errors import ConfigError
 from bus.messages.control import CreateToken, Hello, Join, Joined, Peers, ReadPeers, Ready, Refused
 from bus.zeromq import curve
@@ -42,7 +42,13 @@ class FarPeer(RawPeer):
 
     def join(self, mine, **changes):
         """Asks to enrol this key; the answer."""
-        fields = {"public_key": mine.public.decode(), "role": "ho1", "version": "1", "protocol": 1, "host": "box"}
+        fields = {
+            "public_key": mine.public.decode(),
+            "role": "ho1",
+            "version": "1",
+            "protocol": HEADER_VERSION,
+            "host": "box",
+        }
         self.control(Kind.JOIN, Join.model_validate(fields | changes))
         head, body = self.receive(10.0)
         return decode(Joined if head.type == Joined.TYPE else Refused, body, BIG)
@@ -149,7 +155,7 @@ def test_a_worker_joins_by_token_and_is_heard_under_its_own_key(there):
     assert (joined.name, joined.config_digest) == ("ho1/remote-1", DIGEST)
     worker = there.far(mine)
     hello = Hello(
-        instance=f"{joined.name}@e1", token="", role="ho1", slots=2, version="1", protocol=1, offers=["ho1"],
+        instance=f"{joined.name}@e1", token="", role="ho1", slots=2, version="1", protocol=HEADER_VERSION, offers=["ho1"],
         host="box", config_digest=DIGEST,
     )  # fmt: skip
     worker.control(Kind.HELLO, hello)
@@ -172,7 +178,9 @@ def test_a_key_that_nobody_enrolled_is_refused_on_both_sides_within_a_second(the
     """The stranger's socket says so, the broker names the key and counts it; the stranger never gets a frame in."""
     pair = curve.new_pair()
     stranger = there.far(pair)
-    stranger.control(Kind.HELLO, Hello(instance="ho1/1@a", token="", role="ho1", slots=1, version="1", protocol=1))
+    stranger.control(
+        Kind.HELLO, Hello(instance="ho1/1@a", token="", role="ho1", slots=1, version="1", protocol=HEADER_VERSION)
+    )
     assert int(zmq.EVENT_HANDSHAKE_FAILED_AUTH) in stranger.events(1.0)
     (row,) = there.list().refused_keys
     assert (row.key, row.address) == (pair.fingerprint, "127.0.0.1")
@@ -190,7 +198,7 @@ def test_a_client_without_curve_is_not_heard(there):
     """Plain ZMTP, with a good token of the state directory: no handshake, no frame, a count."""
     plain = RawPeer(there.context, f"tcp://{there.keys.listens}")
     token = mint(there.home, "ho2/9@a", "ho2", None)
-    hello = Hello(instance="ho2/9@a", token=token, role="ho2", slots=1, version="1", protocol=1)
+    hello = Hello(instance="ho2/9@a", token=token, role="ho2", slots=1, version="1", protocol=HEADER_VERSION)
     plain.control(Kind.HELLO, hello)
     assert plain.socket.poll(500) == 0
     assert [row.instance for row in there.list().peers if row.role == "ho2"] == []
@@ -235,7 +243,7 @@ def test_a_chosen_routing_id_makes_nobody_somebody_else(there):
         peer.socket.disconnect(f"tcp://{there.keys.listens}")
         peer.socket.routing_id = b"the same"
         peer.socket.connect(f"tcp://{there.keys.listens}")
-        hello = Hello(instance=f"{names[0]}@e1", token="", role="ho1", slots=1, version="1", protocol=1)
+        hello = Hello(instance=f"{names[0]}@e1", token="", role="ho1", slots=1, version="1", protocol=HEADER_VERSION)
         peer.control(Kind.HELLO, hello)
         if name == names[0]:
             assert peer.receive(10.0)[0].type == "bus.welcome"

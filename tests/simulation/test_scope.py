@@ -70,7 +70,7 @@ def test_a_clients_long_polls_keep_nobody_out():
     """More of them than a mailbox has room for one sender: turns go on as before, undegraded."""
     snapshot = load_snapshot()
     with SimulatedCluster(snapshot) as cluster:
-        count = snapshot.config.bus.sender_mailbox_max + 100
+        count = snapshot.config.bus.client_open_max + 100
         greedy = [cluster.world.client(role) for role in ("operator", "door")]
         asker = cluster.world.client("door", lanes=())
 

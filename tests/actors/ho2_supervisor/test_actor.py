@@ -11,8 +11,20 @@ from actors.ho2_supervisor.session.journal import turn_key
 from bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
 from bus.messages.base import unpack
 from bus.messages.ledger import Ack
-from bus.messages.session import SessionConfig, TurnResult
+from bus.messages.session import (
+    EndSession,
+    Pause,
+    ReadSession,
+    Resume,
+    SessionClosed,
+    SessionConfig,
+    SessionView,
+    TurnReply,
+    TurnRequest,
+    TurnResult,
+)
 from bus.messages.work_order import WorkOrder, WorkOrderError
+from bus.port import Bus
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -207,7 +219,7 @@ def test_blank_model_is_refused() -> None:
 
 
 def test_supervisor_takes_at_most_its_runs() -> None:
-    """Above ho2.runs_max the answer is busy, which a retry may mend; an attach is never refused for it."""
+    """Above ho2.runs_max the answer is busy, with a time to come back; an attach is never refused for it."""
     with Rig(("ho2.runs_max", 1)) as rig:
         rig.pool.delay_s = slow(1.0)
         other = SESSION.replace("1", "9")
@@ -222,9 +234,66 @@ def test_supervisor_takes_at_most_its_runs() -> None:
                 with pytest.raises(BusError) as caught:
                     await rig.turn("i1", "hello", session_id=other)
             assert caught.value.retryable
+            assert caught.value.retry_after_ms == rig.snapshot.config.bus.busy_retry_ms
             return caught.value.code
 
         assert rig.run(run()) == "busy"
+
+
+def test_runs_of_one_principal_take_turns_and_another_ones_begins_at_once() -> None:
+    """Beyond ho2.principal_runs_max a run waits, recorded and cancellable; who has none at work does not wait."""
+    with Rig(("ho2.principal_runs_max", 1)) as rig:
+        rig.pool.delay_s = slow(1.0)
+        sessions = [SESSION.replace("1", digit) for digit in "6789"]
+        other_host = rig.world.client("host")
+
+        async def run() -> None:
+            for session_id in sessions:
+                await rig.start_session(session_id)
+            loop = asyncio.get_running_loop()
+            ended: dict[str, float] = {}
+
+            async def turn(session_id: str, host: Bus) -> None:
+                wanted = TurnRequest(session_id=session_id, input_id="i1", text="hello")
+                await host.request("ho2", wanted, expect=TurnReply, timeout_s=30, key=session_id)
+                ended[session_id] = loop.time()
+
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(turn(session_id, rig.host)) for session_id in sessions[:3]]
+                await rig.host.sleep(0.1)
+                group.create_task(turn(sessions[3], other_host))
+                await rig.host.sleep(0.1)
+                waits = sessions[2]
+                view = await rig.ask(ReadSession(session_id=waits), SessionView)
+                assert view.run is not None  # it is recorded while it waits
+                await rig.ask(EndSession(session_id=waits, reason="done"), SessionClosed)
+                await tasks[2]  # cancelled while it waited: answered at once
+                assert ended[waits] < loop.time() + 0.1
+            first, second, other = (ended[sessions[n]] for n in (0, 1, 3))
+            assert second > first + 0.9
+            assert other < first + 0.5
+
+        rig.run(run())
+
+
+def test_a_run_that_stands_still_gives_its_turn_to_the_next() -> None:
+    """A pause keeps nobody waiting; the run goes on when it is resumed, whoever is at work by then."""
+    with Rig(("ho2.principal_runs_max", 1)) as rig:
+        rig.pool.delay_s = slow(0.2)
+        other = SESSION.replace("1", "9")
+
+        async def run() -> None:
+            await rig.start_session()
+            await rig.start_session(other)
+            first = asyncio.ensure_future(rig.asked("i1", "hello"))
+            await rig.host.sleep(0.1)
+            await rig.command(Pause())
+            assert (await rig.turn("i1", "hello", session_id=other)).outcome == "success"
+            assert (await first).waiting == "Paused"
+            await rig.command(Resume())
+            assert (await rig.turn("i1", "hello")).outcome == "success"
+
+        rig.run(run())
 
 
 def test_ended_session_takes_no_turn_and_keeps_its_answers() -> None:

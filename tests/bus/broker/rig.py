@@ -11,7 +11,7 @@ from bus.broker.core import BrokerCore
 from bus.broker.events import ConnectionLost, CutOff, Event, FrameGarbage, FrameReceived, Send, Tick
 from bus.broker.tap_record import Tap
 from bus.codec import decode, encode, pack_header, unpack_header
-from bus.envelope import Header, Kind, header
+from bus.envelope import HEADER_VERSION, Header, Kind, header
 from bus.messages.base import Message
 from bus.messages.control import Beat, Bye, Credit, Hello, Ready, Refused
 from bus.messages.failure import Failure
@@ -118,7 +118,14 @@ class Rig:
         """Says hello; the connection is called like the instance unless given."""
         role = instance.partition("/")[0]
         name = connection or instance.encode()
-        hello = {"instance": instance, "token": "t", "role": role, "slots": 1, "version": "1", "protocol": 1} | fields
+        hello = {
+            "instance": instance,
+            "token": "t",
+            "role": role,
+            "slots": 1,
+            "version": "1",
+            "protocol": HEADER_VERSION,
+        } | fields
         if name not in self.peers:
             self.peers.append(name)
         self.control(name, Kind.HELLO, Hello.model_validate(hello))

@@ -6,7 +6,7 @@ import pytest
 
 from bus.broker.events import Connected
 from bus.codec import decode
-from bus.envelope import Kind, header
+from bus.envelope import HEADER_VERSION, Kind, header
 from bus.messages.control import Hello, InstanceLost, Refused, Rehello, Welcome
 from tests.bus.broker.rig import BIG, Rig
 
@@ -29,7 +29,7 @@ def test_a_hello_is_welcomed_with_the_brokers_epoch_and_beat(rig):
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"protocol": 2}, "bad_protocol"),
+        ({"protocol": HEADER_VERSION + 1}, "bad_protocol"),
         ({"instance": "nonsense"}, "malformed"),
         ({"instance": "ho1/1@a b"}, "malformed"),
         ({"role": "ho2"}, "role_mismatch"),
@@ -42,7 +42,7 @@ def test_a_hello_is_welcomed_with_the_brokers_epoch_and_beat(rig):
 )
 def test_a_hello_against_the_rules_is_refused_and_binds_nothing(rig, fields, code):
     """The connection stays unbound: the next frame is answered with rehello."""
-    base = {"instance": "ho1/1@a", "role": "ho1", "token": "", "slots": 1, "version": "", "protocol": 1}
+    base = {"instance": "ho1/1@a", "role": "ho1", "token": "", "slots": 1, "version": "", "protocol": HEADER_VERSION}
     rig.control(b"c", Kind.HELLO, Hello.model_validate(base | fields))
     assert rig.refusal(b"c").code == code
     assert rig.core.peers == []

@@ -15,6 +15,7 @@ from bus.broker.sticky import StickyTable, first_owner
 from bus.broker.waiting import ANYBODY, WaitingRoom
 from bus.catalog import BY_ROUTE, ROLES, ROWS
 from bus.envelope import Kind, header
+from tests.bus.broker.rig import settings_with
 
 ROW = BY_ROUTE["ho1", "wo.execute"]
 
@@ -27,13 +28,16 @@ def requester(name="ho2/1@a"):
 def pending(message_id, sender="ho2/1@a", row=ROW):
     """A request of this sender, bound to nothing."""
     frame = header(Kind.REQUEST, message_id, type="wo.execute", destination="ho1")
-    return Pending(frame, b"", row, service=None, direct="", requester=requester(sender), deadline=1.0, is_post=False)
+    asks = requester(sender)
+    return Pending(
+        frame, b"", row, service=None, direct="", requester=asks, principal=asks.principal, deadline=1.0, is_post=False
+    )
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["add", "take", "drop"])), max_size=60))
 def test_a_waiting_room_loses_nothing_and_counts_right(steps):
     """Whatever is added leaves exactly once, by being taken or removed, and the count is what is inside."""
-    room, inside, made = WaitingRoom(), {}, 0
+    room, inside, made = WaitingRoom(settings_with()), {}, 0
     for sender, what in steps:
         if what == "add":
             made += 1
@@ -54,12 +58,12 @@ def test_a_waiting_room_loses_nothing_and_counts_right(steps):
 @given(st.lists(st.sampled_from("abcd"), min_size=1, max_size=40))
 def test_no_sender_is_served_twice_while_another_one_waits_for_its_first(senders):
     """Round robin: between two turns of one sender every other waiting sender has had one."""
-    room = WaitingRoom()
+    room = WaitingRoom(settings_with())
     for number, sender in enumerate(senders):
-        room.add(pending(f"m{number}", sender), ANYBODY)
+        room.add(pending(f"m{number}", f"door/{sender}@e"), ANYBODY)
     served = []
     while (item := room.take("w", slotted=True)) is not None:
-        served.append(item.waits_as)
+        served.append(item.requester.name.removeprefix("door/"))
     rounds = len(set(senders))
     assert sorted(served[:rounds]) == sorted(set(senders))
     assert sorted(served) == sorted(senders)
@@ -67,7 +71,7 @@ def test_no_sender_is_served_twice_while_another_one_waits_for_its_first(senders
 
 def test_what_waits_for_one_instance_is_not_given_to_another():
     """Bound requests are seen by their instance only; shared ones by everybody, in turns."""
-    room = WaitingRoom()
+    room = WaitingRoom(settings_with())
     for number in range(4):
         room.add(pending(f"mine{number}"), "w1")
         room.add(pending(f"shared{number}"), ANYBODY)

@@ -180,7 +180,7 @@ def test_an_idle_key_is_forgotten_but_not_one_that_is_worked_on():
 
 def test_senders_take_turns():
     """One sender with a long queue does not keep another waiting behind all of it."""
-    rig = Rig()
+    rig = Rig(service_weight=1)
     first, second = rig.client("ho2/1@a"), rig.client("ho2/2@a")
     ho1 = rig.worker("ho1/1@a", slots=1)
     for number in range(4):

@@ -7,7 +7,7 @@ import pytest
 from bus.broker.events import FrameReceived, KeyRefused, Origin
 from bus.broker.refused_keys import RefusedKeys
 from bus.codec import decode, encode, pack_header
-from bus.envelope import Kind, header
+from bus.envelope import HEADER_VERSION, Kind, header
 from bus.messages.base import unpack
 from bus.messages.control import (
     CreateToken,
@@ -58,7 +58,9 @@ class Elsewhere:
         """A worker's key and its name."""
         public, _ = self.token(operator)
         mine = curve.new_pair().public.decode()
-        joined = self.say(public, Kind.JOIN, Join(public_key=mine, role="ho1", version="1", protocol=1, host="box"))
+        joined = self.say(
+            public, Kind.JOIN, Join(public_key=mine, role="ho1", version="1", protocol=HEADER_VERSION, host="box")
+        )
         return mine, decode(Joined, joined.body, BIG).name
 
 
@@ -66,7 +68,7 @@ def hello(instance, **fields):
     """A hello as a worker elsewhere says it."""
     role = instance.partition("/")[0]
     return Hello.model_validate(
-        {"instance": instance, "token": "", "role": role, "slots": 2, "version": "1", "protocol": 1, "host": "box",
+        {"instance": instance, "token": "", "role": role, "slots": 2, "version": "1", "protocol": HEADER_VERSION, "host": "box",
          "config_digest": DIGEST, "offers": [role], "tools": ["list_tools"]} | fields
     )  # fmt: skip
 
@@ -119,7 +121,7 @@ def test_a_token_s_key_may_join_and_do_nothing_else(there, operator):
 
 def test_nobody_joins_over_a_local_socket_or_at_a_broker_that_listens_nowhere(there):
     """A join without a key, and one at a core without keys, are refused; the connection stays outside."""
-    join = Join(public_key="x" * 40, role="ho1", version="1", protocol=1, host="")
+    join = Join(public_key="x" * 40, role="ho1", version="1", protocol=HEADER_VERSION, host="")
     for rig in (there.rig, Rig()):
         rig.control(b"local", Kind.JOIN, join)
         assert rig.refusal(b"local").code == "bad_token"

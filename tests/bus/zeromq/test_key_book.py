@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from bus.envelope import HEADER_VERSION
 from bus.errors import BusError, ConfigError
 from bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
 from bus.zeromq import curve
@@ -39,7 +40,7 @@ def hashed(public):
 def join(**changes):
     """A worker's word with a key of its own."""
     fields = {
-        "public_key": curve.new_pair().public.decode(), "role": "ho1", "version": "1.0", "protocol": 1, "host": "box",
+        "public_key": curve.new_pair().public.decode(), "role": "ho1", "version": "1.0", "protocol": HEADER_VERSION, "host": "box",
     }  # fmt: skip
     return Join.model_validate(fields | changes)
 
@@ -48,7 +49,7 @@ def hello(name, **changes):
     """A hello of an incarnation of this worker."""
     fields = {
         "instance": f"{name}@e1", "token": "", "role": "ho1", "offers": ["ho1"], "slots": 1, "version": "1.0",
-        "protocol": 1, "config_digest": DIGEST,
+        "protocol": HEADER_VERSION, "config_digest": DIGEST,
     }  # fmt: skip
     return Hello.model_validate(fields | changes)
 
@@ -70,7 +71,7 @@ def test_a_token_lets_as_many_workers_in_as_it_says_until_it_expires(tmp_path):
     ("changes", "code"),
     [
         ({"version": "2.0"}, "bad_version"),
-        ({"protocol": 2}, "bad_protocol"),
+        ({"protocol": HEADER_VERSION + 1}, "bad_protocol"),
         ({"role": "ho2"}, "role_mismatch"),
         ({"public_key": "~" * 40}, "malformed"),
         ({"public_key": ""}, "malformed"),

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from bus.envelope import HEADER_VERSION
 from bus.errors import ConfigError
 from bus.messages.control import Hello
 from bus.zeromq.tokens import TokenDirectory, mint, refuses_a_stranger, revoke
@@ -16,7 +17,7 @@ from bus.zeromq.tokens import TokenDirectory, mint, refuses_a_stranger, revoke
 
 def hello(token, instance="ho1/1@a", role="ho1"):
     """A hello with this token."""
-    return Hello(instance=instance, token=token, role=role, slots=1, version="", protocol=1)
+    return Hello(instance=instance, token=token, role=role, slots=1, version="", protocol=HEADER_VERSION)
 
 
 def test_the_minted_secret_is_let_in_and_nothing_else(tmp_path):

@@ -1,0 +1,52 @@
+"""On whose behalf a request is, and how much of one principal the broker takes in. Values in, verdict out.
+
+Nobody can ask in another's name: a client asks for itself, whoever works on a request asks for that one's principal,
+and only a supervisor of this machine, whose runs outlive the requests that began them, is believed what it says.
+Source: spec page "The bus", Back-pressure.
+"""
+
+from __future__ import annotations
+
+from bus.broker.peers import Peer
+from bus.catalog import CLIENT_ROLES, Row
+from bus.envelope import Header
+from bus.fair import Shares
+from bus.settings import BusSettings
+
+_BELIEVED = "ho2"
+_ABOUT = ":about"
+
+
+def behalf_of(peer: Peer, frame: Header) -> str:
+    """The principal of this request."""
+    if peer.role in CLIENT_ROLES:
+        return peer.principal
+    cause = peer.in_flight.get(frame.causation_id)
+    if cause is not None:
+        return cause.principal
+    is_believed = peer.role == _BELIEVED and not peer.address
+    return (frame.principal if is_believed else "") or peer.principal
+
+
+def share_of(peer: Peer, row: Row) -> str:
+    """Whose share a request of this peer is of; "" for the cluster's own processes, which ask because others did.
+
+    A command about what its sender has open is not kept out by that.
+    """
+    if peer.role not in CLIENT_ROLES and not peer.address:
+        return ""
+    return peer.principal + _ABOUT if row.about else peer.principal
+
+
+def over_share(shares: Shares, share: str, size_bytes: int, peer: Peer, settings: BusSettings) -> str:
+    """Why one more request of this size is too much for now; "" if it may come in."""
+    held = shares.of(share)
+    count_max = settings.client_open_max if peer.role in CLIENT_ROLES else settings.service_open_max
+    if held.count >= count_max:
+        name = "client_open_max" if peer.role in CLIENT_ROLES else "service_open_max"
+        return f"{held.count} requests of {share} are open (bus.{name})"
+    if held.size_bytes + size_bytes > settings.client_open_max_bytes:
+        return f"{held.size_bytes} bytes of {share} are open (bus.client_open_max_bytes)"
+    if shares.size_bytes + size_bytes > settings.clients_open_max_bytes:
+        return f"{shares.size_bytes} bytes are open for those outside (bus.clients_open_max_bytes)"
+    return ""

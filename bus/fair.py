@@ -1,0 +1,218 @@
+"""Who comes next where several want something: deficit round robin between principals, and each one's bounded share.
+
+A *principal* is on whose behalf something is asked: a client's process, or a service that asks for itself. The broker
+or the lane where a request enters stamps it (`bus/broker/intake.py`, `bus/lane_server.py`), and what is caused by the
+request carries it on; the asker's own word counts for nothing.
+
+The queue is the surplus form of deficit round robin: whoever has credit left is served and pays what its item costs,
+into debt if it must; each turn gives a principal its weight. So whoever comes waits for at most one turn of every other
+principal and the rest of what is being served; nothing is looked at twice but an item that costs more than one turn.
+Pure: no clock, no loop. Source: spec page "The bus", Back-pressure; M. Shreedhar, G. Varghese, "Efficient fair queuing
+using deficit round robin", 1995.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from bus.catalog import CLIENT_ROLES
+from bus.settings import BusSettings
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+_CLIENT = "client/"
+
+
+def principal_of(instance: str) -> str:
+    """On whose behalf this incarnation asks when it asks for itself: all connections of a client's process are one."""
+    name = instance.partition("@")[0]
+    role, _, number = name.partition("/")
+    return _CLIENT + number.partition(".")[0] if role in CLIENT_ROLES else name
+
+
+def is_client(principal: str) -> bool:
+    """Whether it is a client's process, and not a service."""
+    return principal.startswith(_CLIENT)
+
+
+def weight_of(principal: str, settings: BusSettings) -> int:
+    """What one turn gives it."""
+    return settings.client_weight if is_client(principal) else settings.service_weight
+
+
+def cost_of(size_bytes: int, settings: BusSettings) -> int:
+    """What a request with a body of this size costs, in turns of weight one."""
+    return 1 + size_bytes // settings.fair_unit_bytes
+
+
+class _Flow(Generic[K, T]):
+    """What waits of one principal, in order."""
+
+    __slots__ = ("credit", "items")
+
+    def __init__(self) -> None:
+        self.items: OrderedDict[K, tuple[T, int]] = OrderedDict()
+        self.credit = 0
+
+
+class FairQueue(Generic[K, T]):
+    """In order within each principal, in turns between them; any member leaves in constant time."""
+
+    __slots__ = ("_flows", "_held", "_weight")
+
+    def __init__(self, weight: Callable[[str], int]) -> None:
+        self._flows: OrderedDict[str, _Flow[K, T]] = OrderedDict()
+        self._held: dict[str, _Flow[K, T]] = {}  # of principals that have no turn at present
+        self._weight = weight
+
+    def add(self, principal: str, key: K, item: T, cost: int = 1) -> None:
+        """Stands last of its principal; one that comes anew stands last of all."""
+        flow = self._flow(principal)
+        if flow is None:
+            flow = self._flows[principal] = _Flow()
+            flow.credit = self._weight(principal)
+        flow.items[key] = (item, cost)
+
+    def remove(self, principal: str, key: K) -> None:
+        """Is not in the queue any more."""
+        flows = self._flows if principal in self._flows else self._held
+        items = flows[principal].items
+        del items[key]
+        if not items:
+            del flows[principal]
+
+    def hold(self, principal: str) -> None:
+        """It has no turn until it is released; what it adds waits."""
+        flow = self._flows.pop(principal, None)
+        if flow is not None:
+            self._held[principal] = flow
+
+    def release(self, principal: str) -> None:
+        """It stands last of all, as one that comes anew."""
+        flow = self._held.pop(principal, None)
+        if flow is not None:
+            self._flows[principal] = flow
+
+    def take(self) -> tuple[str, T] | None:
+        """The next one and its principal, taken out; None if nobody has a turn."""
+        while self._flows:
+            principal, flow = next(iter(self._flows.items()))
+            if flow.credit <= 0:
+                flow.credit += self._weight(principal)
+                self._flows.move_to_end(principal)
+                continue
+            _, (item, cost) = flow.items.popitem(last=False)
+            flow.credit -= cost
+            if not flow.items:
+                del self._flows[principal]
+            elif flow.credit <= 0:
+                flow.credit += self._weight(principal)
+                self._flows.move_to_end(principal)
+            return principal, item
+        return None
+
+    def count_of(self, principal: str) -> int:
+        """How many of this principal wait."""
+        flow = self._flow(principal)
+        return len(flow.items) if flow is not None else 0
+
+    def _flow(self, principal: str) -> _Flow[K, T] | None:
+        return self._flows.get(principal) or self._held.get(principal)
+
+    def __iter__(self) -> Iterator[T]:
+        for flow in (*self._flows.values(), *self._held.values()):
+            for item, _ in flow.items.values():
+                yield item
+
+    def __bool__(self) -> bool:
+        return bool(self._flows or self._held)
+
+
+class FairGate(Generic[K]):
+    """Lets so many be at work at once, and so many of one principal; the others wait in turns."""
+
+    __slots__ = ("_all_max", "_at_work", "_each_max", "_of", "_waiting")
+
+    def __init__(self, *, each_max: int, all_max: int, weight: Callable[[str], int]) -> None:
+        self._each_max = each_max
+        self._all_max = all_max
+        self._at_work: dict[K, str] = {}  # -> its principal
+        self._of: dict[str, int] = {}  # principal -> how many of it are at work
+        self._waiting: FairQueue[K, K] = FairQueue(weight)
+
+    def enter(self, principal: str, key: K) -> bool:
+        """Whether it may begin now; if not, a later `leave` names it."""
+        self._waiting.add(principal, key, key)
+        if self._of.get(principal, 0) >= self._each_max:
+            self._waiting.hold(principal)
+        return key in self._let_in()
+
+    def leave(self, principal: str, key: K) -> list[K]:
+        """It is over, or waits no longer; who may begin now."""
+        if self._at_work.pop(key, None) is None:
+            self._waiting.remove(principal, key)
+            return []
+        self._of[principal] -= 1
+        if not self._of[principal]:
+            del self._of[principal]
+        self._waiting.release(principal)
+        return self._let_in()
+
+    def __len__(self) -> int:
+        return len(self._at_work)
+
+    def _let_in(self) -> list[K]:
+        let_in: list[K] = []
+        while len(self._at_work) < self._all_max and (taken := self._waiting.take()) is not None:
+            principal, key = taken
+            self._at_work[key] = principal
+            self._of[principal] = self._of.get(principal, 0) + 1
+            if self._of[principal] >= self._each_max:
+                self._waiting.hold(principal)
+            let_in.append(key)
+        return let_in
+
+
+@dataclass(slots=True)
+class Share:
+    """What of one principal is open at a server, in number and bytes; the server asks before it takes more."""
+
+    count: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Shares:
+    """Principal -> what of it is open; those with nothing open are not kept."""
+
+    size_bytes: int = 0
+    """Of all of them."""
+    _open: dict[str, Share] = field(default_factory=dict[str, Share])
+
+    def of(self, principal: str) -> Share:
+        """What is open of it."""
+        return self._open.get(principal) or Share()
+
+    def take(self, principal: str, size_bytes: int) -> None:
+        """One more is open."""
+        share = self._open.get(principal)
+        if share is None:
+            share = self._open[principal] = Share()
+        share.count += 1
+        share.size_bytes += size_bytes
+        self.size_bytes += size_bytes
+
+    def give_back(self, principal: str, size_bytes: int) -> None:
+        """One that was taken with this size is open no longer."""
+        share = self._open[principal]
+        share.count -= 1
+        share.size_bytes -= size_bytes
+        self.size_bytes -= size_bytes
+        if not share.count:
+            del self._open[principal]
+
+    def __len__(self) -> int:
+        return len(self._open)
