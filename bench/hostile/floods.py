@@ -1,0 +1,258 @@
+"""One client floods, a polite one asks on: what the polite one notices, by kind; then twenty honest sessions at once.
+
+usage: python -m bench.hostile floods [--kind NAME ...] [--seconds 8] [--honest 0|54] [--write]
+
+Each kind has a cluster of its own: the polite client asks one question after the other, first alone, then while another
+process (`bench.hostile.greedy_client.py`) keeps a thousand requests of that kind open and asks again at once whatever it is
+told. Then: p50 and p99 alone and under the flood and their ratio, turns of the polite one that were lost or degraded,
+what the flood was answered, and the memory of four processes before, at its highest, and after, at most a minute later.
+Last, twenty honest sessions that nobody disturbs: every turn has to be answered in full.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.cluster import Cluster, cluster, machine
+from bench.documents import markdown, put_between
+from bench.hostile.greedy_client import KINDS
+from bench.turn import QUESTION
+from bus.errors import RuntimeFault
+from bus.messages.session import ProcessTurn
+from bus.port import Bus
+from launch.client import connected
+from launch.turns import process_turn
+from ledger_service.reader import Filter, read_entries
+
+RESULTS = Path("bench/results/floods.json")
+GOAL = 3.0
+DEADLINE_S = 60.0
+WARM_S = 1.0
+AFTER_S = 60.0
+WATCHED = ("broker", "ledger", "ho2", "gateway")
+GIVEN_BACK = 1.5
+"""Times its memory before the flood, and this many bytes more: what a process may have kept."""
+KEPT_BYTES = 48 << 20
+HONEST_SESSIONS = 20
+
+
+class Asked:
+    """What one polite client was answered."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.outcomes: Counter[str] = Counter()
+
+    def figures(self) -> dict[str, Any]:
+        """Times in ms, and turns by outcome."""
+        times = sorted(self.times) or [float("nan")]
+        return {
+            "turns": len(self.times),
+            "p50_ms": round(statistics.median(times), 1),
+            "p99_ms": round(times[max(0, -(-99 * len(times) // 100) - 1)], 1),
+            "outcomes": dict(self.outcomes),
+        }
+
+
+async def ask_on(door: Bus, *, until: float, found: Cluster, turns_max: int = sys.maxsize) -> Asked:
+    """One question after the other, as `hobus ask` does; the one that is on its way at the end is waited for."""
+    asked, session_id = Asked(), None
+    pause_s = found.place.snapshot.config.host.retry_interval_ms / 1000
+    while time.perf_counter() < until and len(asked.times) < turns_max:
+        turn = ProcessTurn(session_id=session_id, input_id=door.new_id(), text=QUESTION)
+        started = time.perf_counter()
+        try:
+            result = await process_turn(door, turn, timeout_s=DEADLINE_S, retry_interval_s=pause_s)
+            session_id = result.session_id
+            asked.outcomes[result.outcome if result.outcome != "error" else f"error {result.code}"] += 1
+        except RuntimeFault as fault:
+            asked.outcomes[f"lost {fault.code}"] += 1
+        asked.times.append((time.perf_counter() - started) * 1000)
+    return asked
+
+
+class Memory:
+    """Resident bytes of the watched processes: before, highest, now."""
+
+    def __init__(self, found: Cluster) -> None:
+        self._processes = {role: found.processes[name] for role in WATCHED if (name := _named(found, role))}
+        self.before = self.now()
+        self.highest = dict(self.before)
+
+    def now(self) -> dict[str, int]:
+        """As the kernel says; 0 for one that is gone."""
+        return {role: _resident(process) for role, process in self._processes.items()}
+
+    def look(self) -> dict[str, int]:
+        """The same, remembered if it is higher than ever."""
+        now = self.now()
+        for role, size in now.items():
+            self.highest[role] = max(self.highest[role], size)
+        return now
+
+    def is_given_back(self) -> bool:
+        """Whether all have returned what the flood took."""
+        return all(size <= self.before[role] * GIVEN_BACK + KEPT_BYTES for role, size in self.look().items())
+
+    async def watch(self) -> None:
+        """Looks until it is cancelled."""
+        while True:
+            self.look()
+            await asyncio.sleep(0.1)
+
+
+def _named(found: Cluster, role: str) -> str:
+    return next((name for name in found.processes if name.partition("/")[0] == role), "")
+
+
+def _resident(process: psutil.Process) -> int:
+    try:
+        return process.memory_info().rss
+    except psutil.Error:
+        return 0
+
+
+async def under(found: Cluster, kind: str, seconds: float) -> dict[str, Any]:
+    """One kind of flood beside a polite client."""
+    async with connected(found.place, "door") as door:
+        await ask_on(door, until=time.perf_counter() + WARM_S, found=found)
+        alone = await ask_on(door, until=time.perf_counter() + seconds, found=found)
+        memory = Memory(found)
+        watching = asyncio.ensure_future(memory.watch())
+        words = [sys.executable, "-m", "bench.hostile.greedy_client", str(found.home), kind, str(seconds + 2 * WARM_S)]
+        flooding = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        try:
+            await asyncio.sleep(2 * WARM_S)
+            flooded = await ask_on(door, until=time.perf_counter() + seconds, found=found)
+            said, _ = await asyncio.to_thread(flooding.communicate, timeout=DEADLINE_S)
+        finally:
+            flooding.kill()
+            watching.cancel()
+        ended = time.perf_counter()
+        while not memory.is_given_back() and time.perf_counter() < ended + AFTER_S:
+            await asyncio.sleep(1.0)
+        after_s = time.perf_counter() - ended
+        afterwards = await ask_on(door, until=time.perf_counter() + DEADLINE_S, found=found, turns_max=3)
+    before, during = alone.figures(), flooded.figures()
+    return {
+        "kind": kind,
+        "alone": before,
+        "flooded": during,
+        "afterwards": afterwards.figures(),
+        "ratio_p50": round(during["p50_ms"] / before["p50_ms"], 2),
+        "ratio_p99": round(during["p99_ms"] / before["p99_ms"], 2),
+        "flood": json.loads(said or "{}"),
+        "memory_mb": {
+            role: [size >> 20 for size in (memory.before[role], memory.highest[role], memory.now()[role])]
+            for role in memory.before
+        },
+        "given_back_after_s": round(after_s, 1) if memory.is_given_back() else None,
+    }
+
+
+async def honest(found: Cluster, turns: int) -> dict[str, Any]:
+    """Twenty sessions, each over a connection of its own; what each turn became, and why a degraded one is that."""
+
+    async def one() -> Asked:
+        async with connected(found.place, "door") as door:
+            return await ask_on(door, until=float("inf"), found=found, turns_max=turns)
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one()) for _ in range(HONEST_SESSIONS)]
+    whole = Asked()
+    for task in tasks:
+        whole.times += task.result().times
+        whole.outcomes += task.result().outcomes
+    why = Counter(entry.reason for entry in read_entries(found.record, Filter(event_type="DEGRADATION")))
+    return {"sessions": HONEST_SESSIONS, **whole.figures(), "degraded_because": dict(why)}
+
+
+def row_of(row: dict[str, Any]) -> list[object]:
+    """One line of the table."""
+    bad = {name: count for name, count in row["flooded"]["outcomes"].items() if name != "success"}
+    return [
+        row["kind"],
+        f"{row['alone']['p50_ms']} / {row['alone']['p99_ms']}",
+        f"{row['flooded']['p50_ms']} / {row['flooded']['p99_ms']}",
+        f"{row['ratio_p99']}",
+        ", ".join(f"{count} {name}" for name, count in bad.items()) or "0",
+        ", ".join(f"{count} {name}" for name, count in row["flood"].items()),
+        *(" → ".join(map(str, row["memory_mb"].get(role, ["-"]))) for role in WATCHED),
+        "-" if row["given_back_after_s"] is None else row["given_back_after_s"],
+    ]
+
+
+COLUMNS = (
+    "flood", "alone p50 / p99 ms", "flooded p50 / p99 ms", "ratio p99", "lost or degraded", "the flood was answered",
+    *(f"{role} MB" for role in WATCHED), "given back after s",
+)  # fmt: skip
+
+
+def write(result: dict[str, Any]) -> None:
+    """Into the document and beside the other results."""
+    RESULTS.write_text(json.dumps(result, indent=2) + "\n")
+    seconds = result["seconds"]
+    table = markdown(COLUMNS, map(row_of, result["rows"]))
+    people = result["honest"]
+    if people:
+        words = ", ".join(f"{count} {name}" for name, count in people["outcomes"].items())
+        table += (
+            f"\n\n{people['sessions']} honest sessions, nobody disturbed: {people['turns']} turns, {words}; "
+            f"p50 {people['p50_ms']} ms, p99 {people['p99_ms']} ms."
+        )
+    put_between("floods", f"{seconds:g} s alone and {seconds:g} s under each flood; MB before → highest → after", table)
+
+
+def faults_of(result: dict[str, Any]) -> list[str]:
+    """What must not be."""
+    faults = [
+        f"{row['kind']}: p99 {row['ratio_p99']} times its value alone"
+        for row in result["rows"]
+        if row["ratio_p99"] > GOAL
+    ]
+    for name, outcomes in [*((row["kind"], row["flooded"]["outcomes"]) for row in result["rows"]),
+                           ("honest", result["honest"].get("outcomes", {}))]:  # fmt: skip
+        faults += [f"{name}: {count} turns {outcome}" for outcome, count in outcomes.items() if outcome != "success"]
+    faults += [
+        f"{row['kind']}: memory is not given back" for row in result["rows"] if row["given_back_after_s"] is None
+    ]
+    return faults
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What floods, for how long, and where it goes."""
+    parser.add_argument("--kind", action="append", choices=KINDS, help="only this one; may be repeated")
+    parser.add_argument("--seconds", type=float, default=8.0, help="alone, and again under the flood")
+    parser.add_argument("--honest", type=int, default=54, help="turns of each of 20 honest sessions; 0: none of them")
+    parser.add_argument("--write", action="store_true", help=f"into docs/reliability.md and {RESULTS}")
+
+
+def run(options: argparse.Namespace) -> int:
+    """1 if the polite client was harmed."""
+    rows: list[dict[str, Any]] = []
+    for kind in options.kind or KINDS:
+        with cluster({}) as found:
+            rows.append(asyncio.run(under(found, kind, options.seconds)))
+        print(json.dumps(rows[-1]), flush=True)
+    people: dict[str, Any] = {}
+    if options.honest:
+        with cluster({}) as found:
+            people = asyncio.run(honest(found, options.honest))
+        print(json.dumps(people), flush=True)
+    result = {"measured_on": machine(), "seconds": options.seconds, "rows": rows, "honest": people}
+    if options.write:
+        write(result)
+    faults = faults_of(result)
+    print("\n".join(faults) or "nobody but the flood noticed it")
+    return bool(faults)
