@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
+import os
+import threading
 import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
 
+from launch.errors import CommandError
 from launch.simulation.faults import Faults
 from launch.simulation.plan import plan_of
 from launch.simulation.run import Verdict, simulate
@@ -68,7 +73,7 @@ def run_seeds(seeds: Sequence[int], wanted: Wanted, *, jobs: int) -> Generator[t
             yield _one(seed, wanted)
         return
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=be_quiet) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin) as pool:
         waiting = iter(seeds)
         under_way: set[Future[tuple[Verdict, float]]] = set()
         try:
@@ -82,8 +87,25 @@ def run_seeds(seeds: Sequence[int], wanted: Wanted, *, jobs: int) -> Generator[t
                 done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
                 for future in done:
                     yield future.result()
+        except BrokenProcessPool:
+            raise CommandError(
+                "a process of the simulation was killed from outside", hint="run the same command again"
+            ) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin() -> None:
+    """In each of the processes: quiet, and gone once whoever wants the results is."""
+    be_quiet()
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    multiprocessing.connection.wait([sentinel])
+    os._exit(1)
 
 
 def _one(seed: int, wanted: Wanted) -> tuple[Verdict, float]:

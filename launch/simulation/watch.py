@@ -96,7 +96,7 @@ class Watch:
         self._last.append((self.events, at, tell))
         if self._trace is not None:
             self._trace(_line(self.events, at, tell()))
-        if self.events == self._until:
+        if self.events == self._until and self.broken is None:
             self.is_stopped = self._is_over = True
             self._world.fail(f"stopped at event {self._until}")
 
