@@ -133,7 +133,7 @@ def memory(home: Home) -> dict[str, float]:
         name = names.get(process.pid)
         if name is None:
             owner = names.get(process.ppid(), "")
-            name = "spare of the zygote" if owner == "launcher" else f"tool process of {owner}"
+            name = "heir or spare of the zygote" if owner == "launcher" else f"tool process of {owner}"
         while name in found:
             name += "'"
         found[name] = round(process.memory_full_info().pss / 2**20, 1)

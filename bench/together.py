@@ -1,18 +1,20 @@
 """Deaths together: how long nobody is answered when the zygote dies at the same moment as others, under 8 sessions.
 
-usage: python -m bench.together [--rounds 3] [--sessions 8]
+usage: python -m bench.together [--rounds 1] [--sessions 8]
 
-Every pair of the zygote and another process, the triple of broker, ledger and zygote, and that triple with whatever else
-stands ready to fork ("zygotes") die by SIGKILL, one set after the other, while so many sessions ask without a pause.
-`ready`: until every process is ready in another incarnation, by the run file. `answered`: until a turn that was asked
-behind the kill has its answer. `fresh`: processes that the launcher had to start as fresh interpreters. `away`: CPU that
-the other processes use per second while the broker and its zygotes are stopped, in cores, with nobody asking.
+The zygote dies by SIGKILL alone, with every other process, with every pair of others; then broker and ledger with a zygote
+that is frozen, and with its heir and its spare as well ("all zygotes"); one set after the other, while so many sessions ask
+without a pause. `ready`: until everybody is ready again, whoever died in another incarnation, by the run file. `answered`:
+until a turn that was asked behind the kill has its answer. `fresh`: processes that the launcher had to start as fresh
+interpreters. At the end the launcher is stopped, broker and ledger are killed, and what the others use of a core
+meanwhile stands beside what they use at rest.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import signal
 import tempfile
 import time
@@ -30,15 +32,20 @@ from bus.port import Bus
 from launch import identity
 from launch.client import connected, place_of
 from launch.home import Home, home_of
+from launch.supervision import START_ORDER
 
-SETS = (
-    ("zygote",),
-    *((role, "zygote") for role in ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host")),
-    ("broker", "ledger"),
-    ("broker", "ledger", "zygote"),
-    ("broker", "ledger", "zygotes"),
-)
-GOALS = {"quiet_s": 1.0, "busy_s": 3.0}
+FROZEN, ZYGOTES = "frozen zygote", "all zygotes"
+
+KINDS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "the zygote alone": (("zygote",),),
+    "zygote and one other": tuple((role, "zygote") for role in START_ORDER),
+    "zygote and two others": tuple((*pair, "zygote") for pair in itertools.combinations(START_ORDER, 2)),
+    "of these broker, ledger, zygote": (("broker", "ledger", "zygote"),),
+    "broker, ledger; the zygote frozen": (("broker", "ledger", FROZEN),),
+    "broker, ledger, all zygotes": (("broker", "ledger", ZYGOTES),),
+}
+GOAL_S = {"quiet": 1.0, "busy": 3.0}
+AWAY_S = 4.0
 QUESTION = "what packages are installed?"
 DEADLINE_S = 30.0
 LOOK_S = 0.005
@@ -57,9 +64,9 @@ def victims(home: Home, names: tuple[str, ...]) -> tuple[list[tuple[int, str]], 
     pids: list[tuple[int, str]] = []
     members: dict[str, str] = {}
     for name in names:
-        if name == "zygote":
+        if name in ("zygote", FROZEN):
             pids.append((run.zygote_pid, run.zygote_mark))
-        elif name == "zygotes":
+        elif name == ZYGOTES:
             pids += zygotes(home)
         else:
             row = next(row for row in run.children if row.role == name)
@@ -91,6 +98,8 @@ async def strike(home: Home, door: Bus, names: tuple[str, ...]) -> dict[str, flo
     pids, members = victims(home, names)
     fresh_before = fresh_count(home)
     began_at = time.perf_counter()
+    if FROZEN in names:
+        identity.end(*pids.pop(), signal.SIGSTOP)
     for pid, mark in pids:
         identity.end(pid, mark, signal.SIGKILL)
     asked = asyncio.create_task(ask(door))
@@ -113,7 +122,7 @@ async def _keep_asking(door: Bus, outcomes: Counter[str]) -> None:
 
 
 async def measure_under_load(home: Home, sessions: int, rounds: int) -> tuple[dict[str, Any], Counter[str]]:
-    """A row per set of victims, and the outcomes of the turns meanwhile."""
+    """A row per kind of set, and the outcomes of the turns meanwhile."""
     outcomes: Counter[str] = Counter()
     rows: dict[str, list[dict[str, float]]] = {}
     async with connected(place_of(home, run_of(home)), "door") as door:
@@ -121,10 +130,12 @@ async def measure_under_load(home: Home, sessions: int, rounds: int) -> tuple[di
         try:
             await asyncio.sleep(PAUSE_S)
             for _ in range(rounds):
-                for names in SETS:
-                    rows.setdefault("+".join(names), []).append(await strike(home, door, names))
-                    print("+".join(names), {k: round(v, 3) for k, v in rows["+".join(names)][-1].items()}, flush=True)
-                    await asyncio.sleep(PAUSE_S)
+                for kind, sets in KINDS.items():
+                    for names in sets:
+                        found = await strike(home, door, names)
+                        rows.setdefault(kind, []).append(found)
+                        print("+".join(names), {name: round(value, 3) for name, value in found.items()}, flush=True)
+                        await asyncio.sleep(PAUSE_S)
         finally:
             for person in people:
                 person.cancel()
@@ -135,9 +146,30 @@ async def measure_under_load(home: Home, sessions: int, rounds: int) -> tuple[di
     return told, outcomes
 
 
+def cores_without(home: Home, roles: tuple[str, ...]) -> tuple[float, float]:
+    """What all others use of a core at rest, and while these are dead and the launcher is stopped."""
+    run = run_of(home)
+    others = [psutil.Process(row.pid) for row in run.children if row.role not in roles]
+
+    def used() -> float:
+        before = sum(sum(one.cpu_times()[:2]) for one in others)
+        time.sleep(AWAY_S)
+        return (sum(sum(one.cpu_times()[:2]) for one in others) - before) / AWAY_S
+
+    at_rest, launcher = used(), psutil.Process(run.launcher_pid)
+    launcher.suspend()
+    try:
+        for row in run.children:
+            if row.role in roles:
+                identity.end(row.pid, row.mark, signal.SIGKILL)
+        return at_rest, used()
+    finally:
+        launcher.resume()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--sessions", type=int, default=8)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hobus-bench-") as directory:
@@ -145,12 +177,15 @@ def main() -> None:
         up(home, write_config(Path(directory)))
         try:
             rows, outcomes = asyncio.run(measure_under_load(home, options.sessions, options.rounds))
+            time.sleep(PAUSE_S)
+            at_rest, away = cores_without(home, ("broker", "ledger"))
         finally:
             down(home)
-    print(f"machine {machine()}")
+    print(f"machine {machine()}; goals {GOAL_S}")
     for name, row in rows.items():
-        print(f"{name:24} {row}")
-    print(dict(outcomes))
+        print(f"{name:34} {row}")
+    print(f"turns meanwhile: {dict(outcomes)}")
+    print(f"the other processes use {at_rest:.3f} of a core at rest, {away:.3f} without broker and ledger")
 
 
 if __name__ == "__main__":

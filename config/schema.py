@@ -262,9 +262,6 @@ class LauncherConfig(Section):
         description="fork: from the preloaded zygote, where the system has what it needs; spawn: fresh interpreters"
     )
     fork_timeout_ms: Positive = Field(description="a zygote silent this long, with an order to answer, is replaced")
-    load_timeout_ms: Positive = Field(
-        description="the same for one that is still loading; who waits for it is then a fresh interpreter"
-    )
     restart_first_ms: NonNegative = Field(description="pause before the restart of a process that was healthy; 0: none")
     restart_backoff_min_ms: Positive = Field(description="pause before the second in a row; doubles, with jitter")
     restart_backoff_max_ms: Positive = Field(

@@ -159,14 +159,20 @@ class Nursery:
         lineage.order(present, Fork(order.number, order.argv), [order.log_fd, order.read_fd])
 
     def _watch(self, order: _Order, lineage: Lineage, asked: Held) -> None:
-        """A zygote that hangs is as good as dead; one that does not get ready is not waited for a second time."""
-        loop = asyncio.get_running_loop()
-        limit_ms = self._config.fork_timeout_ms if asked.is_loaded else self._config.load_timeout_ms
-        rest_s = max(order.asked_at, asked.heard_at) + limit_ms / 1000 - loop.time()
-        if rest_s > 0:
-            order.timer = loop.call_later(rest_s, self._watch, order, lineage, asked)
+        """A zygote that hangs is as good as dead; one that does not get ready is not waited for a second time.
+
+        On a busy machine it may load for long, and whoever loads beside it would make that longer still. One that was
+        stopped is known at once.
+        """
+        loop, config = asyncio.get_running_loop(), self._config
+        limit_ms = config.fork_timeout_ms if asked.is_loaded else config.ready_timeout_ms
+        rest_ms = (max(order.asked_at, asked.heard_at) - loop.time()) * 1000 + limit_ms
+        is_stopped = identity.is_stopped(asked.pid)
+        if rest_ms > 0 and not is_stopped:
+            look_in_s = min(rest_ms, config.watch_interval_ms) / 1000
+            order.timer = loop.call_later(look_in_s, self._watch, order, lineage, asked)
             return
-        _log.warning("zygote_silent", limit_ms=limit_ms, is_loaded=asked.is_loaded)
+        _log.warning("zygote_silent", limit_ms=limit_ms, is_loaded=asked.is_loaded, is_stopped=is_stopped)
         for one in self._orders.values():
             if one.asked is asked and not asked.is_loaded:
                 one.asked_count = _ASKED_MAX
