@@ -19,7 +19,7 @@ from launch.errors import CommandError, of_os_error
 from launch.home import Home
 from launch.output import as_json, is_terminal, note, say, styled, table
 from launch.simulation import faults
-from launch.simulation.many import Tally, Wanted, be_quiet, run_seeds
+from launch.simulation.many import Tally, Wanted, quiet, run_seeds
 from launch.simulation.plan import Plan, plan_of
 from launch.simulation.run import Verdict
 from launch.simulation.run import simulate as run_one
@@ -143,12 +143,12 @@ def _list_faults(*, as_json_: bool) -> int:
 
 
 def _show_one(plan: Plan, wanted: Wanted, until: int | None, trace: Path | None, *, as_json_: bool) -> int:
-    be_quiet()
     file = _opened(trace)
     try:
-        verdict = run_one(
-            plan, config=wanted.config, until=until, trace=None if file is None else lambda line: _write(file, line)
-        )
+        with quiet():
+            verdict = run_one(
+                plan, config=wanted.config, until=until, trace=None if file is None else lambda line: _write(file, line)
+            )
     finally:
         if file is not None:
             file.close()
