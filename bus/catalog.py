@@ -94,6 +94,7 @@ _ROWS = (
     Row(control.ReadQueues, "broker", control.Queues, _OPERATION),
     Row(control.Drain, "broker", control.Done, _OPERATION, redeliver=False),
     Row(control.CreateToken, "broker", control.TokenCreated, frozenset({"operator"})),
+    Row(control.RevokeKey, "broker", control.Done, frozenset({"operator"}), redeliver=False),
     Row(control.InstanceLost, "broker", None, frozenset({"launcher"}), redeliver=False),
     Row(control.ServiceGivenUp, "broker", None, frozenset({"launcher"}), redeliver=False),
     Row(control.LaneFrame, "broker", None, frozenset({"gateway"}), redeliver=False),

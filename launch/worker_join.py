@@ -45,7 +45,8 @@ _MENDS = {
 def not_let_in(ends: CurveEnds) -> CommandError:
     """The broker does not know the key."""
     return CommandError(
-        f"the cluster at {ends.address} refused the key {ends.pair.fingerprint}: nobody enrolled it there",
+        f"the cluster at {ends.address} refused the key {ends.pair.fingerprint}: "
+        "nobody enrolled it there, or it was taken back",
         hint=f"{NEW_TOKEN}, then hobus worker join TOKEN here",
         exit_code=exit_codes.REFUSED,
     )

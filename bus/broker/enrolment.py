@@ -70,6 +70,14 @@ class Enrolment:
         self._record_keys()
         return created
 
+    def revoke(self, name: str) -> str:
+        """The key of this worker, which is let in no more. Raises BusError."""
+        if self._keys is None:
+            raise BusError("rejected", "this cluster listens nowhere: no worker elsewhere could be connected")
+        key = self._keys.revoke(name)
+        self._record_keys()
+        return key
+
     def key_refused(self, fingerprint: str, address: str) -> None:
         """A key that nobody enrolled was not let in: counted, and named if it has not just been."""
         state = self._state

@@ -76,4 +76,10 @@ class CutOff(NamedTuple):
     why: str
 
 
-Action = Send | CutOff | Tap
+class CutKey(NamedTuple):
+    """End every connection that proved this public key: it was taken back."""
+
+    key: str
+
+
+Action = Send | CutOff | CutKey | Tap

@@ -12,7 +12,7 @@ from typing import TypeVar
 from bus.broker.admission import refusal_of
 from bus.broker.endings import Endings, remember_late
 from bus.broker.enrolment import Enrolment
-from bus.broker.events import CutOff, Origin
+from bus.broker.events import CutKey, CutOff, Origin
 from bus.broker.peers import Late, Peer
 from bus.broker.placing import Placement
 from bus.broker.records import RecordBook
@@ -175,6 +175,14 @@ class Membership:
         if peer is not None:
             self.lose(peer, why, is_final=False)
         state.actions.append(CutOff(connection, name, why))
+
+    def revoke(self, name: str) -> None:
+        """This worker's key is taken back: its connections end, and its work goes to others. Raises BusError."""
+        key = self._enrolment.revoke(name)
+        peer = self._state.names.get(name)
+        if peer is not None:
+            self.lose(peer, "its key was taken back", is_final=True)
+        self._state.actions.append(CutKey(key))
 
     def lose(self, peer: Peer, why: str, *, is_final: bool, counted_as: str = "peers_lost") -> None:
         """The peer is gone: its work goes to others or fails, its keys are free; its own requests stay."""

@@ -42,6 +42,7 @@ class Operations:
             control.ReadQueues.TYPE: (control.ReadQueues, self._read_queues),
             control.Drain.TYPE: (control.Drain, self._drain),
             control.CreateToken.TYPE: (control.CreateToken, self._enrolment.create_token),
+            control.RevokeKey.TYPE: (control.RevokeKey, self._revoke_key),
             control.InstanceLost.TYPE: (control.InstanceLost, self._instance_lost),
             control.ServiceGivenUp.TYPE: (control.ServiceGivenUp, self._service_given_up),
             control.Probe.TYPE: (control.Probe, self._probe),
@@ -196,6 +197,10 @@ class Operations:
         if peer is None:
             raise BusError("not_found", f"no peer {message.instance[:160]}; see `hobus ps`")
         self._membership.drain(peer)
+        return control.Done()
+
+    def _revoke_key(self, message: control.RevokeKey) -> control.Done:
+        self._membership.revoke(message.name)
         return control.Done()
 
     def _instance_lost(self, message: control.InstanceLost) -> None:

@@ -42,6 +42,10 @@ class KeyBook(Protocol):
         """The token's key counts from now on, durably. Raises BusError."""
         ...
 
+    def revoke(self, name: str) -> str:
+        """The public key of this worker, which is taken back, durably, and let in no more. Raises BusError."""
+        ...
+
     def take_records(self) -> list[KeyRecord]:
         """What is to be recorded since the last call; at first all that is known."""
         ...

@@ -316,6 +316,14 @@ class Drain(Message):
     instance: str = Field(description="`<role>/<n>@<epoch>`")
 
 
+class RevokeKey(Message):
+    """Operator -> broker: this worker's key is taken back, its connection cut off, its orders given to others."""
+
+    TYPE: ClassVar[str] = "broker.revoke_key"
+
+    name: str = Field(max_length=80, description="`ho1/remote-<n>`, as `hobus keys list` shows it")
+
+
 class CreateToken(Message):
     """Operator -> broker: whoever connects with this key may enrol one of its own."""
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bus.broker.core import BrokerCore
-from bus.broker.events import Connected, ConnectionLost, CutOff, Event, FrameReceived, Send, Tick
+from bus.broker.events import Connected, ConnectionLost, CutKey, CutOff, Event, FrameReceived, Send, Tick
 from bus.broker.tap_record import Tap
 from bus.lane_server import Authenticate, LaneServer
 from bus.lanes import role_of
@@ -283,6 +283,8 @@ class SimNetwork:
                 if isinstance(action, CutOff):
                     self.break_named(action.connection)
                     continue
+                if isinstance(action, CutKey):
+                    continue  # nobody comes from elsewhere here
                 if not isinstance(action, Send):
                     if self.on_tap is not None:
                         self.on_tap(action)

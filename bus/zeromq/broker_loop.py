@@ -22,6 +22,7 @@ from bus.broker.events import (
     Action,
     Connected,
     ConnectionLost,
+    CutKey,
     CutOff,
     FrameGarbage,
     FrameReceived,
@@ -264,10 +265,10 @@ class BrokerLoop:
         lost: list[bytes] = []
         for action in actions:
             if not isinstance(action, Send):
-                if isinstance(action, CutOff):
-                    self._cut_off(action)
-                else:
+                if isinstance(action, Tap):
                     taps.append(action)
+                else:
+                    self._cut_off(action)
                 continue
             try:
                 if self._remote is not None and action.connection.startswith(MARK):
@@ -285,7 +286,11 @@ class BrokerLoop:
         for connection in lost:
             self._do(self._core.step(ConnectionLost(connection), now), now)
 
-    def _cut_off(self, action: CutOff) -> None:
+    def _cut_off(self, action: CutOff | CutKey) -> None:
+        if isinstance(action, CutKey):
+            if self._remote is not None:
+                self._remote.callers.cut_everywhere(action.key)
+            return
         is_remote = self._remote is not None and action.connection.startswith(MARK)
         callers = self._remote.callers if self._remote is not None and is_remote else self._callers
         who = callers.cut(action.connection)

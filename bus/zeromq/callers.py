@@ -84,9 +84,11 @@ class Callers:
         self._end(connection, caller)
         return caller.who
 
-    def forgive(self, who: str) -> None:
-        """It may come back at once."""
-        self._banned.pop(who, None)
+    def cut_everywhere(self, who: str) -> None:
+        """Every connection of this key is over."""
+        for connection, caller in list(self._known.items()):
+            if caller.who == who:
+                self._end(connection, caller)
 
     def receiver_of(self, router: zmq.Socket[bytes]) -> Receive:
         """As `frames.receiver_of` of a ROUTER; the messages of who was cut off read as if there were none."""

@@ -21,6 +21,7 @@ import structlog
 from pydantic import ValidationError
 
 from bus.broker.remote import KeyRecord
+from bus.curve25519 import is_public_key
 from bus.envelope import HEADER_VERSION
 from bus.errors import BusError
 from bus.messages.base import Record
@@ -159,8 +160,8 @@ class KeyFiles:
             )
         if join.version != self._version:
             return self._other_version(join.version)
-        if not _is_key(join.public_key) or join.public_key in (key, self.pair.public.decode()):
-            return Refused(code="malformed", detail="the key to enrol is none that a worker made for itself")
+        if why := self._unfit(join.public_key, key):
+            return Refused(code="malformed", detail=f"the key to enrol is {why}")
         known = self._workers.get(join.public_key)
         if known is not None:
             return None  # its answer was lost
@@ -186,6 +187,12 @@ class KeyFiles:
                 "make a new one",
             )
         return None
+
+    def _unfit(self, public: str, key: str) -> str:
+        """Why no worker can have this key; "" if one can."""
+        if public in (key, self.pair.public.decode()) or _hash(public.encode()) in self._tokens:
+            return "another's: a worker makes one for itself"
+        return "" if _is_key(public) else "none that anybody can have: no secret fits it"
 
     def _other_version(self, version: str) -> Refused:
         return Refused(
@@ -215,6 +222,22 @@ class KeyFiles:
         if use not in self._uses:
             curve.write_durably(self._folder / _USED / use.file_name, b"")
             self._uses.add(use)
+
+    # --- taking back ------------------------------------------------------------------------------------------------
+
+    def revoke(self, name: str) -> str:
+        """The public key of this worker, which is taken back, durably, and let in no more. Raises BusError."""
+        try:
+            worker = revoke(self._folder, name)
+        except OSError as error:
+            raise BusError("unavailable", f"the key could not be taken back: {error.strerror}") from error
+        if worker is None:
+            raise BusError("not_found", f"no worker {name[:80]!r} is enrolled; see `hobus keys list`")
+        use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
+        self._uses.add(use)
+        self._workers.pop(worker.public_key, None)
+        self._records.append(_revoked_record(use))
+        return worker.public_key
 
     # --- tokens -----------------------------------------------------------------------------------------------------
 
@@ -276,7 +299,7 @@ def damaged_in(folder: Path) -> list[Path]:
 
 
 def revoke(folder: Path, name: str) -> WorkerFile | None:
-    """This worker's key is taken back, durably; the broker knows from its next start. None: there is no such worker."""
+    """This worker's key is taken back, durably; for a broker that does not run. None: there is no such worker."""
     for worker in workers_in(folder):
         if worker.name == name:
             use = Use(_short(worker.name), worker.token_id, worker.fingerprint)
@@ -318,10 +341,9 @@ def _hash(public: bytes) -> str:
 
 def _is_key(public: str) -> bool:
     try:
-        curve.raw(public.encode())
+        return is_public_key(curve.raw(public.encode()))
     except ValueError:
         return False
-    return True
 
 
 def _shown(public: str) -> str:

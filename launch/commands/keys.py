@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import click
 
+from bus.messages.control import Done, RevokeKey
 from bus.messages.ids import iso
 from bus.zeromq.key_book import revoke, workers_in
-from launch import exit_codes
-from launch.commands.options import with_home
+from launch import exit_codes, run_file
+from launch.client import connected, place_of
+from launch.commands.options import running, with_home
+from launch.endpoints import Place
 from launch.errors import CommandError, next_command
 from launch.home import Home
-from launch.output import as_json, note, say, table
+from launch.listen import bound_address
+from launch.output import as_json, say, table
 
 
 @click.group()
@@ -47,10 +53,20 @@ def list_keys(*, home: Home, as_json_: bool) -> int:
 @click.argument("name")
 @with_home
 def revoke_key(*, home: Home, name: str) -> int:
-    """Take a worker's key back, for good: its token's use stays used, its name is not given again."""
-    worker = revoke(home.keys, name)
+    """Take a worker's key back, for good and at once: it is cut off, others get its orders, its name is not reused."""
+    worker = next((worker for worker in workers_in(home.keys) if worker.name == name), None)
     if worker is None:
         raise CommandError(f"no worker {name[:80]!r} is enrolled", hint=next_command("keys list", home.root))
+    if bound_address(home) and run_file.read(home.run_file) is not None:
+        asyncio.run(_revoked(place_of(home, running(home)), name))
+    else:
+        revoke(home.keys, name)
     say(f"the key {worker.fingerprint} of {worker.name} is taken back")
-    note(f"a broker that runs knows it from its next start: {next_command('restart', home.root)} broker/1")
     return exit_codes.OK
+
+
+async def _revoked(place: Place, name: str) -> None:
+    """By the broker, which alone may change the keys that it runs with."""
+    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    async with connected(place, "operator") as bus:
+        await bus.request("broker", RevokeKey(name=name), expect=Done, timeout_s=timeout_s)

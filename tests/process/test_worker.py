@@ -16,6 +16,7 @@ import pytest
 from bus.join_token import JoinToken, decode
 from bus.messages.base import unpack
 from bus.zeromq import curve
+from bus.zeromq.key_book import workers_in
 from launch import identity
 from tests.process.cluster import Cluster, eventually, hobus, write_config
 from tests.process.far_worker import FarWorker, token_of, workers
@@ -354,3 +355,22 @@ def test_a_cluster_that_listens_everywhere_is_asked_which_address_the_token_hold
 def _address(site: Site) -> str:
     listens: str = site.cluster("ps", "--json").json["listens"]
     return listens
+
+
+@pytest.mark.timeout(120)
+def test_a_key_that_is_taken_back_ends_its_worker_at_once(site: Site) -> None:
+    """It says which key and ends with 5, at its next start as well; the cluster goes on, and the record has it."""
+    worker = site.join("one", token_of(site.cluster)).works()
+    key = workers_in(site.cluster.home.keys)[0].fingerprint
+    assert site.cluster("keys revoke", "ho1/remote-1").code == 0
+    began = time.monotonic()
+    assert worker.ended() == 5
+    assert time.monotonic() - began < 2  # a second, and as much for a loaded machine
+    assert key in worker.said
+    assert "taken back" in worker.said
+    assert site.run("one").ended(60) == 5
+    shown = site.cluster("ps")
+    assert key in shown.err
+    assert "ho1/remote-1" not in shown.out
+    eventually(lambda: site.cluster.entries("KEY_REVOKED"))
+    assert site.cluster("keys revoke", "ho1/remote-1").code != 0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bus.broker.core import BrokerCore
-from bus.broker.events import ConnectionLost, CutOff, Event, FrameGarbage, FrameReceived, Send, Tick
+from bus.broker.events import ConnectionLost, CutKey, CutOff, Event, FrameGarbage, FrameReceived, Send, Tick
 from bus.broker.tap_record import Tap
 from bus.codec import decode, encode, pack_header, unpack_header
 from bus.envelope import HEADER_VERSION, Header, Kind, header
@@ -65,6 +65,7 @@ class Rig:
         self.taps: list[Tap] = []
         self.unreachable: set[bytes] = set()
         self.cut_off: list[CutOff] = []
+        self.cut_keys: list[str] = []
         self.silent: set[bytes] = set()
         self.peers: list[bytes] = []
         self._next_beat = self.now
@@ -78,6 +79,8 @@ class Rig:
                 self.taps.append(action)
             elif isinstance(action, CutOff):
                 self.cut_off.append(action)
+            elif isinstance(action, CutKey):
+                self.cut_keys.append(action.key)
             elif action.connection in self.unreachable:
                 lost.append(action.connection)
             else:

@@ -18,6 +18,7 @@ from bus.messages.control import (
     ReadPeers,
     Ready,
     Refused,
+    RevokeKey,
     TokenCreated,
     Welcome,
 )
@@ -98,6 +99,22 @@ def test_a_worker_joins_with_a_token_and_is_welcome_with_its_own_key(there, oper
     ho2 = there.rig.client("ho2/1@a")
     there.rig.order(ho2, "WO-1")
     assert there.rig.requests(key.encode()) == ["WO-1"]
+
+
+def test_a_key_that_is_taken_back_is_cut_off_and_its_orders_go_to_others(there, operator):
+    """At once, and for good: the same worker's next hello is refused."""
+    key, name = there.enrolled(operator)
+    there.say(key, Kind.HELLO, hello(f"{name}@e1"))
+    there.say(key, Kind.READY, Ready(state="ready"))
+    ho2 = there.rig.client("ho2/1@a")
+    there.rig.order(ho2, "WO-1")
+    assert there.rig.requests(key.encode()) == ["WO-1"]
+    other = there.rig.worker("ho1/2@a")
+    there.rig.call(operator, "r", RevokeKey(name=name))
+    assert there.rig.cut_keys == [key]
+    assert there.rig.requests(other) == ["WO-1"]
+    answer = there.say(key, Kind.HELLO, hello(f"{name}@e2"))
+    assert decode(Refused, answer.body, BIG).code == "not_enrolled"
 
 
 def test_a_claimed_name_counts_for_nothing(there, operator):

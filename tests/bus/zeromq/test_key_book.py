@@ -75,6 +75,9 @@ def test_a_token_lets_as_many_workers_in_as_it_says_until_it_expires(tmp_path):
         ({"role": "ho2"}, "role_mismatch"),
         ({"public_key": "~" * 40}, "malformed"),
         ({"public_key": ""}, "malformed"),
+        ({"public_key": "0" * 40}, "malformed"),  # 32 zero bytes
+        ({"public_key": curve.text((1).to_bytes(32, "little")).decode()}, "malformed"),  # of low order
+        ({"public_key": curve.text(b"\xff" * 32).decode()}, "malformed"),
     ],
 )
 def test_a_join_that_does_not_fit_is_refused_by_name_and_uses_nothing_up(tmp_path, changes, code):
@@ -89,8 +92,9 @@ def test_a_token_s_own_key_and_the_broker_s_cannot_be_enrolled(tmp_path):
     """A worker's key is one that it made itself."""
     keys = book(tmp_path)
     token = token_for(keys)
-    for public in (token, keys.pair.public.decode()):
+    for public in (token, token_for(keys), keys.pair.public.decode()):
         assert keys.join(join(public_key=public), token, NOW).code == "malformed"
+    assert keys.join(join(), token, NOW).name == "ho1/remote-1"
 
 
 def test_who_connects_is_who_its_key_was_enrolled_as(tmp_path):
@@ -299,3 +303,19 @@ def test_what_a_token_needs_is_in_the_answer(tmp_path):
         token_id=tokens_in(tmp_path)[0].token_id, address="10.0.0.7:5570", broker_key=keys.pair.public.decode(),
         expires_at_us=round((NOW + 60) * 1_000_000),
     )  # fmt: skip
+
+
+def test_a_running_broker_s_book_takes_a_key_back_at_once(tmp_path):
+    """Not known, not enrolled again, recorded once, the use stays used; a name that nobody has is told so."""
+    keys = book(tmp_path)
+    token, mine = token_for(keys), join()
+    keys.join(mine, token, NOW)
+    keys.take_records()
+    assert keys.revoke("ho1/remote-1") == mine.public_key
+    assert not keys.knows(mine.public_key.encode())
+    assert keys.join(mine, token, NOW).code == "not_enrolled"
+    assert keys.join(join(), token, NOW).code == "token_used"
+    assert keys.take_records()[0].event_type == "KEY_REVOKED"
+    with pytest.raises(BusError) as fault:
+        keys.revoke("ho1/remote-1")
+    assert fault.value.code == "not_found"
