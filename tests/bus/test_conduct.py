@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.conduct import FRAME_BYTES, Conduct
 from tests.bus.broker.rig import settings_with
+
+FOUR = settings_with(mailbox_max=4)
 
 
 def test_what_comes_without_a_hello_is_bounded_to_the_byte() -> None:
@@ -32,10 +34,11 @@ def test_the_last_malformed_frame_that_is_borne_ends_the_connection() -> None:
     assert conduct.malformed(b"b")[0] == "bear"
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(min_size=1, max_size=2), max_size=60))
 def test_memory_is_bounded_whoever_comes(connections: list[bytes]) -> None:
     """The oldest records give way."""
-    conduct = Conduct(settings_with(mailbox_max=4))
+    conduct = Conduct(FOUR)
     for connection in connections:
         conduct.malformed(connection)
     assert len(conduct._records) <= 4

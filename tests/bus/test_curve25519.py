@@ -22,7 +22,7 @@ LOW_ORDER = (
 )
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.binary(min_size=32, max_size=32))
 def test_the_public_half_of_every_secret_is_one(secret: bytes) -> None:
     """As libsodium computes it."""
