@@ -152,7 +152,7 @@ async def under(found: Cluster, kind: str, seconds: float) -> dict[str, Any]:
         "afterwards": afterwards.figures(),
         "ratio_p50": round(during["p50_ms"] / before["p50_ms"], 2),
         "ratio_p99": round(during["p99_ms"] / before["p99_ms"], 2),
-        "flood": json.loads(said or "{}"),
+        "flood": json.loads(said.splitlines()[-1] if said else "{}"),  # its log may stand before it
         "memory_mb": {
             role: [size >> 20 for size in (memory.before[role], memory.highest[role], memory.now()[role])]
             for role in memory.before
