@@ -30,22 +30,22 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.charges import charges_of
 from bench.cluster import machine
 from bench.documents import put_between
+from bench.following import follow
 from bench.outside import Outside, asking_for
 from bus.errors import RuntimeFault
-from bus.messages.base import unpack
-from bus.messages.ledger import Entries, Tail
+from bus.messages.ledger import Entry
 from bus.messages.session import ProcessTurn
 from launch import identity
-from launch.client import connected, place_of
+from launch.client import place_of
 from launch.door import answer_of
 from launch.endpoints import Place
 from launch.errors import CommandError
 from tests.journals import answer_text, answers_of, check_record
 from tests.process.cluster import Cluster, cluster_in, eventually
 
-CHARGES = ("charge_keyed", "charge_unkeyed")
 QUESTIONS = (
     "what packages are installed?",
     asking_for("charge_keyed"),
@@ -64,18 +64,6 @@ SETTINGS = {
     "launcher.restart_backoff_max_ms": 500,
 }
 RESULTS = Path("bench/results/random_kills.json")
-
-
-@dataclass(slots=True)
-class Charges:
-    """What one tool of outside effects was asked, and did."""
-
-    calls: int = 0  # orders whose tool was begun
-    completed: int = 0
-    in_doubt: int = 0  # ended as unknown_outcome, which model and client are told
-    otherwise: int = 0  # ended as failed for another reason, or with no end as their turn was answered without it
-    effects: int = 0  # outside
-    runs: int = 0  # outside
 
 
 @dataclass(slots=True)
@@ -138,9 +126,13 @@ def run_storm(directory: Path, *, kills: int, sessions: int, pause_s: float, see
     is_over = threading.Event()
     answers: list[Asked] = []
     shown: set[str] = set()
+
+    def taken(entry: Entry) -> None:
+        shown.add(entry.submission_id)
+
     people = [
         threading.Thread(target=lambda: asyncio.run(_ask_on(cluster, sessions, is_over, answers))),
-        threading.Thread(target=lambda: asyncio.run(_read_on(cluster, is_over, shown))),
+        threading.Thread(target=lambda: asyncio.run(follow(cluster, is_over.is_set, taken))),
     ]
     try:
         scale = [word for one in SCALE for word in ("--scale", one)]
@@ -159,7 +151,8 @@ def run_storm(directory: Path, *, kills: int, sessions: int, pause_s: float, see
         assert cluster("down").code == 0
         storm = _looked_at(cluster, answers, struck, seconds, first)
         storm.errors = errors
-        _count_charges(storm, cluster, outside)
+        charges, storm.wrongly_charged = charges_of(cluster.entries(), outside)
+        storm.charges = {tool_id: asdict(found) for tool_id, found in charges.items()}
         storm.shown = len(shown)
         storm.shown_and_lost = sorted(shown - {entry.submission_id for entry in cluster.entries()})
         return storm
@@ -196,21 +189,6 @@ async def _ask(place: Place, turn: ProcessTurn) -> dict[str, Any]:
         return (await answer_of(place, turn, timeout_s=DEADLINE_S)).model_dump(mode="json")
     except (RuntimeFault, CommandError) as error:
         return {"outcome": "none", "code": getattr(error, "code", "unreachable"), "response": str(error)[:200]}
-
-
-async def _read_on(cluster: Cluster, is_over: threading.Event, shown: set[str]) -> None:
-    """Whoever follows the record, through every death: what it was shown is durable, and must be there afterwards."""
-    head = -1
-    while not is_over.is_set():
-        try:
-            async with connected(place_of(cluster.home, cluster.run()), "operator") as operator:
-                while not is_over.is_set():
-                    tail = Tail(after=head, limit=500, wait_ms=500)
-                    page = await operator.request("ledger", tail, expect=Entries, timeout_s=2)
-                    shown.update(entry.submission_id for entry in page.entries)
-                    head = page.entries[-1].sequence if page.entries else head
-        except (RuntimeFault, CommandError):
-            await asyncio.sleep(0.1)  # somebody whom it needs has just died
 
 
 async def _ask_again(cluster: Cluster, answers: list[Asked]) -> list[str]:
@@ -273,32 +251,6 @@ def _looked_at(
     except AssertionError as wrong:
         storm.record = str(wrong) or "broken"
     return storm
-
-
-def _count_charges(storm: Storm, cluster: Cluster, outside: Outside) -> None:
-    """Each charge outside beside what the record says of its order: exactly one for a completed one, never two."""
-    entries = cluster.entries("TOOL_STARTED", "WO_COMPLETED", "WO_FAILED")
-    tool_of = {
-        entry.provenance.work_order_id: unpack(entry.bodies[0] or b"")["tool_id"]
-        for entry in entries
-        if entry.event_type == "TOOL_STARTED"
-    }
-    ends = {entry.provenance.work_order_id: entry for entry in entries if entry.event_type != "TOOL_STARTED"}
-    for tool_id in CHARGES:
-        found = Charges(effects=len(outside.effects(tool_id)), runs=len(outside.runs(tool_id)))
-        done = Counter(outside.effects(tool_id))
-        for wo_id in (wo_id for wo_id, name in tool_of.items() if name == tool_id):
-            found.calls += 1
-            end = ends.get(wo_id)
-            is_completed = end is not None and end.event_type == "WO_COMPLETED"
-            is_in_doubt = end is not None and end.reason == "unknown_outcome"
-            found.completed += is_completed
-            found.in_doubt += is_in_doubt
-            found.otherwise += not is_completed and not is_in_doubt
-            if done[wo_id] > 1 or (is_completed and done[wo_id] != 1) or (is_in_doubt and tool_id == "charge_keyed"):
-                storm.wrongly_charged.append(f"{wo_id} by {tool_id}: {done[wo_id]} effects")
-        storm.wrongly_charged += [f"{wo_id} by {tool_id}: no such order" for wo_id in done if wo_id not in tool_of]
-        storm.charges[tool_id] = asdict(found)
 
 
 def told(storm: Storm) -> str:

@@ -49,7 +49,7 @@ _ROWS = (
     Row(session.ProcessTurn, "host", session.TurnResult, CLIENT_ROLES, sensitive=True),
     Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES, about=True),
     # ho2 (StartSession and EndSession are passed on by the host)
-    Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host", "ho2"}), sensitive=True),
+    Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host"}), sensitive=True),
     Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator"})),
     Row(session.SessionCommand, "ho2", session.CommandVerdict, CLIENT_ROLES | {"host"}, sensitive=True, about=True),
     Row(session.Consolidate, "ho2", None, frozenset({"host"}), "ordered", redeliver=False, low=True),
@@ -100,9 +100,10 @@ _ROWS = (
     Row(control.LaneFrame, "broker", None, frozenset({"gateway"}), redeliver=False),
 )
 
-# StartSession and EndSession go to two services: client -> host, host -> ho2.
+# StartSession and EndSession go to two services: client -> host, host -> ho2. A supervisor that finds a session without
+# an owner asks for it as the host does.
 _FORWARDED = (
-    Row(session.StartSession, "ho2", session.SessionReady, frozenset({"host"})),
+    Row(session.StartSession, "ho2", session.SessionReady, frozenset({"host", "ho2"})),
     Row(session.EndSession, "ho2", session.SessionClosed, frozenset({"host"})),
 )
 

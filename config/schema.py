@@ -312,6 +312,7 @@ class Ho2Config(Section):
     standstill_poll_ms: Positive = Field(
         description="who waits for a run that stands still asks again after this, and finds its owner if that changed"
     )
+    owners_interval_ms: Positive = Field(description="between two looks whether a supervisor is missing")
     takeover_attempts_max: Positive = Field(description="readings of a journal whose head moves meanwhile")
     sessions_max: Positive = Field(description="sessions held in memory; the longest idle one is read again when asked")
     history_turns_max: Positive = Field(description="turns of a session read for its history")

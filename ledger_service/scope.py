@@ -34,6 +34,7 @@ WRITES: dict[str, dict[str, frozenset[str]]] = {
                 "BUDGET_WARNING",
                 "MEMORY_WARNING",
                 "CONSOLIDATION_DUE",
+                "OWNERS_SETTLED",
                 "WO_DISPATCHED",  # of consolidations, which belong to no session's order
             }
         ),
@@ -81,6 +82,11 @@ WRITTEN_TYPES = frozenset(kind for streams in WRITES.values() for kinds in strea
 
 _EVERYTHING = frozenset({*STREAMS, SESSION})
 
+_STREAMS_OF = {
+    event_type: frozenset(stream for of in WRITES.values() for stream, kinds in of.items() if event_type in kinds)
+    for event_type in WRITTEN_TYPES
+}
+
 READS: dict[str, frozenset[str]] = {
     "operator": _EVERYTHING,
     "launcher": _EVERYTHING,
@@ -125,11 +131,14 @@ def may_write_entry(role: str, entry: WriteEntry, sender: str) -> bool:
     )
 
 
-def may_read(role: str, stream: str | None, *, with_bodies: bool) -> bool:
-    """Whether this role may ask for pages of this stream's entries (None: for those of all streams)."""
+def may_read(role: str, stream: str | None, *, with_bodies: bool, event_type: str = "") -> bool:
+    """Whether this role may ask for pages of this stream's entries.
+
+    None: for those of all streams; of an event type, for those of all streams that have such entries.
+    """
     readable = READS.get(role, frozenset())
     readable = readable - BY_REF.get(role, {}).keys() if with_bodies else readable | LISTS.get(role, frozenset())
-    return readable >= _EVERYTHING if stream is None else _kind_of(stream) in readable
+    return readable >= _STREAMS_OF.get(event_type, _EVERYTHING) if stream is None else _kind_of(stream) in readable
 
 
 def may_read_entry(role: str, stream: str, event_type: str, *, with_bodies: bool) -> bool:

@@ -190,9 +190,7 @@ class LedgerService(Actor):
 
     async def on_query(self, message: m.Query, call: Call) -> m.Entries:
         """A page by provenance, from the index. Failures: denied, malformed."""
-        stream = message.where.get("stream")
-        wanted = stream if isinstance(stream, str) else None
-        self._demand_stream(call, message.TYPE, wanted, with_bodies=message.with_bodies)
+        self._demand_query(call, message)
         found = self._open().pages.query(
             message.where, after=message.after, limit=message.limit + 1, newest_first=message.newest_first
         )
@@ -266,6 +264,15 @@ class LedgerService(Actor):
     def _demand_stream(self, call: Call, type_name: str, stream: str | None, *, with_bodies: bool) -> None:
         if not may_read(call.role, stream, with_bodies=with_bodies):
             raise self._denial(call, type_name, stream or "")
+
+    def _demand_query(self, call: Call, message: m.Query) -> None:
+        stream, event_type = message.where.get("stream"), message.where.get("event_type")
+        wanted, only = (
+            (stream if isinstance(stream, str) else None),
+            (event_type if isinstance(event_type, str) else ""),
+        )
+        if not may_read(call.role, wanted, with_bodies=message.with_bodies, event_type=only):
+            raise self._denial(call, message.TYPE, wanted or "", only)
 
     def _demand_entry(self, call: Call, type_name: str, found: Committed, *, with_bodies: bool) -> None:
         stream, event_type = found.entry.stream, found.entry.event_type

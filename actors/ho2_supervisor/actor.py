@@ -16,12 +16,12 @@ from actors.ho2_supervisor.consolidations import Consolidations
 from actors.ho2_supervisor.drive import Drive, Drives, TurnInput
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.memory import Memory
-from actors.ho2_supervisor.minding import Minding
 from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession, is_gone
 from actors.ho2_supervisor.session.journal import input_digest, turn_key
 from actors.ho2_supervisor.session.record import KnownInput
 from actors.ho2_supervisor.sessions import Sessions
+from actors.ho2_supervisor.unowned import Unowned
 from actors.ho2_supervisor.verdicts import held_up
 from bus.dispatch import Actor, Call
 from bus.errors import RuntimeFault, SessionFault
@@ -75,9 +75,11 @@ class Supervisor(Actor):
             bus=bus, client=self._client, snapshot=self._snapshot, memory=memory, own_entries=own_entries
         )
         closing = Closing(bus, self._client, self._config.sessions, own_entries)
+        self._unowned = Unowned(bus=bus, client=self._client, config=self._config, own_entries=own_entries)
         self._drives = Drives(
-            bus=bus, snapshot=self._snapshot, own_entries=own_entries, learning=self._learning, closing=closing
-        )
+            bus=bus, snapshot=self._snapshot, own_entries=own_entries, learning=self._learning, closing=closing,
+            unowned=self._unowned,
+        )  # fmt: skip
         self._sessions = Sessions(
             bus=bus,
             client=self._client,
@@ -88,7 +90,7 @@ class Supervisor(Actor):
             let_go=self._drives.let_go,
         )
         self._drives.sessions = self._sessions
-        self._minding = Minding(bus, self._config, self._is_answered)
+        self._unowned.watch()
 
     async def ready(self) -> str:
         """Ready once the ledger answers: without its journal no session can be owned."""
@@ -102,6 +104,7 @@ class Supervisor(Actor):
 
     async def drain(self) -> None:
         """The runs in progress are answered and everything is durable."""
+        self._unowned.close()
         await self._drives.drain()
         if self._learning is not None:
             await self._learning.drain()
@@ -113,6 +116,7 @@ class Supervisor(Actor):
             "runs": len(self._drives),
             "sessions": len(self._sessions),
             "unacknowledged": self._client.outstanding,
+            "unowned_found": self._unowned.found,
             "snapshots_written": self._sessions.snapshots_written,
             "snapshots_ignored": self._sessions.snapshots_ignored,
         }
@@ -154,8 +158,7 @@ class Supervisor(Actor):
                 drive = self._drives.of(session)
                 if drive is None:
                     raise SessionFault("moved", f"session {session.session_id} is being read", retryable=True)
-                if call.role != self.service:  # a supervisor that minds a follow-up gives it no more time
-                    self._drives.attach(drive, deadline_at)
+                self._drives.attach(drive, deadline_at)
                 if is_renewing:
                     self._drives.renew(drive)
             case Begin():
@@ -204,7 +207,6 @@ class Supervisor(Actor):
                 continue  # it came twice at the same moment: once that stands, both are compared
             self._drives.notice(session, commanding.receive(session, command, self._config, trace=call.trace))
             if await self._is_durable(session):
-                self._minding.mind(session)
                 self._drives.follow(session)
                 return commanding.verdict_of(session, command)
         raise self._keeps_moving(message.session_id)
@@ -259,15 +261,8 @@ class Supervisor(Actor):
         """
         commanding.decide(session)
         self._drives.resume(session)
-        self._minding.mind(session)
         if self._learning is not None:
             self._learning.log_later(session)
-
-    def _is_answered(self, session_id: str, input_id: str) -> bool:
-        """Whether this owner knows what became of the input."""
-        session = self._sessions.held(session_id)
-        known = None if session is None else session.record.inputs.get(input_id)
-        return known is not None and known.became != "running"
 
     async def _is_there(self, instance: str) -> bool:
         """Whether the client for which a host asks is connected; while the broker cannot say, it is taken to be.

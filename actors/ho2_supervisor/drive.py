@@ -27,6 +27,7 @@ from actors.ho2_supervisor.session.outcome import Outcome, RunStops
 from actors.ho2_supervisor.session.record import KnownInput, RunMemo
 from actors.ho2_supervisor.sessions import Sessions
 from actors.ho2_supervisor.turn import Progress
+from actors.ho2_supervisor.unowned import Unowned
 from actors.ho2_supervisor.verdicts import failure_code, is_verdict
 from actors.ho2_supervisor.waiting import Waiting, standstill_of
 from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
@@ -83,8 +84,15 @@ class Drive:
 class Drives:
     """Session id -> the drive of its active run."""
 
-    def __init__(
-        self, *, bus: Bus, snapshot: Snapshot, own_entries: OwnEntries, learning: Learning | None, closing: Closing
+    def __init__(  # noqa: PLR0913 - what a drive needs, and whom it tells
+        self,
+        *,
+        bus: Bus,
+        snapshot: Snapshot,
+        own_entries: OwnEntries,
+        learning: Learning | None,
+        closing: Closing,
+        unowned: Unowned,
     ) -> None:
         self._bus = bus
         self._snapshot = snapshot
@@ -92,6 +100,7 @@ class Drives:
         self._own_entries = own_entries
         self._learning = learning
         self._closing = closing
+        self._unowned = unowned
         self._drives: dict[str, Drive] = {}
         self._turnstile = Turnstile(
             each_max=self._config.ho2.principal_runs_max, all_max=self._config.ho2.runs_max, settings=self._config.bus
@@ -313,6 +322,8 @@ class Drives:
         except RuntimeFault as fault:
             if isinstance(fault, JournalLost):
                 self._registry.drop(drive.session)
+            if isinstance(fault, JournalLost) or fault.code == "moved":
+                self._unowned.give_up(drive.session.session_id, drive.session.tenure)
             if not drive.answer.done():
                 drive.answer.set_exception(fault)
         else:

@@ -252,9 +252,17 @@ def parse_iso(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
+_FOLLOW_UP = "followup:"
+
+
 def follow_up_input(command_id: str) -> str:
     """The input id of the run that this follow-up starts."""
-    return f"followup:{command_id}"
+    return f"{_FOLLOW_UP}{command_id}"
+
+
+def is_follow_up(input_id: str) -> bool:
+    """Whether a follow-up started that input's run."""
+    return input_id.startswith(_FOLLOW_UP)
 
 
 def lease_id_of(run_id: RunId, number: int) -> str:

@@ -44,7 +44,7 @@ SHELLS: dict[str, str] = {
     "actors.ho2_supervisor.cancelling": "closes cancelled runs",
     "actors.ho2_supervisor.commanding": "asks the ledger whether a command came before",
     "actors.ho2_supervisor.waiting": "where a run stands still",
-    "actors.ho2_supervisor.minding": "asks for the answers of follow-ups",
+    "actors.ho2_supervisor.unowned": "looks for sessions without an owner",
     "actors.ho2_supervisor.consolidations": "carries out consolidations",
     "actors.ho2_supervisor.past_turns": "reads turns of other sessions",
     "actors.ho2_supervisor.loading": "reads a session's journal",

@@ -13,7 +13,7 @@ from bus.catalog import BY_ROUTE, CLASSES, ROLES, ROWS, row_of
         ("ho1", "wo.execute", {"ho2"}),
         ("gateway", "gateway.prompt", {"ho1"}),
         ("gateway", "gateway.degraded_prompt", {"host"}),
-        ("ho2", "ho2.turn", {"host", "ho2"}),
+        ("ho2", "ho2.turn", {"host"}),
         ("host", "host.process_turn", {"door", "operator"}),
         ("ledger", "ledger.write", set(ROLES)),
         ("broker", "broker.drain", {"operator", "launcher"}),

@@ -29,6 +29,7 @@ RECORD_TABLE = {
     ("ho2m", "ESCALATION"): {"ho2"},
     ("ho2m", "BUDGET_WARNING"): {"ho2"},
     ("ho2m", "MEMORY_WARNING"): {"ho2"},
+    ("ho2m", "OWNERS_SETTLED"): {"ho2"},
     ("ho2m", "CONSOLIDATION_DUE"): {"ho2"},
     ("ho2m", "WO_DISPATCHED"): {"ho2"},
     ("ho2_context_authority", "CONTEXT_ASSEMBLED"): {"ho2"},

@@ -1,0 +1,29 @@
+"""A few storms of two and three faults on real processes: pairs, one frozen, during a snapshot and a new segment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.storms.__main__ import run_row
+from bench.storms.plan import Plan
+
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(300)]
+
+STORMS = (
+    Plan("killed at once", ("ho2", "zygote"), after_s=0.4),
+    Plan("killed within a second", ("broker", "ho2"), apart_s=0.2, at_effect=True),
+    Plan("killed and frozen", ("ledger",), ("ho1",), frozen_s=1.2, after_s=0.3),
+    Plan("three at once", ("gateway", "host", "ho1"), at_effect=True),
+    Plan("killed during segment", ("ledger",), during="segment"),
+    Plan("killed during snapshot", ("ho2",), during="snapshot"),
+)
+
+
+def test_nobody_is_left_unanswered_charged_twice_or_without_an_owner(tmp_path: Path):
+    """Eight people, a run that nobody waits for and a follow-up in each storm; the record and the outside agree."""
+    row = run_row(tmp_path, STORMS, seed=1)
+    assert row.faults == [], row
+    assert all(sum(storm.outcomes.values()) >= 8 for storm in row.storms)
+    assert row.shown > 100 and not any("moment" in who for storm in row.storms for who in storm.struck)

@@ -1,0 +1,125 @@
+"""No session stays Running undriven: runs and follow-ups that nobody waits for, when broker, owner or both are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from actors.ho1_executor.tools.definition import ToolDefinition
+from bus.messages.ids import iso, session_id_of
+from bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
+from config.snapshot import load_snapshot
+from launch.simulated import BROKER, SimulatedCluster
+from tests.journals import check_record, count_of
+from tests.simulation.turns import AsksForTools, with_thinking, with_tools
+
+QUESTION = "what packages are installed?"
+SESSION = session_id_of("door", "in-1")
+NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+async def charge(_arguments: Mapping[str, Any], _host: Any) -> dict[str, bool]:
+    """Takes a while."""
+    await asyncio.sleep(3)
+    return {"charged": True}
+
+
+CHARGE = ToolDefinition("charge", "Charges the card.", NOTHING, idempotent=False, run=charge)
+
+
+async def taken_back(cluster: SimulatedCluster) -> None:
+    """Somebody asks and takes the request back a little later, and the host with it what it asked the supervisor."""
+    door = cluster.world.client("door", lanes=())
+    turn = ProcessTurn(session_id=None, input_id="in-1", text=QUESTION)
+    try:
+        async with asyncio.timeout(0.3):
+            await door.request("host", turn, expect=TurnResult, timeout_s=30)
+    except TimeoutError:
+        pass
+
+
+@pytest.mark.parametrize("dead", [("ho2",), ("ho2", BROKER), ("ho2", BROKER, "host"), ("ho2", "ledger")])
+def test_a_run_whose_client_took_its_request_back_outlives_its_owner(dead: tuple[str, ...]):
+    """Whoever dies with the owner, the next one finds the run in the record, and it is completed."""
+    with SimulatedCluster(with_thinking(load_snapshot(), 400)) as cluster:
+        for role in dead:
+            cluster.strike(role, after_s=0.5, back_after_s=0.4)
+        cluster.world.run(taken_back(cluster))
+        cluster.world.run(asyncio.sleep(8))
+        is_completed_by(cluster, owners=2)
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_an_owner_that_nobody_replaces_is_missed_by_the_others(is_frozen: bool):
+    """Given up by its launcher, or standing still: within a look or two the run has another owner; a thaw changes nothing."""
+    with SimulatedCluster(with_thinking(load_snapshot(), 400), ho2=2) as cluster:
+        cluster.world.run(taken_back(cluster))
+        [taken] = [entry for entry in cluster.entries() if entry.event_type == "TookOver"]
+        (cluster.world.freeze if is_frozen else cluster.world.kill)(taken.origin)
+        cluster.world.run(asyncio.sleep(8))
+        if is_frozen:
+            cluster.world.thaw(taken.origin)
+            cluster.world.run(asyncio.sleep(8))
+        is_completed_by(cluster, owners=2)
+
+
+def is_completed_by(cluster: SimulatedCluster, *, owners: int) -> None:
+    """The one run is over, and so many supervisors had its session."""
+    entries = cluster.entries()
+    assert count_of(entries, "RunRequested") == count_of(entries, "RunCompleted") == 1
+    assert count_of(entries, "TookOver") == owners
+    check_record(entries)
+
+
+def test_a_cluster_that_was_away_past_the_deadline_fails_what_it_left():
+    """Nobody asks, and much later everything starts anew: the run is over, by its deadline."""
+    with SimulatedCluster(with_thinking(load_snapshot(), 400)) as cluster:
+        for role in ("ho2", BROKER, "host"):
+            cluster.strike(role, after_s=0.5, back_after_s=100)
+        cluster.world.run(taken_back(cluster))
+        cluster.world.run(asyncio.sleep(110))
+        [failed] = [entry for entry in cluster.entries() if entry.event_type == "RunFailed"]
+        assert b"deadline_exceeded" in (failed.bodies[0] or b"")
+
+
+def test_a_full_disk_in_the_middle_of_a_tool_leaves_no_run_behind():
+    """The end of the call is lost, the answer names the disk; once there is space the run is over without being asked for."""
+    with SimulatedCluster(
+        with_tools(load_snapshot(), CHARGE), providers={"offline": AsksForTools()}, tools={"charge": CHARGE}
+    ) as cluster:
+        medium = cluster.world.disk("ledger").medium
+        capacity = medium.capacity_bytes
+        cluster.world.loop.call_later(1.0, setattr, medium, "capacity_bytes", medium.used_bytes() + (5 << 20))
+        cluster.world.loop.call_later(20.0, setattr, medium, "capacity_bytes", capacity)
+        assert cluster.ask("charge", input_id="in-1", timeout_s=15).outcome in ("error", "degraded")
+        cluster.world.run(asyncio.sleep(60))
+        entries = cluster.entries()
+        assert count_of(entries, "RunRequested") == 1
+        assert (
+            count_of(entries, "RunCompleted") + count_of(entries, "RunFailed") + count_of(entries, "TurnDegraded") == 1
+        )
+        check_record(entries)
+
+
+@pytest.mark.parametrize("after_s", [0.4, 1.9])
+def test_a_follow_up_outlives_broker_and_owner(after_s: float):
+    """Behind a run, and in the middle of its own."""
+
+    async def said(cluster: SimulatedCluster) -> None:
+        operator = cluster.world.client("operator")
+        command = HostCommand(command_id="f1", issued_at=iso(0.0), command=FollowUp(text=QUESTION))
+        question = SessionCommand(session_id=SESSION, command=command)
+        await operator.request("ho2", question, expect=CommandVerdict, timeout_s=5, key=SESSION)
+
+    with SimulatedCluster(with_thinking(load_snapshot(), 400)) as cluster:
+        for role in ("ho2", BROKER):
+            cluster.strike(role, after_s=after_s + 0.3, back_after_s=0.4)
+        cluster.world.run(taken_back(cluster))
+        cluster.world.run(said(cluster))
+        cluster.world.run(asyncio.sleep(15))
+        entries = cluster.entries()
+        assert count_of(entries, "RunRequested") == count_of(entries, "RunCompleted") == 2
+        check_record(entries)
