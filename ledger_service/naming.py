@@ -187,6 +187,16 @@ def may_claim(role: str, entry: WriteEntry, sender: str) -> bool:
     return rule is not None and rule(_Named(entry.submission_id.partition(":")[2], entry, sender))
 
 
+def rests_on(entry: WriteEntry, sender: str) -> str | None:
+    """The once key that must have been claimed before such a well-named entry may be written; None if none must be.
+
+    What came late came behind an end of its order.
+    """
+    if entry.event_type != "WO_LATE":
+        return None
+    return f"end:{_Named(entry.submission_id.partition(':')[2], entry, sender).order_id}"
+
+
 def _is_number(text: str) -> bool:
     return _NUMBER.fullmatch(text) is not None
 

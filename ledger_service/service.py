@@ -22,6 +22,7 @@ from ledger_service.admission import StreamHead, refusal
 from ledger_service.denials import Denials
 from ledger_service.index import Committed
 from ledger_service.intake import World
+from ledger_service.naming import rests_on
 from ledger_service.opening import Opening, OpenLedger, discard_index, open_ledger
 from ledger_service.salt import salts
 from ledger_service.scope import READS, may_read, may_read_entry, may_write_entry
@@ -134,11 +135,11 @@ class LedgerService(Actor):
     async def on_write(self, message: m.Write, call: Call) -> m.Written:
         """Answered when everything it says is durable. Failures: busy, disk_full, fenced, unavailable.
 
-        An entry that its sender is not the writer of, or whose id or once key is not its to give, is refused as
-        `denied`; the others keep their order.
+        An entry that its sender is not the writer of, whose id or once key is not its to give, or that comes late to an
+        order that has no end, is refused as `denied`; the others keep their order.
         """
         self._open()
-        is_allowed = [may_write_entry(call.role, entry, call.sender) for entry in message.entries]
+        is_allowed = [self._may_write(entry, call) for entry in message.entries]
         if all(is_allowed):
             return m.Written(acks=await self.append(message.entries, call.sender, urgent=message.urgent))
         allowed = [entry for entry, is_its in zip(message.entries, is_allowed, strict=True) if is_its]
@@ -149,6 +150,12 @@ class LedgerService(Actor):
                 self._note_denied(call, m.Write.TYPE, entry.stream, entry.event_type)
             answers.append(next(acks) if is_its else refusal(entry, "denied", StreamHead()))
         return m.Written(acks=answers)
+
+    def _may_write(self, entry: m.WriteEntry, call: Call) -> bool:
+        if not may_write_entry(call.role, entry, call.sender):
+            return False
+        key = rests_on(entry, call.sender)
+        return key is None or self._open().tables.by_once(key) is not None
 
     async def append(self, entries: list[m.WriteEntry], origin: str, *, urgent: bool = True) -> list[m.Ack]:
         """The acks of entries that this origin may write, once they are durable.

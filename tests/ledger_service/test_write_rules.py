@@ -237,3 +237,19 @@ async def test_limits_of_one_entry():
             "committed", "committed", "too_large", "too_large", "invalid", "committed",
         ]  # fmt: skip
         assert [entry.submission_id for entry in await ledger.all()] == ["bodies", "b", "c"]
+
+
+async def test_what_comes_late_comes_behind_an_end_of_its_order():
+    """An order without an end has nothing late, whoever says so; behind one each writer says it once."""
+    order, worker, other = "WO-01890a5d-ac96-774b-bcce-b302099a8057-1.2.3", "ho1/1@7", "ho1/2@8"
+    async with running(SimDisk(medium())) as ledger:
+
+        def late(writer: str) -> WriteEntry:
+            return write(f"WO_LATE:{order}/{writer}", event_type="WO_LATE")
+
+        (ack,) = await ledger.write(late(other), sender=other)
+        assert (ack.outcome, ack.code) == ("refused", "denied")
+        end = write(f"WO_FAILED:{order}/{worker}", event_type="WO_FAILED", once=f"end:{order}")
+        assert [ack.outcome for ack in await ledger.write(end, sender=worker)] == ["committed"]
+        outcomes = [(await ledger.write(late(other), sender=other))[0].outcome for _ in range(3)]
+        assert outcomes == ["committed", "known", "known"]
