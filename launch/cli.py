@@ -6,6 +6,7 @@ Nothing but click and the standard library is imported here; a test holds that.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -17,7 +18,7 @@ import click
 from launch import exit_codes
 from launch.errors import CommandError, of_os_error
 from launch.interrupt import INTERRUPTED, end_at_interrupt
-from launch.output import unheard
+from launch.output import always_encodable, note, unheard
 from launch.version import software_version
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -49,6 +50,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "config": ("launch.commands.config:config", "Check the configuration."),
 }
 """Name -> where the command is, and its line in `hobus --help`."""
+
+_PRIVATE = 0o077
+"""Of every file and directory that a command, or a process that it starts, makes: for this user alone."""
 
 
 class LazyGroup(click.Group):
@@ -97,6 +101,8 @@ def main(arguments: list[str] | None = None) -> None:
         # Before anything is asked or opened: the next file to be opened would get its number, and what is printed.
         closed = "standard output is closed: nobody could read the answer, and nothing was done"
         sys.exit(_say(closed, "run it with its output redirected, to /dev/null for none", exit_codes.FAILED))
+    always_encodable()
+    os.umask(_PRIVATE)
     code = run(sys.argv[1:] if arguments is None else arguments)
     end_at_interrupt()  # what follows is the interpreter's own end
     sys.exit(code)
@@ -115,9 +121,9 @@ def _run(arguments: list[str]) -> int:
         return _explain(BrokenPipeError())
     except BaseException as error:  # noqa: BLE001 - the last place that can say anything in a sentence
         if _wants_traceback(arguments):
-            traceback.print_exc()
+            note(traceback.format_exc().rstrip())
         if _is_interrupt(error):
-            click.echo("interrupted", err=True)
+            note("interrupted")
             return INTERRUPTED
         return _explain(_alone(error))
     return result if isinstance(result, int) else exit_codes.OK
@@ -147,7 +153,9 @@ def _explain(error: BaseException) -> int:
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, click.ClickException):
-        error.show()
+        told = io.StringIO()
+        error.show(file=told)
+        note(told.getvalue().rstrip())
         return exit_codes.USAGE
     if isinstance(error, click.Abort):
         return INTERRUPTED
@@ -177,9 +185,9 @@ def _unexpected(error: BaseException) -> str:
 
 def _say(message: str, hint: str, code: int) -> int:
     label = importlib.import_module("launch.output").styled("error:", "red", bold=True, to_stderr=True)
-    click.echo(f"{label} {message}", err=True)
+    note(f"{label} {message}")
     if hint:
-        click.echo(f"  next: {hint}", err=True)
+        note(f"  next: {hint}")
     return code
 
 

@@ -89,7 +89,7 @@ class _Notes:
 def carry_out(home: Home, wanted: Wanted, tell: Callable[[str], None]) -> Outcome:
     """The drill in this empty home; its cluster is down when this returns. Raises CommandError when it was none."""
     if wanted.config is not None:
-        shutil.copytree(wanted.config, home.config)
+        shutil.copytree(wanted.config, home.config, copy_function=shutil.copyfile)
     notes = _Notes()
     with _armed(wanted.moment):
         _up(home, wanted.scale)

@@ -105,7 +105,7 @@ def prepare(home: Home) -> None:
     """All directories exist; `run` is private. Raises OSError."""
     for directory in (home.run, home.logs, home.ledger, home.spool):
         make_private(directory)
-    home.run.chmod(_PRIVATE)  # also if somebody else had made it
+        directory.chmod(_PRIVATE)  # also if somebody else had made it
 
 
 def make_private(directory: Path) -> None:

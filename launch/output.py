@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -23,6 +25,12 @@ STATE_COLOURS = {
     "stopped": "bright_black",
 }
 
+
+_COMMANDS = re.compile(
+    r"(\x1b\[(?:0|1|3[0-7]|9[0-7])m)"
+    r"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]|\r(?!\n)"
+)
+"""Codes of `styled`, or one character of C0, DEL, C1, of another direction or line, or half of a pair."""
 
 _TAKES_NO_COMMANDS = ("", "dumb", "unknown")
 
@@ -52,9 +60,24 @@ def styled(text: str, colour: str | None, *, bold: bool = False, to_stderr: bool
     return click.style(text, fg=colour, bold=bold) if colours(to_stderr=to_stderr) else text
 
 
+def shown(text: str, *, coloured: bool) -> str:
+    """The text as everybody is shown it: what would command a terminal, or turn words around, is escaped as in JSON.
+
+    So JSON keeps its meaning. Line ends and tabs stay; with `coloured` the few codes that `styled` makes do.
+    """
+    return _COMMANDS.sub(lambda found: found[0] if coloured and found[1] else f"\\u{ord(found[0][0]):04x}", text)
+
+
 def say(text: str = "") -> None:
     """One line on stdout."""
-    click.echo(text)
+    click.echo(shown(text, coloured=colours()))
+
+
+def always_encodable() -> None:
+    """What a stream's encoding has not is escaped, in the C locale too: nobody's text ends a command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def unheard() -> None:
@@ -64,7 +87,7 @@ def unheard() -> None:
 
 def note(text: str) -> None:
     """One line on stderr: what a program that reads stdout must not see."""
-    click.echo(text, err=True)
+    click.echo(shown(text, coloured=colours(to_stderr=True)), err=True)
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, coloured: int | None = None) -> None:

@@ -22,6 +22,14 @@ from launch.sessions.named import check_prefix, full_session_id, the_one
 _PREFIX_PAGE = 10_000
 
 
+def words_of(argument: str) -> str:
+    """What somebody typed, also where the locale could not read its UTF-8 (the C locale)."""
+    try:
+        return argument.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeError:
+        return argument  # `check_text` says what is wrong with it
+
+
 def check_text(text: str, limits: HostConfig) -> None:
     """A message that can be sent. Raises CommandError (usage) for an empty one or one over the limit."""
     if not text.strip():

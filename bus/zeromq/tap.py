@@ -1,7 +1,8 @@
 """The tap's sockets: XPUB beside the broker, SUB at a reader. What is said on them: `bus/broker/tap_wire.py`.
 
 Only the owner of the state directory reaches the socket (ipc in a directory of mode 0700), and for now that owner,
-the local operator, is the one reader with the right to see sensitive bodies.
+the local operator, is the one reader with the right to see sensitive bodies. `hobus tap` records its look; another
+program of that user need not.
 """
 
 from __future__ import annotations

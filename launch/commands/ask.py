@@ -27,7 +27,7 @@ from launch.home import Home
 from launch.output import is_terminal, note, say, styled
 from launch.sessions.following import beside, follow
 from launch.sessions.noticed import Noticed, in_shell
-from launch.turns import check_text
+from launch.turns import check_text, words_of
 
 
 @click.command()
@@ -53,6 +53,7 @@ def ask(  # noqa: PLR0913 - one per option
         text = sys.stdin.buffer.read(place.snapshot.config.host.prompt_max_bytes + 1).decode("utf-8", "surrogateescape")
     config = place.snapshot.config
     wait_s = seconds_to_wait(timeout_s, config, default_ms=config.host.turn_timeout_ms)
+    text = words_of(text)
     check_text(text, place.snapshot.config.host)
     input_id = input_id or SystemClock().new_id()
     try:

@@ -47,7 +47,7 @@ def init(*, home: Home, names: tuple[str, ...]) -> int:
         make_private(home.config)
         for file in wanted:
             target = home.config / file.name
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_private(target.parent)
             shutil.copyfile(file.path, target)
     except OSError as error:
         raise of_os_error(error, doing=f"nothing can be copied into {home.config}") from error

@@ -37,7 +37,7 @@ from launch.sessions.journal import FromLedger
 from launch.sessions.named import no_such, run_number
 from launch.sessions.refusals import refused
 from launch.sessions.standing import HeldNow, is_enough, standing_of
-from launch.turns import check_text
+from launch.turns import check_text, words_of
 
 PROGRAM = "cli"
 EPOCH_MAX = 2**63 - 1
@@ -123,6 +123,7 @@ def _text_of(words: tuple[str, ...], home: Home) -> str:
         if sys.stdin is None:
             raise CommandError("standard input is closed: there is no text", exit_code=exit_codes.USAGE)
         text = sys.stdin.buffer.read(limits.prompt_max_bytes + 1).decode("utf-8", "surrogateescape")
+    text = words_of(text)
     check_text(text, limits)
     return text
 

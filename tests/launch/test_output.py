@@ -1,6 +1,7 @@
 """What commands print."""
 
 import json
+import unicodedata
 
 import pytest
 
@@ -57,3 +58,23 @@ def test_no_cell_forges_a_row_or_moves_the_cursor(capsys):
     shown = capsys.readouterr().out
     assert shown.count("\n") == 2 and all(line.isprintable() for line in shown.splitlines())
     assert shown.splitlines()[1].startswith("ho1/1  \ufffd[31mEVIL\ufffdho1/99")
+
+
+def test_what_commands_a_terminal_is_escaped_and_json_keeps_its_meaning(monkeypatch):
+    """C0, DEL, C1, other directions, line separators, halves of pairs; line ends, tabs and colours of ours stay."""
+    every = "".join(map(chr, range(0x3000))) + "\ud800\U0001f600"
+    text = json.dumps({"x": every}, ensure_ascii=False)
+    safe = output.shown(text, coloured=False)
+    assert json.loads(safe) == {"x": every}
+    kept = [
+        char for char in output.shown(every, coloured=False) if unicodedata.category(char) in ("Cc", "Zl", "Zp", "Cs")
+    ]
+    assert sorted(kept) == ["\t", "\n"]
+    assert not [
+        char
+        for char in safe
+        if unicodedata.bidirectional(char) in {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
+    ]
+    styled = "\x1b[32mok\x1b[0m \x1b[8mhidden\r\nnext\rover"
+    assert output.shown(styled, coloured=True) == "\x1b[32mok\x1b[0m \\u001b[8mhidden\r\nnext\\u000dover"
+    assert "\x1b" not in output.shown(styled, coloured=False)

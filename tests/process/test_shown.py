@@ -1,0 +1,83 @@
+"""What a command shows and leaves behind, whatever it is given: escapes, odd locales, any umask."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.process.cluster import Cluster, environment
+
+pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\u2028"
+
+
+def run(*words: str | bytes, env: dict[str, str] | None = None, umask: int = -1) -> subprocess.CompletedProcess[bytes]:
+    """One command."""
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "launch", *words], env=environment() | (env or {}), umask=umask,
+        capture_output=True, check=False, timeout=100,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["ask", "--session", HOSTILE, "x"], ["scale", HOSTILE], [HOSTILE], ["--home", HOSTILE, "ps"], ["ps", HOSTILE],
+     ["logs", HOSTILE, "--since", HOSTILE], ["tap", "-r", HOSTILE], ["worker", "join", HOSTILE], ["drill", "kill", HOSTILE]],
+)  # fmt: skip
+def test_no_argument_commands_the_terminal_by_an_error(words: list[str], tmp_path: Path) -> None:
+    """Whatever is wrong with it is said with what cannot be seen escaped, usage errors of the parser too."""
+    done = run(*words, env={"HOBUS_HOME": str(tmp_path / "h"), "HOBUS_WORKER_HOME": str(tmp_path / "w")})
+    said = (done.stdout + done.stderr).decode()
+    assert done.returncode != 0
+    assert said
+    assert not [char for char in said if char in HOSTILE and not char.isprintable()], said
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o277])
+def test_a_home_is_its_user_s_alone_whatever_the_umask(cluster: Cluster, tmp_path: Path, umask: int):
+    """Every file and directory of a session, its configuration's copies and a capture: no right for anybody else."""
+    home = str(cluster.home.root)
+    capture = tmp_path / "captured.tap"
+    for words in (
+        ["init", "--home", home], ["up", "--wait", "--listen", "127.0.0.1:0", "--home", home], ["ask", "--home", home, "hello"],
+        ["tap", "--home", home, "--since", "1m", "-w", str(capture)], ["token", "create", "--home", home],
+    ):  # fmt: skip
+        done = run(*words, umask=umask)
+        assert done.returncode == 0, (words, done.stderr)
+    found = [Path(directory) / name for directory, folders, files in os.walk(home) for name in (*folders, *files)]
+    assert len(found) > 40
+    open_to_others = [
+        f"{stat.filemode(path.lstat().st_mode)} {path}" for path in (cluster.home.root, capture, *found)
+        if path.lstat().st_mode & 0o077 or not path.lstat().st_mode & 0o600
+    ]  # fmt: skip
+    assert open_to_others == []
+
+
+LOCALES = [{"LC_ALL": "C"}, {"LC_ALL": "POSIX"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
+
+
+@pytest.mark.parametrize("locale", LOCALES)
+def test_words_that_are_not_ascii_in_a_c_locale(cluster: Cluster, locale: dict[str, str]):
+    """They are heard and answered; bytes that are no text are named; never a traceback."""
+    cluster.up()
+    env = locale | {"HOBUS_HOME": str(cluster.home.root)}
+    heard = run("ask", "--json", "say hällo \u4f60".encode(), env=env)
+    assert heard.returncode == 0, heard.stderr
+    assert json.loads(heard.stdout)["outcome"] == "success"
+    (entry,) = [one for one in cluster.entries() if one.event_type == "RunRequested"]
+    assert repr("hällo \u4f60".encode())[2:-1] in repr(entry)
+    assert run("ask", "hällo".encode(), env=env).returncode == 0
+    invalid = run("ask", b"h\xe4llo", env=env)
+    assert invalid.returncode == 2
+    assert b"UTF-8" in invalid.stderr
+    for done in (run("ask", "--session", "hällo".encode(), "x", env=env), run("ps", "--home", b"h\xe4", env=env)):
+        assert done.returncode != 0
+        assert b"Traceback" not in done.stderr
+        assert b"defect" not in done.stderr
