@@ -1,0 +1,150 @@
+"""Harm from around the record: clocks, other openers, files that cannot be written, the same ids again and again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import signal
+from pathlib import Path
+
+from bench.ledger_drills.rows import SMALL, Acked, Row, body_of, made, on_disk
+from bus.disk import RealDisk
+from bus.errors import LedgerError
+from ledger_service.opening import discard_index, open_ledger
+from ledger_service.reader import read_entries
+from tests.ledger_service.rig import Ledger, SmallBus, SteppedClock, start, write
+
+_YEAR_S = 365.25 * 86_400
+_LEAPS_S = (-10 * _YEAR_S, -3_600.0, -0.001, 0.0, 0.0, 0.001, 1.0, 10 * _YEAR_S)
+OPENERS = 6
+
+
+def clocks(folder: Path, *, full: bool) -> Row:
+    """Back, frozen, far ahead, between any two writes and over restarts: order and ledger time never go back."""
+    row = Row("clock back, frozen, far ahead", "whole")
+    for seed in range(200 if full else 4):
+        path = folder / str(seed)
+        acked = asyncio.run(_under(path, random.Random(seed)))
+        times = [entry.ledger_at_us for entry in read_entries(path)]
+        verdict = on_disk(path, acked) if times == sorted(times) else "invented"
+        row.count(verdict, ("whole",), f"seed {seed}")
+        shutil.rmtree(path)
+    return row
+
+
+async def _under(path: Path, draw: random.Random) -> Acked:
+    acked = Acked()
+    clock = SteppedClock()
+    for incarnation in range(1, 4):
+        ledger = await start(RealDisk(path), SMALL, SmallBus(clock, instance=f"ledger/1@{incarnation}"))
+        for number in range(6 * incarnation, 6 * incarnation + 6):
+            clock.at = max(0.0, clock.at + draw.choice(_LEAPS_S))
+            name = f"e{number}"
+            (ack,) = await ledger.write(write(name, body=body_of(name), once=f"k:{name}"))
+            acked[name] = ack.sequence
+            if draw.random() < 0.3:
+                await ledger.bus.release()
+        await _leave(ledger, politely=draw.random() < 0.5)
+    return acked
+
+
+def openers(folder: Path, *, full: bool) -> Row:
+    """Six processes open one record at the same moment: one has it, five are refused; then that one is killed."""
+    row = Row(f"{OPENERS} processes open it at once, the one that has it is killed", "whole")
+    path = folder / "contested"
+    acked = asyncio.run(made(RealDisk(path), 4))
+    for number in range(200 if full else 5):
+        said = _contest(path)
+        verdict = (
+            on_disk(path, acked) if said.count("refused") == OPENERS - 1 and said.count("has") == 1 else "invented"
+        )
+        row.count(verdict, ("whole",), f"round {number}: {said}")
+    return row
+
+
+def _contest(path: Path) -> list[str]:
+    """What each of the openers said; all have ended when this returns."""
+    gate, opened = os.pipe()
+    children: list[tuple[int, int]] = []
+    for _ in range(OPENERS):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            os.close(opened)
+            os.read(gate, 1)  # ends for all at once, when the parent closes the other end
+            _open_and_stay(path, writing)
+        os.close(writing)
+        children.append((child, reading))
+    os.close(opened)
+    os.close(gate)
+    said: list[str] = []
+    for _, reading in children:
+        said.append(os.read(reading, 16).decode())
+        os.close(reading)
+    for child, _ in children:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    return said
+
+
+def _open_and_stay(path: Path, writing: int) -> None:
+    word = b"broken"
+    try:
+        open_ledger(RealDisk(path), SMALL)
+        word = b"has"
+    except LedgerError as error:
+        word = b"refused" if error.code == "rejected" else error.code.encode()
+    finally:
+        os.write(writing, word)
+        signal.pause()
+
+
+def duplicates(folder: Path, *, full: bool) -> Row:
+    """Ids again at once, later, after a kill, after the loss of the index, with other content: the first one stands."""
+    row = Row("the same ids again: at once, later, after restarts, with other content", "whole; lost at random")
+    draw, path = random.Random(9), folder / "again"
+    first: dict[str, tuple[int, bytes]] = {}
+    for incarnation in range(1, 41 if full else 4):
+        answers = asyncio.run(_again(path, incarnation, draw, first))
+        for what, is_right in answers:
+            row.count("whole" if is_right else "invented", ("whole",), f"incarnation {incarnation}, {what}")
+        if draw.random() < 0.4:
+            discard_index(RealDisk(path))
+    found = {entry.submission_id: (entry.sequence, *entry.bodies) for entry in read_entries(path, with_bodies=True)}
+    for name, stands in first.items():
+        row.count("whole" if found.get(name) == stands else "lost", ("whole",), f"{name} in the record")
+    return row
+
+
+async def _again(
+    path: Path, incarnation: int, draw: random.Random, first: dict[str, tuple[int, bytes]]
+) -> list[tuple[str, bool]]:
+    """Twenty times five writes of few ids, one in ten with other content; each answer, and whether it is right."""
+    ledger = await start(RealDisk(path), SMALL, SmallBus(instance=f"ledger/1@{incarnation}"))
+    answers: list[tuple[str, bool]] = []
+    for _ in range(20):
+        names = [f"e{draw.randrange(incarnation * 12)}" for _ in range(5)]
+        bodies = [b"other" if draw.random() < 0.1 else body_of(name) for name in names]
+        acks = await ledger.write(*(write(name, body=body) for name, body in zip(names, bodies, strict=True)))
+        for name, body, ack in zip(names, bodies, acks, strict=True):
+            sequence, known = first.setdefault(name, (ack.sequence, body))
+            if ack.outcome == "committed":
+                is_right = sequence == ack.sequence
+            elif known == body:
+                is_right = (ack.outcome, ack.sequence) == ("known", sequence)
+            else:
+                is_right = (ack.outcome, ack.code) == ("refused", "conflict")
+            answers.append((f"{name}: {ack.outcome} {ack.code} {ack.sequence}", is_right))
+        if draw.random() < 0.2:
+            await ledger.bus.release()
+    await _leave(ledger, politely=draw.random() < 0.5)
+    return answers
+
+
+async def _leave(ledger: Ledger, *, politely: bool) -> None:
+    if politely:
+        await ledger.service.drain()
+    else:
+        ledger.service.stop()
