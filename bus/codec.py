@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from bus.envelope import HEADER_VERSION, Header
 from bus.errors import BusError, MessageTooLarge
 from bus.messages.base import Message, unpack
+from bus.text import cut
 
 M = TypeVar("M", bound=Message)
 
@@ -17,6 +18,8 @@ _PACKER = msgpack.Packer(use_bin_type=True)
 _FIELD_TYPES = (int, int, str, str, str, str, int, str, str, int, int, bool, str, str, str)
 HEADER_MAX_BYTES = 4096
 """A header holds ids and names only; the format's own bound, not a setting."""
+_NAME_SHOWN = 64
+"""A field that no message has is named by its sender, at any length."""
 
 
 def pack_header(header: Header) -> bytes:
@@ -69,7 +72,7 @@ def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
         message: M = cls.__pydantic_validator__.validate_python(unpack(data))  # what model_validate() does, directly
     except ValidationError as error:
         faults = "; ".join(
-            f"{'.'.join(str(part) for part in fault['loc']) or 'body'}: {fault['msg']}"
+            f"{'.'.join(cut(str(part), _NAME_SHOWN) for part in fault['loc'][:8]) or 'body'}: {fault['msg']}"
             for fault in error.errors(include_input=False, include_url=False, include_context=False)[:5]
         )
         raise BusError("malformed", f"not a {cls.TYPE}: {faults}") from None

@@ -21,6 +21,7 @@ from bus.envelope import Header, Kind, header
 from bus.errors import BusError, RuntimeFault
 from bus.messages.base import Message
 from bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
+from bus.messages.failure import Failure
 from bus.port import Clock
 from bus.settings import BusSettings
 
@@ -66,6 +67,7 @@ class ConversationCounters:
 
     malformed: int = 0
     standstills: int = 0
+    turned_down: int = 0
 
 
 class Conversation:
@@ -171,10 +173,20 @@ class Conversation:
                 self._shell.welcomed(connection)
             elif head.type == Refused.TYPE:
                 self._refused(connection, decode(Refused, body, self._body_max_bytes))
+            elif head.type == Failure.TYPE:
+                self._turned_down(connection, decode(Failure, body, self._body_max_bytes))
             elif head.type == Rehello.TYPE and connection.must_say_hello_again():
                 self._say_hello(connection, now)
         except RuntimeFault:
             self.counters.malformed += 1
+
+    def _turned_down(self, connection: Connection, failure: Failure) -> None:
+        """What this peer said of itself was too much, or not of the protocol: for the server it is unsaid."""
+        self.counters.turned_down += 1
+        _log.error(
+            "control_turned_down", instance=self._instance, link=connection.name, code=failure.code,
+            detail=failure.detail,
+        )  # fmt: skip
 
     def _refused(self, connection: Connection, refused: Refused) -> None:
         if connection.refused != refused:

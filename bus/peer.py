@@ -34,6 +34,7 @@ from bus.link import Link
 from bus.messages.base import Message
 from bus.messages.control import AnnounceTools, Bye, Credit, Hello, Probe, Probed, Ready, Refused
 from bus.outbox import Outbox
+from bus.paging import parts_of
 from bus.port import Clock, R
 from bus.readiness import Readiness, State
 from bus.settings import BusSettings
@@ -99,7 +100,7 @@ class Peer:
         )
         self._outbox.before_send = self._conversation.notice_standstill
         self._inbox = Inbox(role, handlers_of(actor) if actor is not None else {}, settings, clock, self._arm)
-        self._tools: AnnounceTools | None = None  # None: nothing beyond the hello's list
+        self._tools: list[AnnounceTools] = []  # the parts of its announcement; none: nothing beyond the hello's list
         self._servers: list[LaneServer] = []
         self._route = _BrokerRoute(self)
         self._is_open = False  # the actor has started: requests are let in
@@ -229,9 +230,9 @@ class Peer:
 
     def announce(self, tools: AnnounceTools) -> None:
         """These tools can be run here from now on; said at once if there is a broker, and again after each welcome."""
-        self._tools = tools
+        self._tools = parts_of(tools, self._settings.page_max_bytes)
         self._hello = self._hello.model_copy(update={"tools": [tool.tool_id for tool in tools.tools]})
-        self._conversation.say(self._broker, Kind.TOOLS, tools)
+        self._say_tools()
 
     async def failed(self) -> BaseException:
         """Returns the reason when this incarnation cannot go on (its process should end); else never."""
@@ -290,6 +291,10 @@ class Peer:
         readiness = Ready(state=self._readiness.state, reason=self._readiness.reason)
         self._conversation.say(self._broker, Kind.READY, readiness)
 
+    def _say_tools(self) -> None:
+        for part in self._tools:
+            self._conversation.say(self._broker, Kind.TOOLS, part)
+
     def hello(self, connection: Connection, now: float) -> Hello:
         """Who this is; to the broker also what it holds."""
         if connection is not self._broker:
@@ -308,8 +313,7 @@ class Peer:
         """Readiness is said again, and everything that waits for this connection leaves."""
         if connection is self._broker:
             self._say_readiness()
-            if self._tools is not None:
-                self._conversation.say(self._broker, Kind.TOOLS, self._tools)
+            self._say_tools()
             held, self._held = self._held, []
             for request, kind, answer in held:
                 self.answer_broker(request, kind, answer)

@@ -58,7 +58,7 @@ _KINDS = {
     Kind.BEAT: "both ways: the loop is alive",
     Kind.CREDIT: "peer to server: its slots",
     Kind.BYE: "peer to server: it leaves",
-    Kind.WELCOME: "server to peer: welcome, joined, refused, or say hello again",
+    Kind.WELCOME: "server to peer: welcome, joined, refused, say hello again, or that what it said does not count",
     Kind.JOIN: "worker elsewhere to broker: enrol my key",
     Kind.TOOLS: "worker to broker: the tools that it can run now",
 }

@@ -8,6 +8,8 @@ from typing import Literal
 
 from bus.dispatch import Actor
 from bus.errors import RuntimeFault
+from bus.messages.control import REASON_MAX_CHARS
+from bus.text import cut
 
 State = Literal["starting", "ready", "degraded", "draining"]
 
@@ -63,6 +65,7 @@ class Readiness:
             return str(fault)
 
     def _become(self, state: State, reason: str) -> None:
+        reason = cut(reason, REASON_MAX_CHARS)
         if (state, reason) != (self.state, self.reason):
             self.state, self.reason = state, reason
             self._on_change()

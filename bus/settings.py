@@ -74,5 +74,13 @@ class BusSettings(BaseModel):
     )
     join_ttl_max_s: Positive = Field(description="longest life of a join token")
     join_uses_max: Positive = Field(description="most workers that may join with one token")
+    page_max_bytes: Positive = Field(
+        description="rows per page of an answer about many, tools per part of an announcement"
+    )
+    tools_max: Positive = Field(description="tools that one worker may announce")
+    tool_max_bytes: Positive = Field(description="description and schema of one announced tool")
+    announcement_max_bytes: Positive = Field(description="all parts of one worker's announcement")
+    counters_max: Positive = Field(description="counters of one beat")
+    hello_ids_max: Positive = Field(description="keys, and request ids of either kind, that one hello may re-announce")
     refused_keys_max: Positive = Field(description="refused keys named in records and listings; the rest is a number")
     refused_keys_window_ms: Positive = Field(description="a refused key is recorded once per so long")

@@ -35,7 +35,7 @@ def inconsistencies(
         *_route_faults(config.gateway),
         *_memory_faults(config.ho3),
         *_environment_faults(config.launcher.environment),
-        *tool_faults(config.tools, config.bus.body_max_bytes, agents),
+        *tool_faults(config.tools, config.bus, agents),
     ]
     if config.host.agent_id not in agents:
         faults.append(f"host.agent_id: no agent {config.host.agent_id!r}; shipped and added agents: {_names(agents)}")
@@ -76,6 +76,11 @@ def _order_faults(config: AdminConfig) -> list[str]:
          "bus.local_reconnect_max_ms", bus.local_reconnect_max_ms),
         ("bus.beat_interval_ms", bus.beat_interval_ms, "bus.peer_timeout_ms", bus.peer_timeout_ms),
         ("bus.heartbeat_interval_ms", bus.heartbeat_interval_ms, "bus.heartbeat_timeout_ms", bus.heartbeat_timeout_ms),
+        ("bus.tool_max_bytes", bus.tool_max_bytes, "bus.page_max_bytes", bus.page_max_bytes),
+        ("twice bus.page_max_bytes", 2 * bus.page_max_bytes, "bus.body_max_bytes", bus.body_max_bytes),
+        ("bus.page_max_bytes", bus.page_max_bytes, "bus.announcement_max_bytes", bus.announcement_max_bytes),
+        ("bus.dedupe_window", bus.dedupe_window, "bus.hello_ids_max", bus.hello_ids_max),
+        ("bus.mailbox_max", bus.mailbox_max, "bus.hello_ids_max", bus.hello_ids_max),
         ("launcher.restart_backoff_min_ms", launcher.restart_backoff_min_ms,
          "launcher.restart_backoff_max_ms", launcher.restart_backoff_max_ms),
         ("launcher.restart_backoff_max_ms", launcher.restart_backoff_max_ms,

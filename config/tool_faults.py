@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
+from bus.settings import BusSettings
 from config.assets import Agent
 from config.schema import HttpServer, McpServerConfig, ToolsConfig
 from config.secret_refs import is_secret_name, is_secret_ref
@@ -29,22 +30,22 @@ _ENV_VALUE = re.compile(r"[^\0]*")
 _SERVER_NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 
 
-def tool_faults(tools: ToolsConfig, body_max_bytes: int, agents: Mapping[str, Agent]) -> list[str]:
+def tool_faults(tools: ToolsConfig, bus: BusSettings, agents: Mapping[str, Agent]) -> list[str]:
     """Every fault of section `tools`, and of agents that name a tool of a server that nobody configured."""
     return [
-        *_limit_faults(tools, body_max_bytes),
+        *_limit_faults(tools, bus),
         *_entry_point_faults(tools),
         *(fault for name, server in tools.mcp_servers.items() for fault in _server_faults(name, server)),
         *_agent_faults(tools, agents),
     ]
 
 
-def _limit_faults(tools: ToolsConfig, body_max_bytes: int) -> Iterator[str]:
+def _limit_faults(tools: ToolsConfig, bus: BusSettings) -> Iterator[str]:
     pairs = (
         ("tools.reconnect_min_ms", tools.reconnect_min_ms, "tools.reconnect_max_ms", tools.reconnect_max_ms),
         ("tools.output_max_bytes", tools.output_max_bytes, "tools.message_max_bytes", tools.message_max_bytes),
         ("tools.definition_max_bytes", tools.definition_max_bytes, "tools.message_max_bytes", tools.message_max_bytes),
-        ("tools.message_max_bytes", tools.message_max_bytes, "bus.body_max_bytes", body_max_bytes),
+        ("tools.definition_max_bytes", tools.definition_max_bytes, "bus.tool_max_bytes", bus.tool_max_bytes),
     )
     for low, low_value, high, high_value in pairs:
         if low_value > high_value:

@@ -18,7 +18,8 @@ import structlog
 from bus import collector
 from bus.errors import RuntimeFault
 from bus.messages.base import Message
-from bus.messages.control import Done, Drain, PeerRow, Peers, ReadPeers
+from bus.messages.control import Done, Drain, PeerRow, Peers
+from bus.paging import read_peers
 from bus.port import Bus, Clock
 from launch import stale, written_words
 from launch.actor import LauncherActor
@@ -183,9 +184,7 @@ class Launcher:
 
     async def _look(self, bus: Bus, crew: Crew) -> None:
         try:
-            peers = await bus.request(
-                "broker", ReadPeers(), expect=Peers, timeout_s=self._config.client_timeout_ms / 1000
-            )
+            peers = await read_peers(bus, timeout_s=self._config.client_timeout_ms / 1000)
         except RuntimeFault as fault:
             # Without the broker's word only the broker itself can be judged, and who was told to end.
             self._log.info("broker_did_not_answer", code=fault.code)

@@ -12,6 +12,8 @@ from typing import Any
 
 import click
 
+from bus.text import cut
+
 STATE_COLOURS = {
     "ready": "green",
     "success": "green",
@@ -32,6 +34,7 @@ _COMMANDS = re.compile(
 )
 """Codes of `styled`, or one character of C0, DEL, C1, of another direction or line, or half of a pair."""
 
+_CELL_MAX_CHARS = 240
 _TAKES_NO_COMMANDS = ("", "dumb", "unknown")
 
 
@@ -92,7 +95,7 @@ def note(text: str) -> None:
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, coloured: int | None = None) -> None:
     """Left-aligned columns; the cells of column `coloured` get the colour of the state that they name."""
-    cells = [list(headings), *(list(map(printable, row)) for row in rows)]
+    cells = [list(headings), *(list(map(cell, row)) for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
     for number, row in enumerate(cells):
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
@@ -102,6 +105,11 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, coloured: i
             state = row[coloured].split(" ", 1)[0].split("(", 1)[0]
             padded[coloured] = styled(padded[coloured], STATE_COLOURS.get(state))
         say("  ".join(padded).rstrip())
+
+
+def cell(text: str) -> str:
+    """The text as a listing shows it: in one line, not longer than anybody reads, marked where it is cut."""
+    return cut(printable(text), _CELL_MAX_CHARS)
 
 
 def printable(text: str) -> str:

@@ -17,7 +17,8 @@ class ToolLine(Record):
     tool_id: str
     source: str = Field(description="`builtin`, `python`, or an MCP server")
     description: str
-    workers: list[str] = Field(description="instances that can run it now")
+    workers: list[str] = Field(description="instances that can run it now, the first of them if many")
+    worker_count: int = Field(description="how many can")
     idempotent: bool
     writes: bool
     needs_approval: bool = Field(description="its calls wait for an operator (tools.approval)")
@@ -44,6 +45,7 @@ def tool_lines(tools: Tools, snapshot: Snapshot) -> list[ToolLine]:
             source=row.source,
             description=row.description,
             workers=row.workers,
+            worker_count=row.worker_count,
             idempotent=row.idempotent,
             writes=row.writes,
             needs_approval=needs_approval(snapshot.config.tools, row.tool_id),
@@ -62,7 +64,7 @@ def source_lines(tools: Tools, snapshot: Snapshot) -> list[SourceLine]:
             worker=source.instance,
             state=source.state,
             detail=source.detail,
-            tools=sum(row.source == source.name and source.instance in row.workers for row in tools.tools),
+            tools=source.tools,
             refused=source.refused,
         )
         for source in tools.sources

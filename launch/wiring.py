@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bus.errors import RuntimeFault
 from bus.lane_server import LaneServer
-from bus.messages.control import Peers, ReadPeers
+from bus.paging import read_peers
 from bus.peer import Peer
 from bus.port import Clock
 from bus.zeromq.context import ZeroMQ
@@ -102,7 +102,7 @@ def _present_at_broker(peer: Peer, snapshot: Snapshot) -> Callable[[], Awaitable
 
     async def present() -> list[str]:
         try:
-            peers = await peer.request("broker", ReadPeers(), expect=Peers, timeout_s=timeout_s)
+            peers = await read_peers(peer, timeout_s=timeout_s)
         except RuntimeFault:
             return []  # without the broker nobody can need this process
         return [row.role for row in peers.peers if row.state != "lost"]

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 
 from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
 from bus.errors import RuntimeFault
-from bus.messages.control import ReadTools, Tools, ToolWord
+from bus.messages.control import ToolWord
+from bus.paging import read_tools
 from bus.port import Bus
 from config.schema import AdminConfig
 
@@ -40,7 +41,7 @@ class KnownTools:
 
     async def _ask(self) -> None:
         try:
-            told = await self._bus.request("broker", ReadTools(), expect=Tools, timeout_s=self._timeout_s)
+            told = await read_tools(self._bus, timeout_s=self._timeout_s)
         except RuntimeFault:
             return  # what was known a moment ago still holds
         self._others = {row.tool_id: definition_of(row) for row in told.tools}

@@ -17,7 +17,6 @@ from bus.dispatch import Actor, Call
 from bus.errors import BusError, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.base import Message
-from bus.messages.control import Peers, ReadPeers
 from bus.messages.session import (
     EndSession,
     ProcessTurn,
@@ -28,6 +27,7 @@ from bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
+from bus.paging import read_peers
 from bus.port import Bus, Disk, R
 from bus.spool import RecordKeeper, Spool
 from config.snapshot import Snapshot
@@ -64,7 +64,7 @@ class SessionHost(Actor):
     async def ready(self) -> str:
         """Ready with a supervisor, or with the gateway alone: then it can degrade."""
         try:
-            peers = await self._bus.request("broker", ReadPeers(), expect=Peers, timeout_s=self._s("retry_interval_ms"))
+            peers = await read_peers(self._bus, timeout_s=self._s("retry_interval_ms"))
         except RuntimeFault as fault:
             return f"broker: {fault.code}"
         roles = {peer.role for peer in peers.peers if peer.state == "ready"}

@@ -7,12 +7,13 @@
 
 `now` is monotonic seconds; `wall_now` is what the tap and the records call the time. The caller steps a `Tick` when
 `next_wakeup()` has come, after it has given all frames that it had. `step` never raises for anything that a peer can
-do.
+do; if it does, that is a defect: the loop logs it, and `survive` limits its cost to whoever sent the frame.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from bus.broker.delivery import Delivery
 from bus.broker.endings import Endings
@@ -136,6 +137,28 @@ class BrokerCore:
             for answer, body in state.own_answers:
                 self._records.settle(answer, body)
             state.own_answers.clear()
+        return actions
+
+    def survive(self, event: Event, now: float) -> list[Action]:
+        """After a defect in `step(event, now)`: what it had decided by then; the frame's sender is told, and lost.
+
+        Its request fails as `internal`. It may connect again; whoever did nothing wrong does. Never raises.
+        """
+        state = self._state
+        state.now = now
+        state.counts["internal_errors"] += 1
+        actions = state.actions
+        connection = getattr(event, "connection", b"")
+        peer = state.connections.get(connection)
+        if peer is None:
+            return actions
+        with suppress(Exception):
+            if isinstance(event, FrameReceived):
+                self._delivery.fail_for_a_defect(peer, unpack_header(event.header))
+        try:
+            self._membership.lose(peer, "a frame of it met a defect of the broker", is_final=False)
+        except Exception:  # noqa: BLE001 - the defect may be in what loses peers: it is forgotten as far as possible
+            state.forget(peer)
         return actions
 
     def next_wakeup(self) -> float | None:

@@ -14,8 +14,13 @@ from bus.broker.peers import Peer, Pending
 from bus.broker.placing import Placement
 from bus.broker.state import Service, State
 from bus.catalog import CLIENT_ROLES, ROWS, Row
-from bus.codec import pack_header
+from bus.codec import decode, pack_header, unpack_header
 from bus.envelope import HEADER_VERSION, Header, Kind
+from bus.errors import RuntimeFault
+from bus.messages.control import Cancelled
+
+_CANCEL_MAX_BYTES = 256
+"""A reason code; what is kept for a worker that has not come back yet is no more than that."""
 
 
 class Delivery:
@@ -156,6 +161,11 @@ class Delivery:
     def cancel(self, peer: Peer, frame: Header, body: bytes) -> None:
         """A waiting request ends as cancelled; one in a handler is cancelled there, and its answer is the handler's."""
         state = self._state
+        try:
+            decode(Cancelled, body, _CANCEL_MAX_BYTES)
+        except RuntimeFault:
+            self._endings.deny(peer, frame, b"", "malformed", "the body of a cancel is bus.cancel")
+            return
         pending = state.asked[peer.role].get(frame.correlation_id)
         if pending is None:
             self._cancel_announced(peer, frame, body)
@@ -204,6 +214,21 @@ class Delivery:
             while len(service.early_cancels) > state.settings.dedupe_window:
                 service.early_cancels.popitem(last=False)
 
+    def fail_for_a_defect(self, peer: Peer, frame: Header) -> None:
+        """The one who asked is told that the broker failed, unless it has its answer."""
+        state = self._state
+        if frame.kind != Kind.REQUEST:
+            return
+        pending = state.asked[peer.role].get(frame.message_id)
+        words = f"the broker failed on {frame.type} {frame.message_id}; see its log"
+        if pending is not None:
+            self._endings.fail(pending, "internal", words)
+        elif not any(
+            isinstance(action, Send) and unpack_header(action.header).correlation_id == frame.message_id
+            for action in state.actions
+        ):
+            self._endings.refuse(peer, frame, "internal", words)
+
     def look_at(self, pending: Pending) -> None:
         """A time at which this one had to be looked at has come."""
         state = self._state
@@ -212,7 +237,11 @@ class Delivery:
                 self._endings.dead_letter(pending, "post_hold_over")
             else:
                 self._endings.expire(pending)
-        elif pending.place and pending.tool and not state.is_collecting:
+            return
+        if state.now >= pending.seen_at:
+            pending.seen_at = pending.deadline
+            state.deadlines.push(pending.deadline, pending)
+        if pending.place and pending.tool and not state.is_collecting:
             self._placement.look_at_tool(pending)
         elif pending.place and pending.direct and not state.find(pending.direct) and not state.is_collecting:
             self._endings.fail(pending, "no_route", f"{pending.direct} is not there; see `hobus ps`")
@@ -225,8 +254,7 @@ class Delivery:
             self._endings.deny(peer, frame, body, "id_in_use", "another request with this id is pending")
             return
         known.join(peer)
-        known.deadline = max(known.deadline, deadline)
-        state.deadlines.push(known.deadline, known)
+        known.deadline = max(known.deadline, deadline)  # seen when the earlier one has come: a re-send costs no memory
         if known.is_cancelled and known.worker is not None:
             self._placement.ask_anew(known, known.worker)
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from bus.broker.admission import refusal_of
+from bus.broker.bounds import Announced, excess_of
 from bus.broker.endings import Endings, remember_late
 from bus.broker.enrolment import Enrolment
 from bus.broker.events import CutKey, CutOff, Origin
@@ -19,9 +20,9 @@ from bus.broker.records import RecordBook
 from bus.broker.state import State
 from bus.codec import decode
 from bus.envelope import Header, Kind, header
-from bus.errors import RuntimeFault
+from bus.errors import BusError, RuntimeFault
 from bus.messages.base import Message
-from bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, Ready, Refused, Rehello, Welcome
+from bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, Ready, Refused, Rehello, ToolWord, Welcome
 from bus.pace import Pace
 
 M = TypeVar("M", bound=Message)
@@ -54,6 +55,9 @@ class Membership:
             hello = decode(Hello, body, state.settings.body_max_bytes)
         except RuntimeFault as fault:
             self._refuse(connection, frame, "", Refused(code="malformed", detail=fault.detail))
+            return
+        if excess := excess_of(hello, state.settings):
+            self._refuse(connection, frame, hello.instance, Refused(code="malformed", detail=excess))
             return
         refused = refusal_of(hello) or self._enrolment.identify(hello, origin) or self._conflict_of(connection, hello)
         if refused is not None:
@@ -112,10 +116,17 @@ class Membership:
         said = self._decoded(AnnounceTools, peer, frame, body)
         if said is None:
             return
+        try:
+            whole = peer.announcement.add(said, len(body), self._state.settings)
+        except BusError as fault:
+            self._turn_down(peer, frame, body, fault)
+            return
+        self._state.tap("control", frame, peer.instance, body=body, code=f"{said.part}/{said.parts}")
+        if whole is None:
+            return
         had = peer.tool_queues
-        peer.announced_tools = said
-        peer.can_run([tool.tool_id for tool in said.tools])
-        self._state.tap("control", frame, peer.instance, body=body, code=str(len(said.tools)))
+        peer.announced_tools = self._known_words(whole)
+        peer.can_run(whole.tools)
         self._replace_waiting_in(peer, had)
         self._placement.pump(peer)
 
@@ -353,15 +364,40 @@ class Membership:
                 self._placement.replace_waiting(keyed)
             self._placement.pump(peer)
 
+    def _known_words(self, whole: Announced) -> Announced:
+        """Words that another worker says as well are kept once."""
+        known: dict[str, ToolWord] = {}
+        for other in self._state.names.values():
+            if other.announced_tools is not None:
+                known |= other.announced_tools.tools
+        return whole._replace(
+            tools={
+                tool_id: known[tool_id] if known.get(tool_id) == word else word for tool_id, word in whole.tools.items()
+            }
+        )
+
     def _decoded(self, cls: type[M], peer: Peer, frame: Header, body: bytes) -> M | None:
+        settings = self._state.settings
         try:
-            return decode(cls, body, self._state.settings.body_max_bytes)
-        except RuntimeFault:
-            self._state.counts["malformed"] += 1
-            self._records.note("DENIED", "malformed", peer.instance, None, "")
-            self._state.tap("malformed", frame, peer.instance, body=body)
-            self.malformed(peer.connection)
+            message = decode(cls, body, settings.body_max_bytes)
+        except RuntimeFault as fault:
+            self._turn_down(peer, frame, body, fault)
             return None
+        if excess := excess_of(message, settings):
+            self._turn_down(peer, frame, body, BusError("too_large", excess))
+            return None
+        return message
+
+    def _turn_down(self, peer: Peer, frame: Header, body: bytes, fault: RuntimeFault) -> None:
+        """What a bound peer may not say changes nothing; it is counted, recorded, and the peer told why."""
+        state = self._state
+        state.counts["malformed"] += 1
+        self._records.note("DENIED", "malformed", peer.instance, None, "")
+        state.tap("malformed", frame, peer.instance, body=body, code=fault.code)
+        if self._refusing.allows(peer.connection, state.now):
+            state.control(peer.connection, Kind.WELCOME, fault.as_failure())
+        if fault.code == "malformed":
+            self.malformed(peer.connection)
 
 
 def _without_body(frame: Header) -> Header:

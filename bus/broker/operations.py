@@ -7,10 +7,12 @@ from collections.abc import Callable
 from bus.broker.endings import Endings
 from bus.broker.enrolment import Enrolment
 from bus.broker.membership import Membership
+from bus.broker.pages import page_of
 from bus.broker.peers import Peer
 from bus.broker.placing import Placement
 from bus.broker.state import State
 from bus.broker.tap_record import VERDICTS, Told
+from bus.broker.tool_listing import ToolListing
 from bus.codec import decode, encode, unpack_header
 from bus.envelope import Header, Kind, header
 from bus.errors import BusError, RuntimeFault
@@ -34,7 +36,7 @@ class Operations:
         self._placement = placement
         self._membership = membership
         self._enrolment = enrolment
-        self._held: list[tuple[Peer, Header, bytes]] = []
+        self._held: list[tuple[Peer, Header, Message]] = []
         self._answers: dict[str, tuple[type[Message], Callable[..., Message | None]]] = {
             control.ReadPeers.TYPE: (control.ReadPeers, self._read_peers),
             control.ReadPeer.TYPE: (control.ReadPeer, self._read_peer),
@@ -50,29 +52,41 @@ class Operations:
 
     def handle(self, peer: Peer, frame: Header, body: bytes) -> None:
         """An admitted frame to the broker itself is answered."""
-        state = self._state
-        if state.is_collecting and frame.type in _ABOUT_PEERS:
-            if len(self._held) >= state.settings.queue_max:
-                self._endings.refuse(peer, frame, "busy", "the broker has just started; try later")
-                return
-            self._held.append((peer, frame, body))
-            state.tap("queued", frame, peer.instance, worker=state.me.instance, body=body)
-        elif frame.type == control.LaneFrame.TYPE:
+        if frame.type == control.LaneFrame.TYPE:
             self._mirror(peer, frame, body)
+            return
+        cls, _ = self._answers[frame.type]
+        try:
+            message = decode(cls, body, self._state.settings.body_max_bytes)
+        except RuntimeFault as fault:
+            self._endings.refuse(peer, frame, fault.code, fault.detail)
+            return
+        if self._state.is_collecting and frame.type in _ABOUT_PEERS:
+            self._hold(peer, frame, message, body)
         else:
-            self._answer(peer, frame, body)
+            self._answer(peer, frame, message, body)
 
     def release(self) -> None:
         """The collecting is over: what was held is answered."""
         held, self._held = self._held, []
-        for peer, frame, body in held:
-            self._answer(peer, frame, body)
+        for peer, frame, message in held:
+            self._answer(peer, frame, message, b"")
 
-    def _answer(self, peer: Peer, frame: Header, body: bytes) -> None:
+    def _hold(self, peer: Peer, frame: Header, message: Message, body: bytes) -> None:
+        """The question alone is kept: the bytes that it came in may be far more."""
         state = self._state
-        cls, answer = self._answers[frame.type]
+        if len(self._held) >= state.settings.queue_max:
+            self._endings.refuse(peer, frame, "busy", "the broker has just started; try later")
+            return
+        self._held.append((peer, frame, message))
+        state.tap("queued", frame, peer.instance, worker=state.me.instance, body=body)
+
+    def _answer(self, peer: Peer, frame: Header, message: Message, body: bytes) -> None:
+        state = self._state
+        _, answer = self._answers[frame.type]
         try:
-            reply = answer(decode(cls, body, state.settings.body_max_bytes))
+            reply = answer(message)
+            data = b"" if reply is None else encode(reply, state.settings.body_max_bytes)
         except RuntimeFault as fault:
             self._endings.refuse(peer, frame, fault.code, fault.detail)
             return
@@ -88,7 +102,6 @@ class Operations:
             trace=frame.trace,
             sender=state.me.instance,
         )
-        data = encode(reply, state.settings.body_max_bytes)
         state.send(peer, stamped, data)
         state.tap("delivered", stamped, state.me.instance, worker=state.me.instance, body=data)
 
@@ -105,15 +118,19 @@ class Operations:
         worker = peer.instance if mirrored.kind in _TO_WORKERS else ""
         self._state.tap(told.verdict, mirrored, mirrored.sender, worker=worker, told=Told(told.size, told.sha256))
 
-    def _read_peers(self, _: control.ReadPeers) -> control.Peers:
+    def _read_peers(self, asked: control.ReadPeers) -> control.Peers:
         state = self._state
         state.me.last_seen = state.now
-        rows = [self._row(peer) for peer in (state.me, *state.names.values())]
+        known = {peer.instance: peer for peer in (state.me, *state.names.values())}
+        rows, ends_with = page_of(
+            known, lambda key: self._row(known[key]), after=asked.after, max_bytes=state.settings.page_max_bytes
+        )
         return control.Peers(
             epoch=state.epoch,
-            peers=sorted(rows, key=lambda row: row.instance),
+            peers=rows,
             listens=self._enrolment.listens,
-            refused_keys=self._enrolment.refused_keys(),
+            refused_keys=[] if asked.after else self._enrolment.refused_keys(),
+            next=ends_with,
         )
 
     def _read_peer(self, message: control.ReadPeer) -> control.PeerRow:
@@ -137,20 +154,17 @@ class Operations:
             connected_ms=0,
         )
 
-    def _read_tools(self, _: control.ReadTools) -> control.Tools:
-        words: dict[str, control.ToolWord] = {}
-        workers: dict[str, list[str]] = {}
-        sources: list[control.SourceRow] = []
-        for peer in sorted(self._state.names.values(), key=lambda peer: peer.instance):
-            said = peer.announced_tools
-            if said is None or peer.service is None:
-                continue
-            sources += [control.SourceRow(instance=peer.instance, **dict(source)) for source in said.sources]
-            for word in said.tools:
-                words.setdefault(word.tool_id, word)
-                workers.setdefault(word.tool_id, []).append(peer.instance)
-        rows = [control.ToolRow(workers=workers[tool_id], **dict(word)) for tool_id, word in sorted(words.items())]
-        return control.Tools(tools=rows, sources=sources)
+    def _read_tools(self, asked: control.ReadTools) -> control.Tools:
+        listing = ToolListing(self._state.names.values())
+        rows, ends_with = page_of(
+            listing.keys(), listing.row, after=asked.after, max_bytes=self._state.settings.page_max_bytes
+        )
+        return control.Tools(
+            epoch=self._state.epoch,
+            tools=[row for row in rows if isinstance(row, control.ToolRow)],
+            sources=[row for row in rows if isinstance(row, control.SourceRow)],
+            next=ends_with,
+        )
 
     def _row(self, peer: Peer) -> control.PeerRow:
         state = self._state
@@ -224,4 +238,4 @@ class Operations:
 
 def _missing_tools(peer: Peer) -> list[str]:
     said = peer.announced_tools
-    return [] if said is None else [source.name for source in said.sources if source.state == "failed"]
+    return [] if said is None else [source.name for source in said.sources.values() if source.state == "failed"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from bus.broker.bounds import Announced, Announcement
 from bus.catalog import Row
 from bus.envelope import Header
 from bus.fair import principal_of
-from bus.messages.control import AnnounceTools
 
 if TYPE_CHECKING:
     from bus.broker.state import Service
@@ -49,17 +50,18 @@ class Peer:
         self.announced: dict[str, bool] = {}  # request ids it re-announced -> already answered
         self.tools: list[str] = []
         self.tool_queues: tuple[str, ...] = ()  # where requests wait that need one of these
-        self.announced_tools: AnnounceTools | None = None  # what it said of them since its hello
+        self.announced_tools: Announced | None = None  # what it said of them since its hello
+        self.announcement = Announcement()  # what it is saying
         self.config_digest = ""
         self.version = ""
         self.host = ""  # its machine's name, as it says
         self.address = ""  # where it connects from; "" on a local socket
         self.counters: dict[str, int] = {}
 
-    def can_run(self, tools: list[str]) -> None:
+    def can_run(self, tools: Iterable[str]) -> None:
         """It has these tools from now on, and no other."""
-        self.tools = tools
-        self.tool_queues = tuple(tool_queue(tool) for tool in tools)
+        self.tools = list(tools)
+        self.tool_queues = tuple(tool_queue(tool) for tool in self.tools)
 
     def judge(self) -> None:
         """Keeps `takes_work` and `is_leaving` true after a change of state."""
@@ -96,6 +98,7 @@ class Pending:
         "principal",
         "requester",
         "row",
+        "seen_at",
         "service",
         "share",
         "slotted",
@@ -125,6 +128,7 @@ class Pending:
         self.requester = requester  # the newest one
         self.also: list[Peer] = []  # earlier ones that still live: whoever asks gets the answer
         self.deadline = deadline
+        self.seen_at = deadline  # when the heap has it looked at; an earlier time than a deadline that was prolonged
         self.tool = header.key if row.by_tool and not direct else ""  # the one that its worker must have announced
         self.unable_since: float | None = None  # nobody that has the tool is there since
         self.slotted = row.mode != "immediate" and not is_post

@@ -14,7 +14,7 @@ from bus.broker.remote import KeyRecord
 from bus.catalog import CLASSES
 from bus.codec import decode, encode
 from bus.envelope import Header, Kind, header
-from bus.errors import BusError
+from bus.errors import RuntimeFault
 from bus.messages.base import pack
 from bus.messages.ledger import Write, WriteEntry, Written
 from bus.settings import BusSettings
@@ -104,7 +104,7 @@ class RecordBook:
         self._batch = b""
         try:
             written = decode(Written, body, self._settings.body_max_bytes)
-        except BusError:
+        except RuntimeFault:
             return
         self.dropped += sum(ack.outcome == "refused" for ack in written.acks)
 

@@ -81,6 +81,16 @@ class State:
         peer = self.names.get(instance.partition("@")[0])
         return peer if peer is not None and peer.instance == instance else None
 
+    def forget(self, peer: Peer) -> None:
+        """It is in no table of connections and services any more; what it worked on ends by its deadline."""
+        peer.is_lost = True
+        peer.judge()
+        self.connections.pop(peer.connection, None)
+        self.names.pop(peer.name, None)
+        if peer.service is not None and peer in peer.service.offering:
+            peer.service.offering.remove(peer)
+            peer.service.note_presence(self.now)
+
     def met(self, instance: str) -> None:
         """It has said hello, or never will: with the last one of those expected the collecting is over."""
         if self.expected is not None:

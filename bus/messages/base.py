@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 import msgpack
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from bus.text import cut
 
 type_of_json = Any
 """A JSON-like value: None, bool, int, float, str, list or dict with string keys."""
@@ -16,6 +18,11 @@ Timestamp = Annotated[
     str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$", description="ISO 8601, UTC, microseconds")
 ]
 """ISO 8601, UTC, microseconds: `2026-11-21T22:00:00.123456Z` (made by `bus.messages.ids.iso`)."""
+
+
+def cut_to(max_chars: int) -> BeforeValidator:
+    """For a field of text that quotes others: what is longer is cut, where it is made and where it is read."""
+    return BeforeValidator(lambda said: cut(said, max_chars) if isinstance(said, str) else said)
 
 
 class Record(BaseModel):

@@ -1,6 +1,7 @@
 """What peers and the broker (or a lane's server) say about the connection itself, and what the broker answers.
 
-Control frames are the only bodies that a broker decodes.
+Control frames are the only bodies that a broker decodes. Every field that another process fills has a bound: the shape
+of a name or a reason stands here, how many there may be in `LIMITED_BY`, which names the setting.
 """
 
 from __future__ import annotations
@@ -9,13 +10,37 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bus.messages.base import Count, Message, Record
+from bus.messages.base import Count, Message, Record, cut_to
 
 Printable = Annotated[str, Field(pattern=r"^[ -~]*$")]
 """What a peer says of itself and people are shown: no control characters, so that no row of a table can be forged."""
 
 Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]+$")]
 """A printable word."""
+
+Instance = Annotated[str, Field(max_length=200)]
+"""`<role>/<n>@<epoch>`."""
+
+Id = Annotated[str, Field(max_length=400)]
+"""A message id or a routing key."""
+
+Role = Annotated[str, Field(max_length=16)]
+Digest = Annotated[str, Field(max_length=128)]
+Address = Annotated[str, Field(max_length=300)]
+
+REASON_MAX_CHARS = 400
+Reason = Annotated[str, Field(max_length=REASON_MAX_CHARS)]
+"""Why a peer is as it is, in its own words; whoever says it cuts it (`bus.text.cut`)."""
+
+Detail = Annotated[str, cut_to(1000), Field(max_length=1000)]
+"""A server's words, which may quote what was sent to it: what is longer is cut, and marked as cut."""
+
+REFUSED_SHOWN_MAX = 64
+"""Most tools of one source that are named with the reason why they are not taken."""
+SOURCES_MAX = 1024
+"""Most sources of tools of one worker."""
+WORKERS_SHOWN_MAX = 64
+"""Most workers that are named beside one tool."""
 
 
 class Hello(Message):
@@ -24,17 +49,19 @@ class Hello(Message):
     TYPE: ClassVar[str] = "bus.hello"
 
     instance: Printable = Field(max_length=200, description="`<role>/<n>@<epoch>`; bound to the token")
-    token: str = Field(description="secret made for this incarnation; empty where CURVE identifies the peer")
-    role: str = Field(description="text of the instance before its first `/`")
-    offers: list[Name] = Field(default_factory=list[Name], description="services it answers for")
+    token: str = Field(
+        max_length=200, description="secret made for this incarnation; empty where CURVE identifies the peer"
+    )
+    role: Role = Field(description="text of the instance before its first `/`")
+    offers: list[Name] = Field(default_factory=list[Name], max_length=16, description="services it answers for")
     slots: Count = Field(description="how many credit-bound requests it takes at once")
     version: Printable = Field(max_length=64, description="of the software")
     protocol: int = Field(description="version of bus/PROTOCOL.md that the peer speaks")
-    config_digest: str = Field(default="", description="snapshot that it runs under; empty: none yet")
+    config_digest: Digest = Field(default="", description="snapshot that it runs under; empty: none yet")
     tools: list[Name] = Field(default_factory=list[Name], description="tools a ho1 worker can run")
-    keys: list[str] = Field(default_factory=list[str], description="sticky routing keys it holds (re-announced)")
-    in_progress: list[str] = Field(default_factory=list[str], description="request ids it works on (re-announced)")
-    answered: list[str] = Field(default_factory=list[str], description="recently answered request ids")
+    keys: list[Id] = Field(default_factory=list[Id], description="sticky routing keys it holds (re-announced)")
+    in_progress: list[Id] = Field(default_factory=list[Id], description="request ids it works on (re-announced)")
+    answered: list[Id] = Field(default_factory=list[Id], description="recently answered request ids")
     host: Printable = Field(
         default="", max_length=255, description="its machine's name, as it says; empty: the broker's own"
     )
@@ -45,10 +72,10 @@ class Welcome(Message):
 
     TYPE: ClassVar[str] = "bus.welcome"
 
-    epoch: str = Field(description="of the broker or lane server; a new one means it restarted")
+    epoch: Name = Field(description="of the broker or lane server; a new one means it restarted")
     beat_interval_ms: Count = Field(description="how often the peer beats")
     peer_timeout_ms: Count = Field(description="silence after which the peer is lost")
-    config_digest: str = Field(default="", description="snapshot that the broker runs under; empty at a lane")
+    config_digest: Digest = Field(default="", description="snapshot that the broker runs under; empty at a lane")
 
 
 class Join(Message):
@@ -71,8 +98,8 @@ class Joined(Message):
 
     TYPE: ClassVar[str] = "bus.joined"
 
-    name: str = Field(description="`<role>/<n>` of every incarnation with this key")
-    config_digest: str = Field(description="snapshot that the broker runs under")
+    name: Name = Field(description="`<role>/<n>` of every incarnation with this key")
+    config_digest: Digest = Field(description="snapshot that the broker runs under")
 
 
 class Refused(Message):
@@ -84,7 +111,7 @@ class Refused(Message):
         "bad_token", "name_taken", "bad_protocol", "role_mismatch", "malformed",
         "token_expired", "token_used", "bad_version", "other_config", "not_enrolled", "unavailable",
     ] = Field(description="why; those after `malformed` only at workers elsewhere")  # fmt: skip
-    detail: str = Field(description="what was refused, in words")
+    detail: Detail = Field(description="what was refused, in words")
 
 
 class Rehello(Message):
@@ -99,7 +126,7 @@ class Ready(Message):
     TYPE: ClassVar[str] = "bus.ready"
 
     state: Literal["starting", "ready", "degraded", "draining"] = Field(description="the peer's own view")
-    reason: str = Field(default="", description="why it is not ready; empty when it is")
+    reason: Reason = Field(default="", description="why it is not ready; empty when it is")
 
 
 class Beat(Message):
@@ -107,7 +134,9 @@ class Beat(Message):
 
     TYPE: ClassVar[str] = "bus.beat"
 
-    counters: dict[str, int] = Field(default_factory=dict, description="small integers of this incarnation, by name")
+    counters: dict[Name, int] = Field(
+        default_factory=dict[Name, int], description="small integers of this incarnation, by name"
+    )
 
 
 class Credit(Message):
@@ -135,19 +164,28 @@ class ToolSource(Record):
     name: Name = Field(description="`builtin`, `python`, or the name of an MCP server")
     kind: Literal["builtin", "python", "mcp"] = Field(description="what it is")
     state: Literal["starting", "ready", "failed"] = Field(description="failed: it is tried again, or says what to mend")
-    detail: Printable = Field(default="", max_length=400, description="what is wrong; of a server in order who it is")
-    refused: list[Printable] = Field(
-        default_factory=list[Printable], description="tools that it offers and that are not taken, each with the reason"
+    detail: Printable = Field(
+        default="", max_length=REASON_MAX_CHARS, description="what is wrong; of a server in order who it is"
+    )
+    refused: list[Annotated[Printable, Field(max_length=REASON_MAX_CHARS)]] = Field(
+        default_factory=list[Printable],
+        max_length=REFUSED_SHOWN_MAX,
+        description="tools that it offers and that are not taken, each with the reason",
     )
 
 
 class AnnounceTools(Message):
-    """What a worker can run from now on: it replaces what its hello and every earlier announcement said."""
+    """What a worker can run from now on: it replaces what its hello and every earlier announcement said.
+
+    Said in parts of about `bus.page_max_bytes`, in order; it counts once the last part is there.
+    """
 
     TYPE: ClassVar[str] = "bus.tools"
 
-    tools: list[ToolWord]
-    sources: list[ToolSource]
+    tools: list[ToolWord] = Field(description="each id once in all parts")
+    sources: list[ToolSource] = Field(max_length=SOURCES_MAX, description="each name once in all parts")
+    part: int = Field(default=1, ge=1, description="number of this part, from 1; 1 begins anew")
+    parts: int = Field(default=1, ge=1, description="how many there are")
 
 
 class Bye(Message):
@@ -171,8 +209,8 @@ class InstanceLost(Message):
 
     TYPE: ClassVar[str] = "broker.instance_lost"
 
-    instance: str = Field(description="`<role>/<n>@<epoch>`")
-    exit: str = Field(description="e.g. `signal 9`, `exit 1`")
+    instance: Instance = Field(description="`<role>/<n>@<epoch>`")
+    exit: str = Field(max_length=200, description="e.g. `signal 9`, `exit 1`")
 
 
 class ServiceGivenUp(Message):
@@ -180,7 +218,7 @@ class ServiceGivenUp(Message):
 
     TYPE: ClassVar[str] = "broker.service_given_up"
 
-    service: str = Field(description="name of a service")
+    service: Role = Field(description="name of a service")
     given_up: bool = Field(description="false: somebody may offer it again")
 
 
@@ -189,16 +227,18 @@ class LaneFrame(Message):
 
     TYPE: ClassVar[str] = "broker.lane_frame"
 
-    verdict: str = Field(description="what the lane did with it: a verdict of the tap")
-    header: bytes = Field(description="its header, with the sender as the lane stamped it")
+    verdict: str = Field(max_length=16, description="what the lane did with it: a verdict of the tap")
+    header: bytes = Field(max_length=4096, description="its header, with the sender as the lane stamped it")
     size: Count = Field(description="bytes of its body")
     sha256: bytes = Field(min_length=32, max_length=32, description="SHA-256 of its body")
 
 
 class ReadPeers(Message):
-    """Ask who is connected."""
+    """Ask who is connected: one page, of `bus.page_max_bytes`."""
 
     TYPE: ClassVar[str] = "broker.read_peers"
+
+    after: str = Field(default="", max_length=500, description="`next` of the page before; empty: the first page")
 
 
 class ReadPeer(Message):
@@ -206,7 +246,7 @@ class ReadPeer(Message):
 
     TYPE: ClassVar[str] = "broker.read_peer"
 
-    instance: str = Field(description="`<role>/<n>@<epoch>`")
+    instance: Instance = Field(description="`<role>/<n>@<epoch>`")
 
 
 class PeerRow(Message):
@@ -214,61 +254,75 @@ class PeerRow(Message):
 
     TYPE: ClassVar[str] = "broker.peer"
 
-    instance: str = Field(description="`<role>/<n>@<epoch>`")
-    role: str = Field(description="text of the instance before its first `/`")
-    offers: list[str] = Field(description="services it answers for")
+    instance: Instance = Field(description="`<role>/<n>@<epoch>`")
+    role: Instance = Field(description="text of the instance before its first `/`")
+    offers: list[Name] = Field(max_length=16, description="services it answers for")
     state: Literal["starting", "ready", "degraded", "draining", "lost"] = Field(description="its own view, or lost")
-    reason: str = Field(default="", description="why it is not ready; empty when it is")
+    reason: Reason = Field(default="", description="why it is not ready; empty when it is")
     slots: Count = Field(description="credit-bound requests at once")
     in_flight: Count = Field(description="requests delivered and not answered")
     keys: Count = Field(description="sticky routing keys it holds")
     last_beat_ms: Count = Field(description="since the last frame of this peer")
     connected_ms: Count = Field(description="since its hello")
-    tools: list[str] = Field(default_factory=list[str], description="tools it can run")
-    missing_tools: list[str] = Field(
-        default_factory=list[str], description="sources of tools that failed there; `broker.read_tools` says why"
+    tools: list[Name] = Field(default_factory=list[Name], description="tools it can run")
+    missing_tools: list[Name] = Field(
+        default_factory=list[Name],
+        max_length=SOURCES_MAX,
+        description="sources of tools that failed there; `broker.read_tools` says why",
     )
-    config_digest: str = Field(
+    config_digest: Digest = Field(
         default="", description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet"
     )
-    version: str = Field(default="", description="of the software")
-    counters: dict[str, int] = Field(default_factory=dict, description="small integers of this incarnation, by name")
-    host: str = Field(default="", description="its machine's name, as it says; empty: the broker's own")
-    address: str = Field(default="", description="where it connects from, as the broker sees it; empty: a local socket")
+    version: str = Field(default="", max_length=64, description="of the software")
+    counters: dict[Name, int] = Field(
+        default_factory=dict[Name, int], description="small integers of this incarnation, by name"
+    )
+    host: str = Field(default="", max_length=255, description="its machine's name, as it says; empty: the broker's own")
+    address: Address = Field(
+        default="", description="where it connects from, as the broker sees it; empty: a local socket"
+    )
 
 
 class ReadTools(Message):
-    """Ask which tools there are, and where."""
+    """Ask which tools there are, and where: one page, of `bus.page_max_bytes`."""
 
     TYPE: ClassVar[str] = "broker.read_tools"
+
+    after: str = Field(default="", max_length=500, description="`next` of the page before; empty: the first page")
 
 
 class ToolRow(ToolWord):
     """One tool and who can run it."""
 
-    workers: list[str] = Field(description="instances that announce it, sorted")
+    workers: list[Instance] = Field(
+        max_length=WORKERS_SHOWN_MAX, description="instances that announce it, sorted; the first of them if many"
+    )
+    worker_count: Count = Field(description="how many announce it")
 
 
 class SourceRow(ToolSource):
     """One source of tools at one worker."""
 
-    instance: str = Field(description="`<role>/<n>@<epoch>`")
+    instance: Instance = Field(description="`<role>/<n>@<epoch>`")
+    tools: Count = Field(description="how many tools it brings there")
 
 
 class Tools(Message):
-    """Answer to ReadTools: tools sorted by id (of the first worker that announces one), sources by worker."""
+    """Answer to ReadTools: first sources by worker, then tools by id (in the words of its first worker)."""
 
     TYPE: ClassVar[str] = "broker.tools"
 
+    epoch: Name = Field(description="of the broker; another one than the page before had: begin again")
     tools: list[ToolRow]
     sources: list[SourceRow]
+    next: str = Field(default="", max_length=500, description="`after` of the next page; empty: this is the last one")
 
 
 class RefusedKey(Record):
     """Connections with a key that nobody enrolled."""
 
-    key: str = Field(description="its fingerprint")
-    address: str = Field(description="where the last one came from")
+    key: str = Field(max_length=80, description="its fingerprint")
+    address: Address = Field(description="where the last one came from")
     count: Count = Field(description="how many, since the broker's start")
     last_ms: Count = Field(description="since the last one")
 
@@ -278,14 +332,17 @@ class Peers(Message):
 
     TYPE: ClassVar[str] = "broker.peers"
 
-    epoch: str = Field(description="of the broker; a new one means it restarted")
+    epoch: Name = Field(description="of the broker; a new one means it restarted: begin again")
     peers: list[PeerRow]
-    listens: str = Field(default="", description="`HOST:PORT` for workers elsewhere; empty: none")
-    refused_keys: list[RefusedKey] = Field(default_factory=list[RefusedKey], description="latest last, bounded")
+    listens: Address = Field(default="", description="`HOST:PORT` for workers elsewhere; empty: none")
+    refused_keys: list[RefusedKey] = Field(
+        default_factory=list[RefusedKey], description="latest last, bounded; on the first page alone"
+    )
+    next: str = Field(default="", max_length=500, description="`after` of the next page; empty: this is the last one")
 
 
 class ReadQueues(Message):
-    """Ask how many requests wait and run."""
+    """Ask how many requests wait and run: a row for each service of the catalog, so that the answer needs no pages."""
 
     TYPE: ClassVar[str] = "broker.read_queues"
 
@@ -293,11 +350,13 @@ class ReadQueues(Message):
 class QueueRow(Record):
     """One service."""
 
-    service: str = Field(description="name of a service")
+    service: Role = Field(description="name of a service")
     queued: Count = Field(description="requests that wait for a worker")
     in_flight: Count = Field(description="requests delivered and not answered")
     delivered: Count = Field(description="requests delivered since start")
-    failed: dict[str, int] = Field(default_factory=dict, description="failures by code since start")
+    failed: dict[Name, int] = Field(
+        default_factory=dict[Name, int], max_length=64, description="failures by code since start"
+    )
 
 
 class Queues(Message):
@@ -305,7 +364,7 @@ class Queues(Message):
 
     TYPE: ClassVar[str] = "broker.queues"
 
-    queues: list[QueueRow]
+    queues: list[QueueRow] = Field(max_length=64)
 
 
 class Drain(Message):
@@ -313,7 +372,7 @@ class Drain(Message):
 
     TYPE: ClassVar[str] = "broker.drain"
 
-    instance: str = Field(description="`<role>/<n>@<epoch>`")
+    instance: Instance = Field(description="`<role>/<n>@<epoch>`")
 
 
 class RevokeKey(Message):
@@ -340,9 +399,9 @@ class TokenCreated(Message):
 
     TYPE: ClassVar[str] = "broker.token_created"
 
-    token_id: str = Field(description="its name in lists and records")
-    address: str = Field(description="`HOST:PORT` where the broker listens")
-    broker_key: str = Field(description="the broker's public key, Z85")
+    token_id: Name = Field(description="its name in lists and records")
+    address: Address = Field(description="`HOST:PORT` where the broker listens")
+    broker_key: str = Field(max_length=40, description="the broker's public key, Z85")
     expires_at_us: Count = Field(description="microseconds since 1970 UTC")
 
 
@@ -363,6 +422,25 @@ class Probed(Message):
 
     TYPE: ClassVar[str] = "bus.probed"
 
-    instance: str = Field(description="`<role>/<n>@<epoch>`")
+    instance: Instance = Field(description="`<role>/<n>@<epoch>`")
     state: Literal["starting", "ready", "degraded", "draining"] = Field(description="the peer's own view")
-    reason: str = Field(default="", description="why it is not ready; empty when it is")
+    reason: Reason = Field(default="", description="why it is not ready; empty when it is")
+
+
+LIMITED_BY: dict[tuple[type[Record], str], str] = {
+    (Hello, "tools"): "tools_max",
+    (Hello, "keys"): "hello_ids_max",
+    (Hello, "in_progress"): "hello_ids_max",
+    (Hello, "answered"): "hello_ids_max",
+    (Beat, "counters"): "counters_max",
+    (AnnounceTools, "tools"): "tools_max",
+    (ToolWord, "description"): "tool_max_bytes",
+    (ToolWord, "parameters"): "tool_max_bytes",
+    (PeerRow, "tools"): "tools_max",
+    (PeerRow, "counters"): "counters_max",
+    (Tools, "tools"): "page_max_bytes",
+    (Tools, "sources"): "page_max_bytes",
+    (Peers, "peers"): "page_max_bytes",
+    (Peers, "refused_keys"): "refused_keys_max",
+}
+"""(message, field) -> the setting of section `bus` that bounds it; every other field is bounded by its type."""

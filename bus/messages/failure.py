@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from bus.messages.base import Message
+from bus.messages.base import Message, cut_to
 
 FAILURE_CODES = (
     # the bus
@@ -25,9 +25,11 @@ class Failure(Message):
 
     TYPE: ClassVar[str] = "bus.failure"
 
-    code: str = Field(description="one of FAILURE_CODES, or a work order's or the gateway's own code")
+    code: str = Field(max_length=64, description="one of FAILURE_CODES, or a work order's or the gateway's own code")
     retryable: bool = Field(description="whether the same request may succeed later")
-    detail: str = Field(description="what was tried, which id, which limit, the mend; no prompt text, no secret")
+    detail: Annotated[str, cut_to(4000), Field(max_length=4000)] = Field(
+        description="what was tried, which id, which limit, the mend; no prompt text, no secret; cut where it is longer"
+    )
     retry_after_ms: int | None = Field(
         default=None, ge=0, description="busy: the same request may pass after so long, and not sooner; null: not said"
     )

@@ -24,6 +24,7 @@ from bus.broker.events import (
     ConnectionLost,
     CutKey,
     CutOff,
+    Event,
     FrameGarbage,
     FrameReceived,
     KeyRefused,
@@ -47,6 +48,7 @@ MayStop = Callable[[list[str]], bool]
 """Asked, once its descriptor has spoken, with the instances that are bound: may the broker end now?"""
 
 _log = structlog.get_logger("bus")
+_SOCKET_IS_GONE = (zmq.ETERM, zmq.ENOTSOCK)  # whatever it is, it is not one peer's
 _PARTS = 3  # routing id, header, body
 _PROBE_PARTS = 2  # routing id, nothing: what PROBE_ROUTER sends on a new connection
 _LOOPBACK = ("tcp://127.0.0.1:", "tcp://localhost:", "tcp://[::1]:")
@@ -180,13 +182,13 @@ class BrokerLoop:
                 tap.hear()
             if self._taps:
                 taps, self._taps = self._taps, []
-                tap.publish(taps)
+                self._publish(taps)
             tap.answer_some()
             now = clock.monotonic()
             at = core.next_wakeup()
             if at is not None and at <= now:
                 core.set_wall(now, clock.now())
-                self._do(core.step(Tick(), now), now)
+                self._do(self._step(Tick(), now), now)
                 more = True
                 at = core.next_wakeup()
             if self._stops or self._told:
@@ -216,7 +218,7 @@ class BrokerLoop:
         A descriptor that has spoken mostly means a message; otherwise, and after each one, EVENTS is asked, which is
         cheaper than an EAGAIN.
         """
-        receive, step, monotonic, option = self._receive, self._core.step, self._clock.monotonic, self._option
+        receive, step, monotonic, option = self._receive, self._step, self._clock.monotonic, self._option
         for _ in range(self._settings.batch_max):
             if not has_spoken and not option(EVENTS) & POLLIN:
                 return False
@@ -236,7 +238,7 @@ class BrokerLoop:
 
     def _drain_remote(self, remote: RemoteRouter) -> bool:
         """The same for connections from elsewhere, and who was not let in; whether anything was handled."""
-        step, monotonic = self._core.step, self._clock.monotonic
+        step, monotonic = self._step, self._clock.monotonic
         for fingerprint, address in remote.hear_strangers():
             now = monotonic()
             actions = step(KeyRefused(fingerprint, address), now)
@@ -278,13 +280,32 @@ class BrokerLoop:
                 send(action.header, NOBLOCK_MORE)
                 send(action.body, NOBLOCK)
             except zmq.ZMQError as error:
+                if error.errno in _SOCKET_IS_GONE:
+                    raise
                 if error.errno == zmq.EAGAIN:
                     self._core.count("send_would_block")
                 elif error.errno != zmq.EHOSTUNREACH:
-                    raise
+                    self._core.count("send_failed")
+                    _log.warning("send_failed", error=str(error))
                 lost.append(action.connection)
         for connection in lost:
-            self._do(self._core.step(ConnectionLost(connection), now), now)
+            self._do(self._step(ConnectionLost(connection), now), now)
+
+    def _step(self, event: Event, now: float) -> list[Action]:
+        """One event through the core. A defect there costs the sender of the frame its connection, and nobody else."""
+        try:
+            return self._core.step(event, now)
+        except Exception:  # noqa: BLE001 - logged with its traceback, counted, and felt by one peer
+            _log.exception("broker_step_failed", at=type(event).__name__)
+            return self._core.survive(event, now)
+
+    def _publish(self, taps: list[Tap]) -> None:
+        """Whatever goes wrong with watching, routing goes on; readers see the gap in the sequence."""
+        try:
+            self._tap.publish(taps)
+        except Exception:  # noqa: BLE001 - logged with its traceback, and counted
+            self._core.count("tap_failed")
+            _log.exception("tap_failed", frames=len(taps))
 
     def _cut_off(self, action: CutOff | CutKey) -> None:
         if isinstance(action, CutKey):

@@ -40,6 +40,7 @@ class TapPublisher:
         self._callers = Callers(settings, clock)
         self._ring = Ring(frames_max=settings.tap_ring, bytes_max=settings.tap_ring_max_bytes)
         self._answers: deque[tuple[bytes, Iterator[bytes]]] = deque()
+        self._answers_max = settings.tap_hwm
         self._readers = {LIVE: 0, BODIES: 0}
         self._next_sequence = 1
         self.has_sent = False  # since it last heard: a send may swallow the edge of its descriptor
@@ -102,6 +103,8 @@ class TapPublisher:
         elif topic in self._readers and verb == _SUBSCRIBE:
             self._readers[topic] += 1
             self._send_live(topic, [])
+        elif verb == _SUBSCRIBE and len(self._answers) >= self._answers_max:
+            return False  # nobody reads so many at once
         elif verb == _SUBSCRIBE and (question := question_of(topic)) is not None:
             since = self._clock.now() - question.since_s
             answer = self._ring.answer(

@@ -11,9 +11,10 @@ from pathlib import Path
 import click
 
 from bus.clock import SystemClock
-from bus.messages.control import PeerRow, Peers, ReadPeers
+from bus.messages.control import PeerRow, Peers
 from bus.messages.ledger import Entries, Entry, Read, Tail, session_stream
 from bus.messages.session import ProcessTurn, TurnResult
+from bus.paging import read_peers
 from bus.port import Bus
 from config.snapshot import load_snapshot
 from launch import demo_story, exit_codes, identity, run_file
@@ -148,7 +149,7 @@ async def _kill_in_the_middle(bus: Bus, place: Place, session_id: str, turn: asy
         head = page.entries[-1].sequence if page.entries else head
         if turn.done():
             raise CommandError("the turn was over before its first prompt was seen")
-    peers = await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=timeout_s)
+    peers = await read_peers(bus, timeout_s=timeout_s)
     victim = _busy_executor(peers)
     row = next(row for row in running(place.home).children if row.instance == victim.instance)
     killed_at = bus.now()

@@ -10,7 +10,8 @@ import psutil
 from bus.clock import SystemClock
 from bus.errors import RuntimeFault
 from bus.messages.base import Record
-from bus.messages.control import PeerRow, Peers, ReadPeers
+from bus.messages.control import PeerRow, Peers
+from bus.paging import read_peers
 from launch import exit_codes
 from launch.client import connected, place_of
 from launch.commands.options import running, with_home
@@ -159,7 +160,7 @@ async def peers_of(home: Home, run: RunFile) -> Peers | None:
     timeout_s = place.snapshot.config.bus.peer_timeout_ms / 1000
     try:
         async with asyncio.timeout(2 * timeout_s), connected(place, "operator") as bus:
-            return await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=timeout_s)
+            return await read_peers(bus, timeout_s=timeout_s)
     except (RuntimeFault, CommandError, TimeoutError):  # CommandError: the disk is full, no token can be written
         return None
 

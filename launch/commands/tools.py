@@ -6,14 +6,17 @@ import asyncio
 
 import click
 
-from bus.messages.control import ReadTools, Tools
+from bus.messages.control import Tools
+from bus.paging import read_tools
 from launch import exit_codes
 from launch.client import connected, place_of
 from launch.commands.options import running, with_home
 from launch.endpoints import Place
 from launch.home import Home
-from launch.output import as_json, note, printable, say, table
+from launch.output import as_json, cell, note, say, table
 from launch.tool_rows import SourceLine, ToolLine, source_lines, tool_lines
+
+_WORKERS_SHOWN = 8
 
 
 @click.command()
@@ -38,7 +41,7 @@ def tools(*, home: Home, as_json_: bool) -> int:
         table(("SOURCE", "STATE", "WORKER", "TOOLS", "DETAIL"), [_source_cells(one) for one in sources], coloured=1)
     for source in sources:
         for refused in source.refused:
-            note(printable(f"{source.name} at {source.worker.partition('@')[0]}: not taken: {refused}"))
+            note(cell(f"{source.name} at {source.worker.partition('@')[0]}: not taken: {refused}"))
     return exit_codes.OK
 
 
@@ -46,19 +49,25 @@ async def tools_of(place: Place) -> Tools:
     """What the broker was told. Raises BusError when it does not answer."""
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
     async with connected(place, "operator") as bus:
-        return await bus.request("broker", ReadTools(), expect=Tools, timeout_s=timeout_s)
+        return await read_tools(bus, timeout_s=timeout_s)
 
 
 def _cells(line: ToolLine) -> tuple[str, ...]:
     return (
         line.tool_id,
         line.source,
-        ", ".join(worker.partition("@")[0] for worker in line.workers),
+        _workers(line),
         "yes" if line.idempotent else "no",
         "yes" if line.writes else "no",
         "needed" if line.needs_approval else "-",
         ", ".join(line.agents) or "nobody",
     )
+
+
+def _workers(line: ToolLine) -> str:
+    names = [worker.partition("@")[0] for worker in line.workers[:_WORKERS_SHOWN]]
+    more = line.worker_count - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
 
 
 def _source_cells(source: SourceLine) -> tuple[str, ...]:

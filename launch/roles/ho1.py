@@ -65,7 +65,12 @@ def _made(
     children.start()
     table = ToolTable(BUILTIN)  # prompts tell of every built-in tool, wherever it runs
     runner = ToolSources(
-        children=children, table=table, servers=servers, limits=config.tools, random=SystemClock().random
+        children=children,
+        table=table,
+        servers=servers,
+        limits=config.tools,
+        bus=config.bus,
+        random=SystemClock().random,
     )
     actor = Executor(snapshot, runner, table)
     return Made(

@@ -19,13 +19,15 @@ def row(tool_id, *, writes, workers=("ho1/1@a",)):
     """One tool."""
     return ToolRow(
         tool_id=tool_id, source="s", description="d", parameters="{}", idempotent=not writes, writes=writes,
-        workers=list(workers),
+        workers=list(workers), worker_count=len(workers),
     )  # fmt: skip
 
 
-def source(state, detail="", name="s", worker="ho1/1@a", refused=()):
+def source(state, detail="", name="s", worker="ho1/1@a", *, refused=(), tools=0):
     """One source at one worker."""
-    return SourceRow(name=name, kind="mcp", state=state, detail=detail, refused=list(refused), instance=worker)
+    return SourceRow(
+        name=name, kind="mcp", state=state, detail=detail, refused=list(refused), instance=worker, tools=tools
+    )
 
 
 def snapshot(*, permitted, approval=()):
@@ -45,7 +47,9 @@ def snapshot(*, permitted, approval=()):
 
 def test_each_tool_says_who_may_use_it_and_what_waits_for_an_operator():
     """One that writes needs its exact name; patterns of tools.approval count."""
-    told = Tools(tools=[row("s__a", writes=False), row("s__b", writes=True), row("s__c", writes=True)], sources=[])
+    told = Tools(
+        epoch="e", tools=[row("s__a", writes=False), row("s__b", writes=True), row("s__c", writes=True)], sources=[]
+    )
     lines = tool_lines(told, snapshot(permitted=("s__*", "s__c"), approval=("s__[bc]",)))
     assert [(line.tool_id, line.agents, line.needs_approval) for line in lines] == [
         ("s__a", ["ADMIN"], False),
@@ -57,7 +61,9 @@ def test_each_tool_says_who_may_use_it_and_what_waits_for_an_operator():
 def test_each_source_counts_its_tools_and_a_silent_one_is_said():
     """Of a server that is configured and that no worker tells of, that is what is known."""
     told = Tools(
-        tools=[row("s__a", writes=False)], sources=[source("ready"), source("failed", "gone", worker="ho1/2@a")]
+        epoch="e",
+        tools=[row("s__a", writes=False)],
+        sources=[source("ready", tools=1), source("failed", "gone", worker="ho1/2@a")],
     )
     lines = source_lines(told, snapshot(permitted=("*",)))
     assert [(line.name, line.worker, line.state, line.tools, line.detail) for line in lines] == [
@@ -70,6 +76,7 @@ def test_each_source_counts_its_tools_and_a_silent_one_is_said():
 def test_doctor_says_each_trouble_once_with_all_who_have_it(tmp_path):
     """Two workers with the same trouble are one finding."""
     told = Tools(
+        epoch="e",
         tools=[],
         sources=[
             source("failed", "gone"),

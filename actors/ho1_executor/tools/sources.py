@@ -19,8 +19,11 @@ from actors.ho1_executor.tools.children import ChildToolRunner
 from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost, ToolResult, not_done
 from actors.ho1_executor.tools.schema_check import schema_fault
 from actors.ho1_executor.tools.table import ToolTable
-from bus.messages.control import AnnounceTools, ToolSource, ToolWord
+from bus.messages.base import pack
+from bus.messages.control import REASON_MAX_CHARS, REFUSED_SHOWN_MAX, AnnounceTools, ToolSource, ToolWord
 from bus.messages.work_order import ToolCall
+from bus.settings import BusSettings
+from bus.text import cut
 from config.environment import allowed
 from config.schema import McpServerConfig, ToolsConfig
 
@@ -32,19 +35,21 @@ Announce = Callable[[AnnounceTools], None]
 class ToolSources:
     """`bus.port.ToolRunner` of a real worker, and the owner of the tasks that keep its servers connected."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - where tools come from, and two sets of limits
         self,
         *,
         children: ChildToolRunner,
         table: ToolTable,
         servers: Mapping[str, McpServerConfig],
         limits: ToolsConfig,
+        bus: BusSettings,
         random: Callable[[], float],
     ) -> None:
         """`children` has run already; nothing else is started before `begin`."""
         self._children = children
         self._table = table
         self._limits = limits
+        self._bus = bus
         self._servers_wanted = servers
         self._random = random
         self._servers: dict[str, McpServer] = {}
@@ -102,9 +107,7 @@ class ToolSources:
     def announcement(self) -> AnnounceTools:
         """What can be run here now, and how each source of it is."""
         able = set(self.available())
-        words, left_out = bounded(
-            [_word(tool) for name, tool in self._table.items() if name in able], self._limits.message_max_bytes // 2
-        )
+        words, left_out = bounded([_word(tool) for name, tool in self._table.items() if name in able], self._bus)
         sources = [ToolSource(name="builtin", kind="builtin", state="ready")]
         if self._children.entry_points:
             sources.append(self._python)
@@ -114,7 +117,7 @@ class ToolSources:
                 kind="mcp",
                 state=server.told.state,
                 detail=server.told.detail,
-                refused=[*server.told.refused, *left_out.get(name, ())],
+                refused=shown([*server.told.refused, *left_out.get(name, ())]),
             )
             for name, server in sorted(self._servers.items())
         ]
@@ -139,7 +142,7 @@ class ToolSources:
         self._table.put(PYTHON, found)
         detail = "" if found or not refused else "not one of them can be loaded"
         state = "failed" if refused else "ready"
-        self._python = ToolSource(name=PYTHON, kind="python", state=state, detail=detail, refused=refused)
+        self._python = ToolSource(name=PYTHON, kind="python", state=state, detail=detail, refused=shown(refused))
         self._changed()
 
 
@@ -168,24 +171,33 @@ def _word(tool: ToolDefinition) -> ToolWord:
     )
 
 
-def bounded(words: Sequence[ToolWord], max_bytes: int) -> tuple[list[ToolWord], dict[str, list[str]]]:
-    """As many as one announcement holds, in order; of the rest, by source, how many were left out.
+def bounded(words: Sequence[ToolWord], limits: BusSettings) -> tuple[list[ToolWord], dict[str, list[str]]]:
+    """As many as the broker takes of one worker, in order; of the rest, by source, how many were left out.
 
-    So that no server, however much it lists, keeps the others' tools from being announced.
+    So that no server, however much it lists, keeps the others' tools from being announced. One page is left for what is
+    said of the sources.
     """
     kept: list[ToolWord] = []
     dropped: dict[str, int] = {}
+    left = limits.announcement_max_bytes - limits.page_max_bytes
     for word in words:
-        max_bytes -= len(word.description.encode("utf-8", "replace")) + len(word.parameters)
-        if max_bytes >= 0:
+        left -= len(pack(word.model_dump()))
+        if left >= 0 and len(kept) < limits.tools_max:
             kept.append(word)
         else:
             dropped[word.source] = dropped.get(word.source, 0) + 1
     said = {
-        name: [f"{count} tools: all definitions together exceed half of tools.message_max_bytes"]
+        name: [f"{count} tools: with them it would be more than bus.announcement_max_bytes or bus.tools_max"]
         for name, count in dropped.items()
     }
     return kept, said
+
+
+def shown(refused: Sequence[str]) -> list[str]:
+    """Reasons as an announcement takes them."""
+    named = [cut(words, REASON_MAX_CHARS) for words in refused[: REFUSED_SHOWN_MAX - 1]]
+    more = len(refused) - len(named)
+    return [*named, f"and {more} more"] if more else named
 
 
 def _notice_bug(task: asyncio.Task[None]) -> None:

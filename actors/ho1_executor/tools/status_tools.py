@@ -44,8 +44,13 @@ async def _budget_status(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
 
 
 async def _cluster_status(_arguments: Mapping[str, Any], host: ToolHost) -> Any:
-    answer = await host.request("broker", "broker.read_peers", {})
-    rows = [{name: peer[name] for name in _PEER_FIELDS} for peer in answer["peers"]]
+    rows: list[dict[str, Any]] = []
+    after, is_whole = "", False
+    while not is_whole:  # each answer is one page
+        answer = await host.request("broker", "broker.read_peers", {"after": after})
+        rows += [{name: peer[name] for name in _PEER_FIELDS} for peer in answer["peers"]]
+        after = answer["next"]
+        is_whole = not after
     return {"count": len(rows), "processes": sorted(rows, key=lambda row: row["instance"])}
 
 

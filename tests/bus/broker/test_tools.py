@@ -6,7 +6,7 @@ import pytest
 
 from bus.codec import decode
 from bus.envelope import Kind, header
-from bus.messages.control import AnnounceTools, ReadTools, Tools, ToolSource, ToolWord
+from bus.messages.control import AnnounceTools, ReadPeers, ReadTools, Tools, ToolSource, ToolWord
 from tests.bus.broker.rig import BIG, Rig
 
 GRACE_S = Rig().settings.service_grace_ms / 1000
@@ -130,7 +130,7 @@ def test_without_any_worker_the_service_is_what_is_missing(rig, ho2):
 
 
 def _peers(rig):
-    return rig.core._operations._read_peers(None).peers
+    return rig.core._operations._read_peers(ReadPeers()).peers
 
 
 def announcement(*tools: str, **source: str) -> AnnounceTools:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from actors.ho1_executor.mcp_servers.session import rows_of
 from actors.ho1_executor.tools.definition import ToolResult
-from actors.ho1_executor.tools.sources import bounded, described
-from bus.messages.control import ToolWord
+from actors.ho1_executor.tools.sources import bounded, described, shown
+from bus.messages.base import pack
+from bus.messages.control import ToolSource, ToolWord
+from tests.conformance.clusters import bus_settings
 
 
 def word(name, size, source="s"):
@@ -16,13 +18,24 @@ def word(name, size, source="s"):
 
 
 def test_an_announcement_is_cut_at_its_border_and_says_what_it_left_out():
-    """Exactly full is not too much; by source."""
+    """Exactly full is not too much, in bytes and in tools; by source."""
     words = [word("a", 50), word("b", 50), word("c", 10, "t"), word("d", 10, "t")]
-    assert bounded(words, 100) == (
-        words[:2],
-        {"t": ["2 tools: all definitions together exceed half of tools.message_max_bytes"]},
-    )
-    assert bounded(words, 120) == (words, {})
+    sizes = [len(pack(one.model_dump())) for one in words]
+    left_out = {"t": ["2 tools: with them it would be more than bus.announcement_max_bytes or bus.tools_max"]}
+    page = bus_settings().page_max_bytes
+    assert bounded(words, bus_settings(announcement_max_bytes=page + sum(sizes[:2]))) == (words[:2], left_out)
+    assert bounded(words, bus_settings(announcement_max_bytes=page + sum(sizes))) == (words, {})
+    assert bounded(words, bus_settings(tools_max=2)) == (words[:2], left_out)
+    assert bounded(words, bus_settings(tools_max=4)) == (words, {})
+
+
+def test_reasons_are_as_many_and_as_long_as_an_announcement_takes():
+    """A server that lists thousands of tools that are none does not keep its good ones from being announced."""
+    reasons = shown(["x" * 5000] * 300)
+    assert (len(reasons), reasons[-1]) == (64, "and 237 more")
+    assert ToolSource(name="s", kind="mcp", state="ready", refused=reasons).refused == reasons
+    assert "(5000 characters)" in reasons[0]
+    assert shown(["a", "b"]) == ["a", "b"]
 
 
 def test_a_listing_is_told_as_far_as_it_can_be():

@@ -1,0 +1,75 @@
+"""Answers about many, read whole: page after page; and announcements cut into parts. One place for all who ask or tell.
+
+A broker that restarts between two pages is noticed by its epoch: reading begins again, within the same time.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from bus.errors import BusError
+from bus.messages.base import pack
+from bus.messages.control import AnnounceTools, Peers, ReadPeers, ReadTools, Tools, ToolSource, ToolWord
+from bus.port import Bus
+
+P = TypeVar("P", Peers, Tools)
+
+
+async def read_peers(bus: Bus, *, timeout_s: float) -> Peers:
+    """Everybody who is connected. Raises BusError when the broker does not answer all of it within `timeout_s`."""
+    ends_at = bus.clock.monotonic() + timeout_s
+    pages: list[Peers] = []
+    while not _is_whole(pages):
+        question = ReadPeers(after=pages[-1].next if pages else "")
+        pages.append(await bus.request("broker", question, expect=Peers, timeout_s=_left(bus, ends_at)))
+    return pages[0].model_copy(update={"peers": [row for page in pages for row in page.peers], "next": ""})
+
+
+async def read_tools(bus: Bus, *, timeout_s: float) -> Tools:
+    """Every tool and every source of tools. Raises BusError as `read_peers` does."""
+    ends_at = bus.clock.monotonic() + timeout_s
+    pages: list[Tools] = []
+    while not _is_whole(pages):
+        question = ReadTools(after=pages[-1].next if pages else "")
+        pages.append(await bus.request("broker", question, expect=Tools, timeout_s=_left(bus, ends_at)))
+    rows = {
+        "tools": [row for page in pages for row in page.tools],
+        "sources": [row for page in pages for row in page.sources],
+    }
+    return pages[0].model_copy(update=rows | {"next": ""})
+
+
+def _is_whole(pages: list[P]) -> bool:
+    """Whether the last page is there; pages of two brokers are none."""
+    if pages and pages[-1].epoch != pages[0].epoch:
+        pages.clear()
+    return bool(pages) and not pages[-1].next
+
+
+def _left(bus: Bus, ends_at: float) -> float:
+    left_s = ends_at - bus.clock.monotonic()
+    if left_s <= 0:
+        raise BusError("expired", "the broker's answer has more pages than could be read in time")
+    return left_s
+
+
+def parts_of(said: AnnounceTools, max_bytes: int) -> list[AnnounceTools]:
+    """The same announcement in parts of at most `max_bytes`, or of one row where that is larger."""
+    parts: list[list[ToolWord | ToolSource]] = [[]]
+    size = 0
+    for row in (*said.sources, *said.tools):
+        row_bytes = len(pack(row.model_dump()))
+        if size and size + row_bytes > max_bytes:
+            parts.append([])
+            size = 0
+        size += row_bytes
+        parts[-1].append(row)
+    return [
+        AnnounceTools(
+            tools=[row for row in rows if isinstance(row, ToolWord)],
+            sources=[row for row in rows if isinstance(row, ToolSource)],
+            part=number,
+            parts=len(parts),
+        )
+        for number, rows in enumerate(parts, start=1)
+    ]

@@ -1,0 +1,133 @@
+"""Every field that another process fills has a bound, and nothing that the broker says can be too large to be said."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import pytest
+from pydantic.fields import FieldInfo
+
+from bus.messages import control, launcher
+from bus.messages.base import Message, Record
+from bus.messages.control import LIMITED_BY
+from bus.messages.failure import Failure
+from bus.settings import BusSettings
+from tests.architecture.source import ROOT, modules
+
+_SIZED = (str, bytes, list, dict)
+_UNBOUNDED = {
+    (Failure, "facts"): "of a request's own answer: kept by nobody but the one who asked",
+    (
+        launcher.Members,
+        "members",
+    ): "an answer of the launcher, at most launcher.Scale.count of each role; kept by nobody",
+    (launcher.MemberRow, "actor"): "the launcher's own word",
+    (launcher.MemberRow, "instance"): "the launcher's own word",
+}
+"""Field -> why it needs no bound."""
+
+_SAID = (*vars(control).values(), *vars(launcher).values(), Failure)
+CLASSES = sorted(
+    {cls for cls in _SAID if isinstance(cls, type) and issubclass(cls, Record) and cls not in (Record, Message)},
+    key=lambda cls: cls.__name__,
+)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_field_of_what_is_said_of_connections_is_bounded(cls: type[Record]) -> None:
+    """By its type (every text, list and map in it, at any depth), or by the setting that LIMITED_BY names."""
+    for name, field in cls.model_fields.items():
+        if (cls, name) in _UNBOUNDED:
+            continue
+        is_counted = any((base, name) in LIMITED_BY for base in cls.__mro__)
+        loose = [part for part in _loose(field.annotation, field.metadata) if not (is_counted and part == "")]
+        assert not loose, f"{cls.__name__}.{name} {loose}"
+
+
+def _loose(annotation: Any, metadata: list[Any], path: str = "") -> Iterator[str]:
+    """Where in this type something of any length may stand; "" is the field itself."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        inner = [item for part in arguments[1:] for item in (part.metadata if isinstance(part, FieldInfo) else [part])]
+        yield from _loose(arguments[0], [*metadata, *inner], path)
+    elif origin in (Union, UnionType):
+        for argument in arguments:
+            yield from _loose(argument, metadata, path)
+    elif origin is not Literal and ((origin or annotation) in _SIZED or annotation is Any):
+        if not any(getattr(item, "max_length", None) is not None for item in metadata):
+            yield path
+        for argument in arguments:
+            yield from _loose(argument, [], f"{path}[]")
+
+
+def test_the_settings_that_bound_fields_are_settings() -> None:
+    """A name that no setting has bounds nothing; neither does one of a field that no longer exists."""
+    for (cls, field), setting in LIMITED_BY.items():
+        assert field in cls.model_fields
+        assert setting in BusSettings.model_fields
+
+
+SAID_BY_THE_BROKER: dict[str, set[str]] = {
+    "bus.broker.state": {"control"},
+    "bus.broker.delivery": {"fail_for_a_defect"},  # reads headers of the broker's own, called where nothing may raise
+    "bus.broker.endings": {"expire", "_answer"},
+    "bus.broker.records": {"_make_batch"},
+    "bus.lane_server": {"_request", "_send"},
+}
+"""Module -> functions that encode outside of a `try`: only what is bounded by its type, see the next test."""
+
+
+@pytest.mark.parametrize("name", sorted(m for m in modules() if m.startswith("bus.broker.") or m == "bus.lane_server"))
+def test_what_can_be_too_large_is_encoded_where_that_is_caught(name: str) -> None:
+    """Both raise for what a peer says or asks: each call stands in a `try` for RuntimeFault, or is listed."""
+    calls = ("encode", "decode", "unpack_header")
+    loose = {function for function, call in _unguarded(modules()[name]) if call in calls}
+    assert loose == SAID_BY_THE_BROKER.get(name, set())
+
+
+def _unguarded(tree: ast.AST, function: str = "", *, is_guarded: bool = False) -> Iterator[tuple[str, str]]:
+    """(function, called name) of every plain call outside of a `try` that catches a RuntimeFault."""
+    for node in ast.iter_child_nodes(tree):
+        name = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+        if isinstance(node, ast.Try) and any(_catches(handler) for handler in node.handlers):
+            for part in node.body:
+                yield from _unguarded(part, name, is_guarded=True)
+            for part in (*node.handlers, *node.orelse, *node.finalbody):
+                yield from _unguarded(part, name, is_guarded=is_guarded)
+            continue
+        if isinstance(node, ast.With) and any("suppress" in ast.unparse(item) for item in node.items):
+            yield from _unguarded(node, name, is_guarded=True)
+            continue
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not is_guarded:
+            yield name, node.func.id
+        yield from _unguarded(node, name, is_guarded=is_guarded)
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    named = "" if handler.type is None else ast.unparse(handler.type)
+    return any(name in named for name in ("RuntimeFault", "BusError", "Exception"))
+
+
+def test_what_the_broker_says_of_itself_is_small() -> None:
+    """The messages that are encoded without a guard: at every bound at once they are far below a body's limit."""
+    limit = json.loads((ROOT / "config/admin_config.json").read_bytes())["bus"]["body_max_bytes"]
+    for cls in (control.Welcome, control.Joined, control.Refused, control.Rehello, control.Cancelled, Failure):
+        most = sum(_most_chars(field) for name, field in cls.model_fields.items() if (cls, name) not in _UNBOUNDED)
+        assert 4 * most < limit / 100, cls
+
+
+def _most_chars(field: FieldInfo) -> int:
+    lengths = [getattr(item, "max_length", None) for item in field.metadata]
+    return max((length for length in lengths if length is not None), default=64)
+
+
+def test_the_broker_s_loop_steps_the_core_in_one_place() -> None:
+    """Where a defect is caught; and nothing else there calls the core's step."""
+    source = Path(ROOT / "bus/zeromq/broker_loop.py").read_text(encoding="utf-8")
+    assert source.count(".step(") == 1
+    assert source.count("_core.step(event, now)") == 1
