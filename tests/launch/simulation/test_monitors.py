@@ -9,7 +9,7 @@ import pytest
 
 from bus.broker.tap_record import Tap
 from bus.codec import pack_header
-from bus.envelope import Header, Kind, header
+from bus.envelope import Kind, header
 from bus.messages.base import pack
 from bus.messages.gateway import ScopeBudget
 from bus.messages.ledger import Entry, Provenance
@@ -241,7 +241,7 @@ def test_a_gap_in_the_taps_numbers_is_named() -> None:
     """Numbers of one broker follow each other; another broker begins anew."""
 
     def tap(sequence: int) -> Tap:
-        return Tap(sequence, 0.0, "delivered", Header._make(range(14)), "", "", b"", "")
+        return Tap(sequence, 0.0, "delivered", header(Kind.REPLY, "m1"), "", "", b"", "")
 
     monitor = FrameMonitor()
     monitor.tapped("sim1", tap(1))
