@@ -212,10 +212,9 @@ class _Consolidations:
 
 
 class _Answers:
-    """Each input has at most one answer, each run at most one end, whoever gives it."""
+    """Each run has at most one end, whoever gives it; that an input has one answer is what its once key is for."""
 
     def __init__(self) -> None:
-        self.of: dict[str, str] = {}
         self.open: dict[tuple[str, int], str] = {}
         self._input_of: dict[str, tuple[str, int]] = {}
         self._runs: Counter[tuple[str, int]] = Counter()
@@ -227,12 +226,6 @@ class _Answers:
             self._input_of[entry.submission_id.partition(":")[2]] = run
         if entry.event_type == "TurnDegraded":
             self.open.pop(self._input_of.get((entry.once or "").partition("turn:")[2], run), None)
-        if entry.once and entry.once.startswith("turn:"):
-            input_id = entry.once.partition("/")[2]
-            earlier = self.of.setdefault(input_id, entry.submission_id)
-            must(
-                earlier == entry.submission_id, f"input {input_id} is answered twice: {earlier}, {entry.submission_id}"
-            )
         if entry.event_type in ("RunCompleted", "RunFailed", "RunCancelled"):
             self.open.pop(run, None)
             self._runs[run] += 1

@@ -45,6 +45,7 @@ def test_everything_but_commands_of_operation_and_posts_is_redeliverable():
         "broker.drain",
         "broker.instance_lost",
         "broker.lane_frame",
+        "broker.revoke_key",
         "broker.service_given_up",
         "ho2.consolidate",
         "launcher.drain",

@@ -132,7 +132,6 @@ PLANTED: dict[str, Callable[[Record], None]] = {
     "consolidated before the answer stood": lambda r: r.add(
         "WO_DISPATCHED", "WO-CONS-2", stream="ho2m", parents=["RunCompleted:never"]
     ),
-    "is answered twice": lambda r: r.owned("RunFailed", "f", once="turn:another-session/in-0"),
     "ends twice": lambda r: r.owned("RunFailed", f"{SESSION}/1"),
     "is settled and was not held": lambda r: (
         r.add("PROMPT_SENT", f"{ORDER}#5/1", order=ORDER, payload=sent(1)),
