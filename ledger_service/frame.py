@@ -165,7 +165,7 @@ def read_frame(stored: bytes, header: Header, at: int) -> Frame | Fault:
     """The frame stored at byte `at` of a segment, its header read from the same bytes, or what is wrong with it."""
     buffer = bytearray(stored)
     apply_mask(buffer, at, header.mask, start=HEADER_BYTES, end=len(buffer) - len(_TRAILER))
-    data = bytes(buffer)
+    data = memoryview(buffer)
     bodies_start = HEADER_BYTES + header.entries_bytes
     bodies_end = bodies_start + header.bodies_bytes
     entries = _read_entries(data, header, bodies_start)
@@ -174,13 +174,13 @@ def read_frame(stored: bytes, header: Header, at: int) -> Frame | Fault:
     bodies = _read_bodies(data, bodies_start, bodies_end)
     if isinstance(bodies, Fault):
         return bodies
-    if data[bodies_end : header.frame_bytes] != bytes(-bodies_end % ALIGNMENT) + _TRAILER:
+    if bytes(data[bodies_end : header.frame_bytes]) != bytes(-bodies_end % ALIGNMENT) + _TRAILER:
         return Fault(bodies_end, header.frame_bytes, "the batch's end mark is damaged")
     return Frame(header, entries[0], entries[1], bodies)
 
 
-def _read_entries(data: bytes, header: Header, end: int) -> tuple[list[bytes], list[int]] | Fault:
-    if crc32(memoryview(data)[HEADER_BYTES:end]) != header.entries_crc or end > len(data):
+def _read_entries(data: memoryview, header: Header, end: int) -> tuple[list[bytes], list[int]] | Fault:
+    if crc32(data[HEADER_BYTES:end]) != header.entries_crc or end > len(data):
         return Fault(HEADER_BYTES, end, "the entries' CRC does not match")
     entries: list[bytes] = []
     entries_at: list[int] = []
@@ -188,7 +188,7 @@ def _read_entries(data: bytes, header: Header, end: int) -> tuple[list[bytes], l
     while at + ENTRY_HEAD_BYTES <= end:
         length, _ = _ENTRY.unpack_from(data, at)
         at += ENTRY_HEAD_BYTES
-        entries.append(data[at : at + length])
+        entries.append(bytes(data[at : at + length]))
         entries_at.append(at)
         at += length
     if at != end or len(entries) != header.entry_count:
@@ -196,7 +196,7 @@ def _read_entries(data: bytes, header: Header, end: int) -> tuple[list[bytes], l
     return entries, entries_at
 
 
-def _read_bodies(data: bytes, start: int, end: int) -> list[StoredBody] | Fault:
+def _read_bodies(data: memoryview, start: int, end: int) -> list[StoredBody] | Fault:
     bodies: list[StoredBody] = []
     at = start
     while at < end:
@@ -208,7 +208,7 @@ def _read_bodies(data: bytes, start: int, end: int) -> list[StoredBody] | Fault:
     return bodies
 
 
-def read_body(data: bytes, at: int, end: int) -> StoredBody | Fault:
+def read_body(data: memoryview, at: int, end: int) -> StoredBody | Fault:
     """The body whose record begins at `at` and ends at or before `end`."""
     if at + BODY_HEAD_BYTES > min(end, len(data)):
         return Fault(at, end, "a body is cut short")
@@ -216,11 +216,11 @@ def read_body(data: bytes, at: int, end: int) -> StoredBody | Fault:
     data_at = at + BODY_HEAD_BYTES
     if data_at + length > min(end, len(data)):
         return Fault(at, end, "a body's length does not fit its area")
-    if crc32(memoryview(data)[at + _BODY_CRC_AT : data_at + length]) != crc:
+    if crc32(data[at + _BODY_CRC_AT : data_at + length]) != crc:
         return Fault(at, data_at + length, "a body's CRC does not match")
     if mark != _KEPT:
         return Fault(at, data_at, "a body's mark is damaged")
-    return StoredBody(at, salt, data[data_at : data_at + length])
+    return StoredBody(at, salt, bytes(data[data_at : data_at + length]))
 
 
 def entry_is_whole(head: bytes, entry: bytes) -> bool:

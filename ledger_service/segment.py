@@ -93,7 +93,7 @@ class SegmentFiles:
     def entry(self, place: Place) -> StoredEntry:
         """The entry at a place. Raises Damage if its bytes are not those that were written."""
         data = self._content(place.segment, place.at - ENTRY_HEAD_BYTES, ENTRY_HEAD_BYTES + place.length)
-        head, stored = data[:ENTRY_HEAD_BYTES], data[ENTRY_HEAD_BYTES:]
+        head, stored = bytes(data[:ENTRY_HEAD_BYTES]), bytes(data[ENTRY_HEAD_BYTES:])
         if len(head) < ENTRY_HEAD_BYTES or not entry_is_whole(head, stored):
             raise Damage(self.path(place.segment), place.at, "the entry's CRC does not match", sequence=place.sequence)
         try:
@@ -135,14 +135,14 @@ class SegmentFiles:
             handle.close()
         self._readers.clear()
 
-    def _content(self, segment: int, at: int, size: int) -> bytes:
+    def _content(self, segment: int, at: int, size: int) -> memoryview:
         """Bytes of one batch, unmasked; fewer at the end of the file. Raises Damage without a first batch to go by."""
         start, whole = aligned(at, size)
         stored = self._reader(segment).read_at(start, whole)
         if self.mask is None:
             raise Damage(self.path(segment), 0, "the header of the ledger's first batch is damaged")
         if len(stored) < whole:
-            return b""
+            return memoryview(b"")
         return unmasked(stored, start, self.mask)[at - start : at - start + size]
 
     def _reader(self, first: int) -> FileHandle:
