@@ -77,13 +77,22 @@ class Sender:
         except TimeoutError:
             return self._without_ledger(held, entry, future, wait_s)
         except asyncio.CancelledError:
-            self._close_unsent(held, future, GatewayError("CANCELLED", "cancelled before it was sent"))
+            self._close_unsent(held, future, _cancelled())
             raise
         except MessageTooLarge as fault:
             raise _too_large(held.attempt.ask, fault.detail) from None
         if ack.outcome == "committed":
             return None
-        return await self._earlier(held, ack)
+        try:
+            return await self._earlier(held, ack)
+        except asyncio.CancelledError:
+            self._close_unsent(held, future, _cancelled())
+            raise
+        except EarlierAttempt:
+            raise
+        except RuntimeFault as fault:  # this very write may stand there, and nobody knows
+            self._close_unsent(held, future, unavailable(fault))
+            raise
 
     def _ledger_wait_s(self, ask: Ask) -> float:
         """An order's prompt waits for a restart of the ledger; the last resort may not."""
@@ -111,7 +120,9 @@ class Sender:
         raise fault
 
     def _close_unsent(self, held: Held, future: asyncio.Future[list[Ack]], fault: GatewayError) -> None:
-        """Should this PROMPT_SENT still commit, it gets its end: nothing was sent and nothing used."""
+        """Should this PROMPT_SENT stand, or still commit, it gets its end: nothing was sent and nothing used."""
+        if held.attempt.name in self._made:
+            return  # sent or closed before: that end is on its way
         self._made.add(held.attempt.name)
 
         def close(done: asyncio.Future[list[Ack]]) -> None:
@@ -309,6 +320,10 @@ def _too_large(ask: Ask, limit: str) -> GatewayError:
     return GatewayError(
         "INVALID_INPUT", f"the prompt of {ask.prompt.work_order_id} cannot be recorded: too large ({limit})"
     )
+
+
+def _cancelled() -> GatewayError:
+    return GatewayError("CANCELLED", "cancelled before it was sent")
 
 
 def _too_late(ask: Ask) -> GatewayError:

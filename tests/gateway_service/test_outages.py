@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from bus.codec import unpack_header
 from bus.errors import GatewayError, RuntimeFault
 from bus.messages.gateway import PromptResponse
-from bus.messages.ledger import Entry
+from bus.messages.ledger import Entry, Found, Written
+from bus.sim.weather import Fate
 from tests.gateway_service.rig import (
     Cluster,
     Scripted,
@@ -98,6 +100,39 @@ def test_a_call_cancelled_while_its_record_waits_is_ended_as_not_sent(make):
     entries = cluster.run(scenario())
     assert cluster.provider.calls == 0 == recorded_sends(entries)
     assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == ["CANCELLED"]
+    check_attempts(entries)
+    assert totals(cluster) == (0, 0)
+
+
+class Loses:
+    """Weather of a test's own: every frame of this type vanishes."""
+
+    def __init__(self, lost: str) -> None:
+        self.lost = lost
+
+    def fate(self, _role: str, _server: str, header: bytes) -> Fate:
+        """By the frame's type."""
+        return Fate(copies=0 if unpack_header(header).type == self.lost else 1)
+
+
+@pytest.mark.parametrize(("patience_s", "reason"), [(10.0, "UNAVAILABLE"), (3.0, "CANCELLED")])
+def test_a_call_that_cannot_read_its_own_record_ends_it_as_not_sent(make, patience_s, reason):
+    """The first ack is lost, the second one says "known", and the look at what is known brings nothing."""
+    cluster = make(ledger={"request_timeout_ms": 1000})
+
+    async def scenario():
+        cluster.world.network.weather = Loses(Written.TYPE)
+        asking = asyncio.ensure_future(quiet(cluster.ask(prompt(), timeout_s=8.0)))
+        await asyncio.sleep(1)
+        cluster.world.network.weather = Loses(Found.TYPE)
+        await asyncio.sleep(patience_s - 1)
+        asking.cancel()
+        cluster.world.network.weather = None
+        return await cluster.settled_entries()
+
+    entries = cluster.run(scenario())
+    assert cluster.provider.calls == 0 == recorded_sends(entries)
+    assert {entry.reason for entry in of_type(entries, "PROMPT_FAILED")} == {reason}
     check_attempts(entries)
     assert totals(cluster) == (0, 0)
 
