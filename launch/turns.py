@@ -95,16 +95,20 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
     while True:
         remaining_s = deadline - bus.clock.monotonic()
         if remaining_s <= 0:
-            raise BusError("expired", f"input {turn.input_id} was not answered within {timeout_s:g} s")
+            raise _expired(turn, timeout_s)
         try:
-            if watch is None:
-                result = await _asked(bus, turn, timeout_s=remaining_s, on_stream=on_stream)
-            else:
-                result = await _watched(bus, turn, watch, timeout_s=remaining_s, on_stream=on_stream)
+            # The bus gives a server time to speak beyond the deadline; whoever waits here does not.
+            async with asyncio.timeout(remaining_s):
+                if watch is None:
+                    result = await _asked(bus, turn, timeout_s=remaining_s, on_stream=on_stream)
+                else:
+                    result = await _watched(bus, turn, watch, timeout_s=remaining_s, on_stream=on_stream)
             is_to_wait = waits_for_its_turn and result.code == "run_active"
             if not is_to_wait or bus.clock.monotonic() + retry_interval_s >= deadline:
                 return result
             pause_s = retry_interval_s
+        except TimeoutError:
+            raise _expired(turn, timeout_s) from None
         except RuntimeFault as fault:
             pause_s = fault.pause_s(retry_interval_s, bus.clock.random())
             if not fault.retryable or is_hopeless() or bus.clock.monotonic() + pause_s >= deadline:
@@ -112,6 +116,10 @@ async def process_turn(  # noqa: PLR0913 - what bounds a turn, each by its name
         if on_stream is not None:
             on_stream(StreamReset(reason="retry"))
         await bus.sleep(pause_s)
+
+
+def _expired(turn: ProcessTurn, timeout_s: float) -> BusError:
+    return BusError("expired", f"input {turn.input_id} was not answered within {timeout_s:g} s")
 
 
 async def _asked(

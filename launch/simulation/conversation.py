@@ -15,8 +15,8 @@ from launch.turns import process_turn
 
 ASK_S = 30.0
 """A client's patience, virtual seconds."""
-LATE_S = 0.5
-"""A fault may come so much behind the deadline: a client that cannot be reached finds out by itself."""
+LATE_S = 0.001
+"""An answer or fault may come so much behind the deadline: what is lost when times are added up."""
 HONEST = frozenset({"BUDGET_EXHAUSTED"})
 """Errors that are an answer for good: asking again cannot help."""
 Told = TurnResult | RuntimeFault

@@ -61,13 +61,17 @@ class Ledger(Actor):
         return Entries(entries=entries, more=False, head=len(entries) - 1)
 
 
-def in_world(actor, role, client_role, work):
-    """Runs `work(bus)` as a client of a simulated bus on which `actor` answers; its result and the virtual seconds."""
+def in_world(actor, role, client_role, work, *, prepare=lambda _world: None):
+    """Runs `work(bus)` as a client of a simulated bus on which `actor` answers; its result and the virtual seconds.
+
+    `prepare` is told the world once everybody is there.
+    """
     world = World(SNAPSHOT.config.bus, seed=3, config_digest=SNAPSHOT.digest)
     try:
         world.start(actor, role=role)
         bus = world.client(client_role, lanes=())
         world.run(world.settled())
+        prepare(world)
 
         async def timed():
             began = bus.clock.monotonic()
@@ -191,6 +195,24 @@ def test_a_turn_ends_with_the_cluster_and_not_with_its_deadline():
 
     waited, _ = in_world(SilentHost([]), "host", "door", work)
     assert 1.0 <= waited < 1.2
+
+
+@pytest.mark.parametrize("watch", [None, Watch(lambda: None, 0.05)])
+def test_who_cannot_be_told_in_time_finds_out_at_the_deadline(watch):
+    """A broker that stands still says nothing, and nobody waits for it longer than they said."""
+
+    async def work(bus):
+        began = bus.clock.monotonic()
+        turn = ProcessTurn(session_id=None, input_id="in-1", text="hi")
+        with pytest.raises(BusError) as caught:
+            await process_turn(bus, turn, timeout_s=3.0, retry_interval_s=0.5, watch=watch)
+        return caught.value.code, bus.clock.monotonic() - began
+
+    def prepare(world):
+        world.loop.call_later(2.9, world.network.freeze_broker)
+
+    (code, waited), _ = in_world(SilentHost([]), "host", "door", work, prepare=prepare)
+    assert (code, waited) == ("expired", pytest.approx(3.0))
 
 
 def test_a_watched_turn_is_answered_and_retried_like_any_other():
