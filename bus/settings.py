@@ -16,7 +16,9 @@ class BusSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     body_max_bytes: Positive = Field(description="a larger body is refused where it is made, naming size and limit")
-    service_grace_ms: Positive = Field(description="how long a request waits for a service that nobody offers")
+    service_grace_ms: Positive = Field(
+        description="how long a request waits for a service that nobody offers, a model call for tools on their way"
+    )
     reannounce_grace_ms: NonNegative = Field(description="how long a restarted broker collects hellos")
     queue_max: Positive = Field(description="queued requests per service")
     mailbox_max: Positive = Field(description="immediate requests at once per instance")

@@ -1,21 +1,35 @@
-"""What a worker may tell a model about: its own tools, and those that other workers alone can run.
+"""Which tools a model is told of: those of its worker, those that others alone can run, and none less in silence.
 
 A server that is not for workers elsewhere, or that this worker is still connecting to, has its tools at others; whoever
-happens to make the model call, the model is told of the same ones. Source: spec page "Work orders", section Tools.
+happens to make the model call, the model is told of the same ones. What the agent has and nobody announces may be on
+its way, as after a start of workers or broker: an order waits for it as the broker does for a service, and whatever is
+missing after that is named. Source: spec page "Work orders", section Tools.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from actors.ho1_executor.tools.entry_points import SOURCE as PYTHON
 from bus.errors import RuntimeFault
-from bus.messages.control import ToolWord
+from bus.messages.control import SourceRow, ToolWord
 from bus.paging import read_tools
 from bus.port import Bus
-from config.schema import AdminConfig
+from config.assets import Agent, names
+from config.schema import AdminConfig, ToolsConfig
+from config.tool_faults import SEPARATOR
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Definitions among which everything that an order allows can be found, but for what is `missing`, by name."""
+
+    tools: Mapping[str, ToolDefinition]
+    missing: tuple[str, ...] = ()
 
 
 class KnownTools:
@@ -24,36 +38,103 @@ class KnownTools:
     def __init__(self, bus: Bus, own: Mapping[str, ToolDefinition], config: AdminConfig) -> None:
         self._bus = bus
         self._own = own
+        self._config = config.tools
         self._timeout_s = config.bus.peer_timeout_ms / 1000
         self._fresh_s = config.bus.beat_interval_ms / 1000
+        self._grace_s = config.bus.service_grace_ms / 1000
         self._others: Mapping[str, ToolDefinition] = {}
+        self._sources: Sequence[SourceRow] = ()
         self._asked_at: float | None = None
+        self._absent_since: dict[str, float] = {}  # sources that have been waited for
 
-    async def allowed_by(self, names: Sequence[str]) -> Mapping[str, ToolDefinition]:
-        """Definitions among which everything that `names` may mean can be found, if anybody has it."""
-        if not is_missing(names, self._own):
-            return self._own
+    async def allowed_by(self, allowed: Sequence[str], agent: Agent, *, within_s: float) -> Known:
+        """What this agent's order may offer; what may come is waited for, an absence `bus.service_grace_ms` at most."""
+        wanted = wanted_by(allowed, agent, self._config)
+        ends_at = self._bus.clock.monotonic() + within_s
+        known: Mapping[str, ToolDefinition] = self._own
+        while missing := missing_of(wanted, known):
+            await self._ask_again()
+            known = {**self._others, **self._own}
+            missing = [name for name in missing_of(wanted, known) if not self._is_empty(name, wanted[name])]
+            left_s = self._left_s({wanted[name] for name in missing}, ends_at)
+            if left_s <= 0:
+                break
+            await self._bus.sleep(min(left_s, self._fresh_s))
+        for source in set(wanted.values()) - {wanted[name] for name in missing}:
+            self._absent_since.pop(source, None)
+        return Known(known, tuple(missing))
+
+    async def _ask_again(self) -> None:
         now = self._bus.clock.monotonic()
-        if self._asked_at is None or now - self._asked_at >= self._fresh_s:
-            self._asked_at = now
-            await self._ask()
-        return {**self._others, **self._own}
-
-    async def _ask(self) -> None:
+        if self._asked_at is not None and now - self._asked_at < self._fresh_s:
+            return
+        self._asked_at = now
         try:
             told = await read_tools(self._bus, timeout_s=self._timeout_s)
         except RuntimeFault:
             return  # what was known a moment ago still holds
         self._others = {row.tool_id: definition_of(row) for row in told.tools}
+        self._sources = told.sources
+
+    def _left_s(self, absent: Iterable[str], ends_at: float) -> float:
+        """How long one of these sources may still be waited for; none if no more can come of any."""
+        now = self._bus.clock.monotonic()
+        awaited = [source for source in absent if is_awaited(source, self._sources, self._config)]
+        until = [self._absent_since.setdefault(source, now) + self._grace_s for source in awaited]
+        return min(ends_at, max(until, default=now)) - now
+
+    def _is_empty(self, name: str, source: str) -> bool:
+        """Whether the name means all tools of a source that is in order and happens to have none."""
+        return name.endswith("*") and any(row.name == source and row.state == "ready" for row in self._sources)
 
 
-def is_missing(names: Sequence[str], own: Mapping[str, ToolDefinition]) -> bool:
-    """Whether `names` may mean tools that are not among these."""
-    return any(
-        name not in own if not name.endswith("*") else not any(tool.startswith(name[:-1]) for tool in own)
-        for name in names
-        if name != "*"
-    )
+def wanted_by(allowed: Iterable[str], agent: Agent, tools: ToolsConfig) -> dict[str, str]:
+    """What an order allows and its agent may use: tool ids and `<server>__*`, each with its source.
+
+    The source is empty where the configuration names none; `*` means everything that is configured.
+    """
+    configured = dict.fromkeys(tools.entry_points, PYTHON)
+    configured |= {f"{server}{SEPARATOR}*": server for server in tools.mcp_servers}
+    found: dict[str, str] = {}
+    for name in allowed:
+        found |= configured if name == "*" else {name: configured.get(name) or _server_of(name)}
+    return {
+        name: source
+        for name, source in found.items()
+        if _reach(agent.tools, name) and _reach(agent.permissions.tools, name)
+    }
+
+
+def _server_of(name: str) -> str:
+    server, separator, _ = name.partition(SEPARATOR)
+    return server if separator else ""
+
+
+def _reach(patterns: Iterable[str], name: str) -> bool:
+    """Whether a list of tools names this one or, of a server's `<server>__*`, any."""
+    if not name.endswith("*"):
+        return names(patterns, name)
+    return any(pattern == "*" or pattern.startswith(name[:-1]) for pattern in patterns)
+
+
+def missing_of(wanted: Iterable[str], known: Mapping[str, ToolDefinition]) -> list[str]:
+    """Those of the wanted names that mean nothing among these."""
+    return [
+        name
+        for name in wanted
+        if name not in known and not (name.endswith("*") and any(tool.startswith(name[:-1]) for tool in known))
+    ]
+
+
+def is_awaited(source: str, sources: Iterable[SourceRow], tools: ToolsConfig) -> bool:
+    """Whether what a source brings may still come: it is configured, and nobody who lives has got to an end with it.
+
+    One that is in order somewhere brings nothing more; one that failed wherever it was tried is told as it is.
+    """
+    states = {row.state for row in sources if row.name == source}
+    if source not in tools.mcp_servers and not (source == PYTHON and tools.entry_points):
+        return False
+    return not states or ("starting" in states and "ready" not in states)
 
 
 def definition_of(word: ToolWord) -> ToolDefinition:

@@ -16,7 +16,7 @@ from actors.ho1_executor.contracts import (
     select_contract,
 )
 from actors.ho1_executor.job import Job
-from actors.ho1_executor.known_tools import KnownTools
+from actors.ho1_executor.known_tools import Known, KnownTools
 from actors.ho1_executor.output import judge_output, repair_messages
 from actors.ho1_executor.prompt_render import load_pack, render
 from actors.ho1_executor.tools.definition import ToolDefinition
@@ -57,7 +57,8 @@ class ModelStep:
         inputs = gather_inputs(checked, order.input_context, standing)
         pack = load_pack(snapshot.prompt_packs, checked.contract.prompt_pack_id)
         messages = render(pack, inputs, order.exchanges)
-        tools = offered_tools(order, agent, await self.tools.allowed_by(order.constraints.tools_allowed))
+        known = await self._known(job, agent)
+        tools = offered_tools(order, agent, known.tools)
         number = 0
         while True:
             number += 1
@@ -70,10 +71,10 @@ class ModelStep:
             if response.outcome != "SUCCESS":
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
             if response.tool_calls and tools:
-                return result_of(response)
+                return result_of(response, known)
             verdict = judge_output(checked, response.content)
             if not verdict.faults:
-                return result_of(response).model_copy(update={"parsed": verdict.parsed, "tool_calls": []})
+                return result_of(response, known).model_copy(update={"parsed": verdict.parsed, "tool_calls": []})
             is_last = number > self.config.ho1.repair_calls_max
             if is_last or tally.total_tokens >= order.constraints.token_budget:
                 raise WorkOrderFault(
@@ -81,6 +82,12 @@ class ModelStep:
                 )
             job.draft.take_back("rejected")
             messages = [*messages, *repair_messages(response, verdict.faults, wants_json=checked.wants_json)]
+
+    async def _known(self, job: Job, agent: Agent | None) -> Known:
+        """The tools there are; waiting for some takes at most half of the order's time."""
+        if agent is None:
+            return Known({})
+        return await self.tools.allowed_by(job.order.constraints.tools_allowed, agent, within_s=job.remaining_s / 2)
 
     def _contract(self, order: WorkOrder, snapshot: Snapshot) -> CheckedContract:
         key = (snapshot.digest, order.constraints.prompt_contract_id)
@@ -183,11 +190,12 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
     )
 
 
-def result_of(response: PromptResponse) -> OutputResult:
-    """An answer with its provenance: its text stays where the gateway recorded it."""
+def result_of(response: PromptResponse, known: Known) -> OutputResult:
+    """An answer with its provenance, and what its model was not told of; its text stays where the gateway has it."""
     ref = response.content_ref if response.content else None
     return OutputResult(
         text=Segment(name="answer", ref=ref, text=response.content),
         tool_calls=response.tool_calls,
         finish_reason=response.finish_reason,
+        tools_missing=list(known.missing),
     )

@@ -53,6 +53,12 @@ def prompt_records(receipts: Iterable[Receipt]) -> list[str]:
     return [entry_id for receipt in receipts for entry_id in receipt.prompt_received_ids]
 
 
+def tools_missing(receipts: Iterable[Receipt]) -> list[str]:
+    """What the turn's model calls had to do without, each once."""
+    outputs = [receipt.output_result for receipt in receipts]
+    return list(dict.fromkeys(name for output in outputs if output is not None for name in output.tools_missing))
+
+
 def summarize(calls: Sequence[ToolCall], receipts: Sequence[Receipt]) -> list[ToolCallSummary]:
     """One line per tool call, as a client sees it."""
     return [

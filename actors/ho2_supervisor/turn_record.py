@@ -35,6 +35,7 @@ async def record_answer(
         run_id=run.run_id,
         input_id=run.input_id,
         tool_calls=list(tool_calls),
+        tools_missing=chain.tools_missing(receipts),
         exchange_entry_ids=chain.prompt_records(receipts),
         quality_gate_passed=judgement.is_accepted,
         cost=chain.total_cost(receipts, run.elapsed_ms),

@@ -446,6 +446,10 @@ class TurnResult(Message):
     run_id: RunId | None
     input_id: InputId
     tool_calls: list[ToolCallSummary] = Field(default_factory=list[ToolCallSummary])
+    tools_missing: list[str] = Field(
+        default_factory=list[str],
+        description="tools of the agent that a model call of this turn had to do without: ids, or `<server>__*`",
+    )
     exchange_entry_ids: list[str] = Field(
         default_factory=list[str], description="submission ids of the turn's PROMPT_RECEIVED entries, in order"
     )

@@ -122,6 +122,10 @@ class OutputResult(Record):
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
     finish_reason: str = Field(default="", description="why the model stopped, in the words of its provider")
     truncated: bool = Field(default=False, description="tool output was cut to tools.output_max_bytes")
+    tools_missing: list[str] = Field(
+        default_factory=list[str],
+        description="tools of the agent that the model was not told of, as nobody had them: ids, or `<server>__*`",
+    )
 
 
 class Cost(Record):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bus.errors import VERDICT_CODES, RuntimeFault
 from bus.messages.ids import shown_session
@@ -21,6 +21,7 @@ _DIM = "bright_black"
 RUN_WAITING = "run_waiting"
 """The code of a turn that stands still: no answer yet, and no end either."""
 _NO_FAILURES = frozenset({"cancelled", RUN_WAITING})
+_NAMED_MAX = 5
 BARE = "answered by a bare model call, without history, tools or memory"
 _BY_WEIGHT = (
     exit_codes.OK,
@@ -62,6 +63,10 @@ def warnings_about(result: TurnResult) -> list[Line]:
         if result.code in _NO_FAILURES:
             return [(said, "yellow")]
         lines.append((f"error{why}: {said}{_NEXT.get(result.code or '', '')}", "red"))
+    if result.tools_missing:
+        lines.append(
+            (f"answered without {_named(result.tools_missing)}, which no worker had; see `hobus tools`", "yellow")
+        )
     if result.quality_gate_passed is False:
         lines.append(("quality gate not passed: this is the best of the tries", "yellow"))
     return lines
@@ -91,6 +96,11 @@ def money(cost_usd: float | None) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 model call`, `3 model calls`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _named(tools: Sequence[str]) -> str:
+    more = len(tools) - _NAMED_MAX
+    return printable(", ".join(tools[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
 def _tools(result: TurnResult) -> list[Line]:

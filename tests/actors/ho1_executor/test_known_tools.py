@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from actors.ho1_executor.known_tools import KnownTools, is_missing
+from actors.ho1_executor.known_tools import KnownTools, is_awaited, wanted_by
 from actors.ho1_executor.model_step import offered_tools
 from actors.ho1_executor.tools.definition import ToolDefinition
 from actors.ho1_executor.tools.registry import BUILTIN
-from bus.messages.control import AnnounceTools, ToolWord
+from bus.messages.control import AnnounceTools, SourceRow, ToolWord
+from config.assets import Agent
+from config.schema import StdioServer, ToolsConfig
 from tests.actors.ho1_executor.rig import ScriptedGateway, cluster, order, shipped
 
 
@@ -24,20 +26,63 @@ def announced(*tool_ids: str) -> AnnounceTools:
     return AnnounceTools(tools=words, sources=[])
 
 
+def agent(*tools: str, permitted: Sequence[str] = ("*",)) -> Agent:
+    """One that has these tools."""
+    given = shipped().agents["ADMIN"]
+    permissions = given.permissions.model_copy(update={"tools": tuple(permitted)})
+    return given.model_copy(update={"tools": tools, "permissions": permissions})
+
+
+def tools_config(*servers: str, entry_points: Sequence[str] = ()) -> ToolsConfig:
+    """Where tools come from."""
+    given = shipped().config.tools
+    server = StdioServer.model_construct(command=["serve"])
+    return given.model_copy(update={"mcp_servers": dict.fromkeys(servers, server), "entry_points": list(entry_points)})
+
+
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (["list_tools"], False),
-        (["*"], False),
-        (["list_*"], False),
-        ([], False),
-        (["s__read"], True),
-        (["list_tools", "s__*"], True),
+        (["list_tools"], {"list_tools": ""}),
+        (["*"], {"charge": "python", "s__*": "s"}),
+        ([], {}),
+        (["s__read", "charge"], {"s__read": "s", "charge": "python"}),
+        (["list_tools", "s__*"], {"list_tools": "", "s__*": "s"}),
     ],
 )
-def test_the_broker_is_asked_only_for_what_is_not_here(names: list[str], expected: bool) -> None:
-    """Most orders allow what every worker has."""
-    assert is_missing(names, BUILTIN) is expected
+def test_what_an_agent_has_is_known_from_the_configuration(names: list[str], expected: dict[str, str]) -> None:
+    """With where it comes from, whoever is there or not."""
+    tools = tools_config("s", entry_points=["charge"])
+    assert wanted_by(names, agent(*names), tools) == expected
+
+
+def test_what_an_agent_may_not_use_is_not_missed() -> None:
+    """It would not be offered."""
+    tools = tools_config("s", "t", entry_points=["charge"])
+    assert wanted_by(["*"], agent("*", permitted=["t__write"]), tools) == {"t__*": "t"}
+    assert wanted_by(["*"], agent("charge"), tools) == {"charge": "python"}
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        ([], True),
+        (["starting"], True),
+        (["failed", "starting"], True),
+        (["ready"], False),
+        (["ready", "starting"], False),
+        (["failed"], False),
+    ],
+)
+def test_a_source_is_awaited_until_somebody_came_to_an_end_with_it(states: list[str], expected: bool) -> None:
+    """Not heard of at all: its workers are starting, or the broker is."""
+    rows = [
+        SourceRow(name="s", kind="mcp", state=state, instance=f"ho1/{number}@a", tools=0)
+        for number, state in enumerate(states, start=1)
+    ]
+    assert is_awaited("s", rows, tools_config("s")) is expected
+    assert not is_awaited("s", rows, tools_config("t"))
+    assert not is_awaited("python", rows, tools_config("s"))
 
 
 def test_a_model_is_told_of_tools_that_another_worker_has() -> None:
@@ -47,19 +92,43 @@ def test_a_model_is_told_of_tools_that_another_worker_has() -> None:
         async def scenario() -> None:
             other, peer = made.executors[1], made.executors[0]
             known = KnownTools(peer, BUILTIN, made.snapshot.config)
-            assert sorted(await known.allowed_by(["s__*"])) == sorted(BUILTIN)
+
+            async def found() -> Mapping[str, ToolDefinition]:
+                return (await known.allowed_by(["s__*"], agent("s__*"), within_s=1.0)).tools
+
+            assert sorted(await found()) == sorted(BUILTIN)
             other.announce(announced("s__read", "list_tools"))
             await peer.sleep(1.0)
-            found = await known.allowed_by(["s__*"])
-            assert found["s__read"].description == "does s__read"
-            assert found["list_tools"] is BUILTIN["list_tools"]
+            tools = await found()
+            assert tools["s__read"].description == "does s__read"
+            assert tools["list_tools"] is BUILTIN["list_tools"]
             asked = peer.counters()["waiting"]
             other.announce(announced())
-            await known.allowed_by(["s__*"])
+            await found()
             assert peer.counters()["waiting"] == asked
             await peer.sleep(1.0)
             made.world.network.kill_broker()
-            assert "s__read" in await known.allowed_by(["s__*"])
+            assert "s__read" in await found()
+
+        made.world.run(scenario())
+
+
+def test_nobody_waits_longer_than_an_order_has() -> None:
+    """Nor is a source waited for a second time while it stays away."""
+    with cluster(ScriptedGateway()) as made:
+
+        async def scenario() -> None:
+            peer = made.executors[0]
+            config = made.snapshot.config.model_copy(update={"tools": tools_config("s")})
+            known = KnownTools(peer, BUILTIN, config)
+            waits: list[float] = []
+            await peer.sleep(1.0)
+            for within_s in (0.5, 60.0, 60.0):
+                began = peer.clock.monotonic()
+                assert (await known.allowed_by(["s__*"], agent("s__*"), within_s=within_s)).missing == ("s__*",)
+                waits.append(peer.clock.monotonic() - began)
+            grace_s = config.bus.service_grace_ms / 1000
+            assert waits == pytest.approx([0.5, grace_s - 0.5, 0.0], abs=0.02)
 
         made.world.run(scenario())
 

@@ -31,6 +31,15 @@ def test_a_turn_whose_calls_were_not_answered_says_that_their_price_is_unknown()
     assert lines == ["SES-0e8f7a52 · 412 ms · price unknown"]
 
 
+def test_tools_that_were_not_there_are_named_a_few_of_them():
+    """A success with fewer tools than the agent has is no plain one."""
+    assert warnings_about(result(tools_missing=["charge", "s__*"])) == [
+        ("answered without charge, s__*, which no worker had; see `hobus tools`", "yellow")
+    ]
+    (line,) = warnings_about(result(tools_missing=[f"t{number}" for number in range(7)]))
+    assert "t4 and 2 more, which" in line[0]
+
+
 def test_tools_are_named_and_a_failed_one_says_how():
     """One line each."""
     calls = [
