@@ -2,7 +2,9 @@
 
 One writer. A transaction brings entries together with the position (segment, end, sequence, chain value) they reach,
 so the index is always true up to its position. Ids and once keys are kept as 64-bit hashes; whoever asks compares the
-entry itself. Source: spec page "The ledger", Index.
+entry itself. What a write is decided by (ids, once keys, heads of streams) stands in two trees each, which share no
+page, and an answer counts only if both give it; each entry's row has a CRC. So a damaged page is found, and never read
+as "not there". Source: spec page "The ledger", Index.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+from zlib import crc32
 
 from ledger_service.admission import StreamHead
 from ledger_service.entry import INTEGER_MAX, StoredEntry
@@ -19,36 +22,49 @@ from ledger_service.segment import Place
 
 FILE = "index.sqlite"
 """Its name in a ledger's directory; write-ahead log and shared memory stand beside it."""
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""1 had one tree of each kind and no checks."""
 _NAMED = (
     "stream", "event_type", "origin", "session_id", "work_order_id", "agent_id", "decision", "reason",
 )  # fmt: skip
 QUERY_FIELDS = (*_NAMED, "run_seq")
 """What `where` of a query may name."""
-_PLACES = "SELECT sequence, segment, at, length, bodies_at, chain FROM entries WHERE"
-_BY_SUBMISSION = f"{_PLACES} submission = ?"
-_BY_ONCE = f"{_PLACES} once = ?"
-_HEAD = "SELECT head, tenure FROM streams WHERE stream = (SELECT id FROM names WHERE name = ?)"
+_ROWS = "SELECT * FROM entries WHERE"
+_PLACE_COLUMNS = len(Place._fields)
+_BY_SUBMISSION, _BY_ONCE = (
+    " UNION ALL ".join(
+        f"SELECT {sign}, sequence FROM entries INDEXED BY by_{column}{tree} WHERE {column} = ?1"  # noqa: S608 - own names
+        for sign, tree in enumerate(("", "_again"))
+    )
+    for column in ("submission", "once")
+)
+"""From both trees: which one, and the sequence that it gives."""
+_HEADS = (
+    "SELECT head, tenure FROM heads WHERE stream = ?1 UNION ALL SELECT head, tenure FROM heads_again WHERE stream = ?1"
+)
 _NAMES_KEPT = 20_000
 """Interned names remembered in memory; only speed depends on it."""
 
 _SCHEMA = f"""
 CREATE TABLE segments (first INTEGER PRIMARY KEY, last INTEGER, end INTEGER, chain BLOB);
 CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
-CREATE TABLE streams (stream INTEGER PRIMARY KEY, head TEXT, tenure INTEGER);
+CREATE TABLE heads (stream TEXT PRIMARY KEY, head TEXT, tenure INTEGER) WITHOUT ROWID;
+CREATE TABLE heads_again (stream TEXT PRIMARY KEY, head TEXT, tenure INTEGER) WITHOUT ROWID;
 CREATE TABLE entries (
     sequence INTEGER PRIMARY KEY, segment INTEGER, at INTEGER, length INTEGER, bodies_at INTEGER, chain BLOB,
-    submission INTEGER, once INTEGER, run_seq INTEGER, {", ".join(f"{name} INTEGER" for name in _NAMED)}
+    submission INTEGER, once INTEGER, run_seq INTEGER, {", ".join(f"{name} INTEGER" for name in _NAMED)}, crc INTEGER
 );
 CREATE INDEX by_submission ON entries (submission);
+CREATE INDEX by_submission_again ON entries (submission);
 CREATE INDEX by_once ON entries (once) WHERE once IS NOT NULL;
+CREATE INDEX by_once_again ON entries (once) WHERE once IS NOT NULL;
 CREATE INDEX by_stream ON entries (stream);
 CREATE INDEX by_session ON entries (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX by_work_order ON entries (work_order_id) WHERE work_order_id IS NOT NULL;
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 
-_INSERT = f"INSERT INTO entries VALUES ({', '.join('?' * (9 + len(_NAMED)))})"  # noqa: S608 - question marks
+_INSERT = f"INSERT INTO entries VALUES ({', '.join('?' * (10 + len(_NAMED)))})"  # noqa: S608 - question marks
 
 
 class Position(NamedTuple):
@@ -118,26 +134,29 @@ class Index:
             _INSERT,
             [self._row(place, entry) for place, entry in entries],
         )
-        self._db.executemany(
-            "INSERT OR REPLACE INTO streams VALUES (?, ?, ?)",
-            [(self._intern(stream), head.head, head.tenure) for stream, head in heads.items()],
-        )
+        for tree in ("heads", "heads_again"):
+            self._db.executemany(
+                f"INSERT OR REPLACE INTO {tree} VALUES (?, ?, ?)",  # noqa: S608 - one of the two
+                [(stream, head.head, head.tenure) for stream, head in heads.items()],
+            )
         self._db.executemany("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?)", list(positions))
         self._db.execute("COMMIT")
         self._db.execute("BEGIN")
 
     def by_submission(self, submission_id: str) -> list[Place]:
         """Entries whose id has the same hash: compare the entry."""
-        return self._places(_BY_SUBMISSION, (_hash(submission_id),))
+        return self._in_both(_BY_SUBMISSION, _hash(submission_id))
 
     def by_once(self, key: str) -> list[Place]:
         """Entries whose once key has the same hash: compare the entry."""
-        return self._places(_BY_ONCE, (_hash(key),))
+        return self._in_both(_BY_ONCE, _hash(key))
 
     def head(self, stream: str) -> StreamHead:
         """Where a session's stream stands."""
-        row = self._db.execute(_HEAD, (stream,)).fetchone()
-        return StreamHead(*row) if row else StreamHead()
+        found = self._asked(_HEADS, (stream,))
+        if len(found) not in (0, 2) or len(set(found)) > 1:
+            raise self.broken()
+        return StreamHead(*found[0]) if found else StreamHead()
 
     def select(
         self, where: Mapping[str, Any], *, after: int, limit: int, newest_first: bool, before: int = INTEGER_MAX
@@ -156,15 +175,35 @@ class Index:
                 terms.append(f"{field} = (SELECT id FROM names WHERE name = ?)")  # noqa: S608 - one of QUERY_FIELDS
                 values.append(value)
         order = "DESC" if newest_first else "ASC"
-        question = f"{_PLACES} {' AND '.join(terms)} ORDER BY sequence {order} LIMIT ?"
+        question = f"{_ROWS} {' AND '.join(terms)} ORDER BY sequence {order} LIMIT ?"
         return self._places(question, (*values, limit))
 
+    def _in_both(self, question: str, value: int) -> list[Place]:
+        found = self._asked(question, (value,))
+        one, again = (sorted(sequence for number, sequence in found if number == tree) for tree in (0, 1))
+        places = [place for sequence in one for place in self._places(f"{_ROWS} sequence = ?", (sequence,))]
+        if one != again or len(places) != len(one):
+            raise self.broken()
+        return places
+
     def _places(self, question: str, values: tuple[Any, ...]) -> list[Place]:
+        rows = self._asked(question, values)
+        if any(_crc(row[:-1]) != row[-1] for row in rows):
+            raise self.broken()
+        return [Place(*row[:_PLACE_COLUMNS]) for row in rows]
+
+    def _asked(self, question: str, values: tuple[Any, ...]) -> list[Any]:
         try:
-            return [Place(*row) for row in self._db.execute(question, values)]
+            return self._db.execute(question, values).fetchall()
         except sqlite3.DatabaseError as error:
             self.on_broken(error)
             raise
+
+    def broken(self) -> sqlite3.DatabaseError:
+        """To raise where rows contradict each other."""
+        error = sqlite3.DatabaseError("a page of the index is damaged")
+        self.on_broken(error)
+        return error
 
     def version(self) -> int:
         """Of the schema; 0 for a file that has none yet."""
@@ -178,6 +217,22 @@ class Index:
         if last != (positions[-1].last if positions else None):
             raise sqlite3.DatabaseError("the index does not reach its own position")
 
+    def fault(self) -> str:
+        """What is wrong anywhere in it; empty if nothing is. Reads everything."""
+        try:
+            (said,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+            if said != "ok":
+                return str(said)
+            for row in self._db.execute("SELECT * FROM entries"):
+                if _crc(row[:-1]) != row[-1]:
+                    return f"the row of entry {row[0]} is damaged"
+            for one, other in (("heads", "heads_again"), ("heads_again", "heads")):
+                if self._db.execute(f"SELECT * FROM {one} EXCEPT SELECT * FROM {other}").fetchone():  # noqa: S608 - these
+                    return "the heads of the streams are damaged"
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+            return str(error)
+        return ""
+
     def _row(self, place: Place, entry: StoredEntry) -> tuple[Any, ...]:
         provenance = entry.provenance
         named = (
@@ -185,7 +240,8 @@ class Index:
             entry.decision, entry.reason,
         )  # fmt: skip
         once = None if entry.once is None else _hash(entry.once)
-        return (*place, _hash(entry.submission_id), once, provenance[5], *map(self._intern, named))
+        row = (*place, _hash(entry.submission_id), once, provenance[5], *map(self._intern, named))
+        return (*row, _crc(row))
 
     def _intern(self, name: str) -> int | None:
         if not name:
@@ -218,3 +274,7 @@ class IndexReader(Index):
 
 def _hash(text: str) -> int:
     return int.from_bytes(sha256(text.encode()).digest()[:8], "big", signed=True)
+
+
+def _crc(row: tuple[Any, ...]) -> int:
+    return crc32(repr(row).encode())

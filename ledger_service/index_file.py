@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 from ledger_service.index import FILE, SCHEMA_VERSION, IndexReader, Position
 
+_Answer = TypeVar("_Answer")
 _TRIES = 3
 """A writer that starts or ends meanwhile makes or removes the write-ahead log between two looks at it."""
 _AT_REST = "mode=ro&immutable=1"
@@ -24,13 +26,22 @@ _WITH_LOG = "mode=ro&readonly_shm=1"
 
 def read_positions(directory: Path) -> list[Position] | None:
     """How far the index of this ledger reaches, segment by segment; None if there is none that a start would use."""
+    return _asked(directory, IndexReader.positions)
+
+
+def read_fault(directory: Path) -> str | None:
+    """What is wrong anywhere in an index that a start would use; empty if nothing is, None if there is none."""
+    return _asked(directory, IndexReader.fault)
+
+
+def _asked(directory: Path, question: Callable[[IndexReader], _Answer]) -> _Answer | None:
     path = directory / FILE
     for _ in range(_TRIES):
         had_log = _has_log(path)
         try:
             with _readable(path) as uri:
-                found = _positions(uri)
-        except (sqlite3.Error, OSError):
+                found = _answer(uri, question)
+        except (sqlite3.Error, OSError, UnicodeDecodeError):
             found = None
         if had_log == _has_log(path) and (found is not None or not had_log):
             return found
@@ -50,14 +61,14 @@ def _readable(path: Path) -> Generator[str]:
             yield f"{(Path(copied) / path.name).as_uri()}?mode=rw"
 
 
-def _positions(uri: str) -> list[Position] | None:
+def _answer(uri: str, question: Callable[[IndexReader], _Answer]) -> _Answer | None:
     index = IndexReader(sqlite3.connect(uri, uri=True, isolation_level=None))
     try:
         index.begin()
         if index.version() != SCHEMA_VERSION:
             return None
         index.check()
-        return index.positions()
+        return question(index)
     finally:
         index.close()
 

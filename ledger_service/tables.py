@@ -107,6 +107,9 @@ class Tables:
         if limit <= 0 or after >= self.indexed:
             return []
         places = self._index.select(where, after=after, before=before, limit=limit, newest_first=newest_first)
+        expected = range(after + 1, min(before, self.indexed + 1))
+        if not where and [place.sequence for place in places] != list(expected[:: -1 if newest_first else 1][:limit]):
+            raise self._index.broken()
         return [Committed(place, self._files.entry(place)) for place in places]
 
     def _in_memory(self, sequence: int) -> Committed:

@@ -1,9 +1,9 @@
 """Checks every byte of a ledger's directory, without a running ledger or beside one. Source: spec page "The ledger".
 
 Checked: the chain over the exact stored bytes, every CRC, every salted body hash, that sequence numbers and segments
-follow each other without a gap, that ledger time never decreases, and that nothing is gone that the index, where there
-is one, knows to be acknowledged. What a start would mend (a torn batch, strays in the zeros behind the last one) is
-told and is no fault: the scan is the one that recovery uses, so that both give one verdict.
+follow each other without a gap, that ledger time never decreases, that nothing is gone that the index, where there is
+one, knows to be acknowledged, and that the index itself is whole. What a start would mend (a torn batch, strays in the
+zeros behind the last one) is told and is no fault: the scan is that of recovery, so that both agree.
 What it cannot see without a signed checkpoint: a ledger rewritten from some entry on, or cut after one, if the index
 was rewritten with it or removed.
 """
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ledger_service.frame import GENESIS, salted_hash
 from ledger_service.index import FILE, Position
-from ledger_service.index_file import read_positions
+from ledger_service.index_file import read_fault, read_positions
 from ledger_service.recovery import decode_all
 from ledger_service.scan import Damage, Tail, Whole, next_whole
 from ledger_service.segment import DIRECTORY, first_sequence_of, segment_name
@@ -47,7 +47,7 @@ class VerifyReport:
     chain: str  # the chain value after it, hex
     fault: VerifyFault | None
     tail: str  # clean; or torn (...): what follows the last whole batch and the next start sets aside
-    index: str  # none, behind or agrees; with a fault: ahead, differs or not compared
+    index: str  # none, behind or agrees; with a fault: ahead, differs, damaged or not compared
 
 
 @dataclass(slots=True)
@@ -75,6 +75,7 @@ def verify_directory(path: Path, progress: Callable[[int], None] | None = None) 
         if indexed is not None:
             reached = indexed[-1].last if indexed else -1
             done.index = "agrees" if reached == done.sequence - 1 else "behind"
+            _demand_whole_index(path, done)
     except Damage as damage:
         fault = VerifyFault(damage.file, damage.byte, damage.sequence, damage.what)
     except OSError as error:
@@ -89,6 +90,15 @@ def verify_directory(path: Path, progress: Callable[[int], None] | None = None) 
         tail=tail,
         index=done.index,
     )
+
+
+def _demand_whole_index(path: Path, done: _Progress) -> None:
+    """A start uses it without reading it all, and stops when it meets a damaged page."""
+    fault = read_fault(path)
+    if fault:
+        done.index = "damaged"
+        what = f"{fault}; no entry is lost: delete it while no cluster runs, the next start makes it anew"
+        raise Damage(FILE, 0, what)
 
 
 def is_ledger(path: Path) -> bool:

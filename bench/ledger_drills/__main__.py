@@ -47,6 +47,7 @@ def _drills(folder: Path) -> list[Callable[..., Row]]:
         partial(stored.torn_with_index, folder / "torn"),
         stored.flips_without_index,
         partial(stored.flips_with_index, folder / "flips"),
+        partial(stored.flips_of_index, folder / "index"),
         partial(stored.segments, folder / "segments", with_index=True),
         partial(stored.segments, folder / "segments-alone", with_index=False),
         *(partial(calls.failed, fault) for fault in calls.FAULTS),

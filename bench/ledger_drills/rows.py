@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -85,7 +86,7 @@ async def outcome(disk: Any, acked: Acked, config: LedgerConfig = SMALL, *, inst
         return "refused"
     try:
         return await _judged(ledger, acked)
-    except RuntimeFault:
+    except (RuntimeFault, sqlite3.DatabaseError):  # the latter: it is fenced, and its next start makes the index anew
         return "refused"
     finally:
         ledger.service.stop()

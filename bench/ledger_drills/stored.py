@@ -14,7 +14,7 @@ from bus.errors import LedgerError
 from bus.sim.disk import SimDisk, SimMedium
 from ledger_service.frame import MAGIC
 from ledger_service.mask import SECTOR_BYTES
-from ledger_service.opening import discard_index
+from ledger_service.opening import INDEX, discard_index
 from ledger_service.recovery import recover
 from ledger_service.segment import SegmentFiles
 from tests.ledger_service.rig import medium
@@ -140,6 +140,20 @@ def flips_with_index(folder: Path, *, full: bool) -> Row:
             (case / "segments" / path.name).write_bytes(_flipped(content, byte * 8 + byte % 8))
             expected: tuple[Outcome, ...] = ("refused", "told") if byte < committed else ("repaired",)
             row.count(on_disk(case, acked), expected, f"{path.name}, byte {byte}")
+    return row
+
+
+def flips_of_index(folder: Path, *, full: bool) -> Row:
+    """The index is a cache: it is thrown away, or right, or the ledger stops rather than believe it."""
+    row = Row("a flipped bit of `index.sqlite`: of every fourth byte" if full else "a flipped bit, a sample", "damaged")
+    template = folder / "template"
+    acked = asyncio.run(made(RealDisk(template), BATCHES))
+    content = (template / INDEX).read_bytes()
+    for byte in range(0, len(content), 4 if full else 331):
+        case = _copy(template, folder / "case")
+        (case / INDEX).write_bytes(_flipped(content, byte * 8 + byte // 4 % 8))
+        found = asyncio.run(outcome(RealDisk(case), acked))
+        row.count(found, ("whole", "refused"), f"byte {byte}")
     return row
 
 

@@ -1,5 +1,6 @@
 """The index file itself; what it means for the ledger stands in test_recovery.py and test_service.py."""
 
+import random
 import sqlite3
 from contextlib import closing
 
@@ -77,3 +78,29 @@ def test_fields_that_may_not_be_asked_for_are_refused():
     """Only names of the table's own columns get near the question."""
     with closing(Index.open(None)) as index, pytest.raises(ValueError, match="not a field to query by"):
         index.select({"chain": "x"}, after=-1, limit=1, newest_first=False)
+
+
+def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(tmp_path):
+    """Ids, once keys, heads: the right answer or an error, wherever in the file the bit is."""
+    path, damaged = tmp_path / "index.sqlite", tmp_path / "damaged.sqlite"
+    with closing(Index.open(str(path))) as index:
+        _apply(index, 0, 320)
+    content, draw = path.read_bytes(), random.Random(7)
+    noticed = 0
+    for _ in range(70):
+        bit = draw.randrange(len(content) * 8)
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        damaged.write_bytes(changed)
+        try:
+            with closing(Index.open(str(damaged))) as index:
+                for number in range(320):
+                    assert [place.sequence for place in index.by_submission(f"id{number}")] == [number], bit
+                    assert [place.sequence for place in index.by_once(f"k{number}")] == [number], bit
+                    assert not index.by_submission(f"other{number}"), bit
+                assert index.head("session/x") == StreamHead("id0", 0), bit
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
+            noticed += 1
+        for beside in ("-wal", "-shm"):
+            damaged.with_name(damaged.name + beside).unlink(missing_ok=True)
+    assert noticed > 5

@@ -345,3 +345,24 @@ def _opens(path) -> bool:
 
 def _files(path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in path.iterdir() if file.is_file()}
+
+
+async def test_a_damaged_index_is_told_with_the_way_out(tmp_path):
+    """A bit that makes it incomplete is a fault of that file; without it the record is whole."""
+    ledger = await start(RealDisk(tmp_path), ledger_config(), SmallBus())
+    for number in range(3):
+        await ledger.write(*(write(f"e{number}-{twin}", once=f"k{number}-{twin}") for twin in range(20)))
+    await ledger.service.drain()
+    path = tmp_path / "index.sqlite"
+    content = path.read_bytes()
+    told = 0
+    for bit in range(4_096 * 8 + 5, len(content) * 8, 4_001):
+        changed = bytearray(content)
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        report = verify_directory(tmp_path)
+        assert report.ok or (report.fault.file, report.index) == ("index.sqlite", "damaged") or report.index != "agrees"
+        told += report.index == "damaged"
+    assert told > 10
+    path.unlink()
+    assert verify_directory(tmp_path).ok
