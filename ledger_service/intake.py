@@ -61,13 +61,25 @@ class Intake:
         if fault_of_shape(entry):
             return refusal(entry, "invalid", head)
         known = self._known(entry, batch)
-        holder = None if entry.once is None else self._tables.by_once(entry.once)
-        ack = judge(entry, known=known, holder=None if holder is None else _earlier(holder), head=head)
+        ack = judge(entry, known=known, holder=self._holder(entry), head=head)
         if ack is None:
             return self._stage(entry, origin, head, batch)
         if ack.code == "conflict" and known is not None:
             self._record_conflict(entry, origin, known, batch)
         return ack
+
+    def recall(self, entry: WriteEntry) -> Ack | None:
+        """The answer to a write that adds nothing, since it or who has its once key stands there; None for any other.
+
+        Raises Damage if the earlier entry cannot be read.
+        """
+        known = self._known(entry, Batch(0, 0))
+        ack = judge(entry, known=known, holder=self._holder(entry), head=StreamHead())
+        return ack if ack is not None and ack.outcome in ("known", "lost") else None
+
+    def _holder(self, entry: WriteEntry) -> Earlier | None:
+        found = None if entry.once is None else self._tables.by_once(entry.once)
+        return None if found is None else _earlier(found)
 
     def _known(self, entry: WriteEntry, batch: Batch) -> Earlier | None:
         found = self._tables.by_submission(entry.submission_id)

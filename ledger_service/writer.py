@@ -100,7 +100,7 @@ class Writer:
         clock_us = self._world.now_us()
         fault = self._space_fault(clock_us)
         if fault is not None:
-            self.fail_all(fault)
+            self._answer_without_room(fault)
             return
         now_us = self._ledger_at_us = max(clock_us, self._ledger_at_us)
         batch = Batch(self.head + 1, now_us)
@@ -121,6 +121,18 @@ class Writer:
         self._space_checked_us = None
         if self._space_fault(self._world.now_us()) is None and self._active.fill_ahead():
             self.syncs += 1
+
+    def _answer_without_room(self, fault: LedgerError) -> None:
+        """Who asks again for what stands there is told so, as ever; every other write gets this fault."""
+        for pending in self._queue:
+            try:
+                acks = [self._intake.recall(entry) for entry in pending.entries]
+            except Damage as damage:
+                pending.fail(damage)
+                continue
+            if not pending.answer.done() and None not in acks:
+                pending.answer.set_result([ack for ack in acks if ack is not None])
+        self.fail_all(fault)
 
     def fail_all(self, fault: LedgerError) -> None:
         """Answer everything that is queued with this fault."""

@@ -177,7 +177,7 @@ async def test_a_full_device_fences_and_the_next_start_says_why():
 
 
 async def test_writes_are_refused_before_the_disk_is_full_and_taken_again_afterwards():
-    """Below a segment and the reserve nothing is written; reads go on; the ledger goes on when there is space."""
+    """Below a segment and the reserve nothing is written; what stands there is known all the same, and reads go on."""
     disk, clock = FailingDisk(SimDisk(medium())), SteppedClock()
     async with running(disk, bus=SmallBus(clock)) as ledger:
         await ledger.write(write("a"))
@@ -188,6 +188,12 @@ async def test_writes_are_refused_before_the_disk_is_full_and_taken_again_afterw
                 await ledger.write(write("b"))
             assert refused.value.code == "disk_full" and not refused.value.retryable
             assert refused.value.facts == {"free_bytes": 69_631, "needed_bytes": 69_632}
+        (known,) = await ledger.write(write("a"))
+        assert (known.outcome, known.sequence) == ("known", 0)
+        with pytest.raises(LedgerError, match="disk_full"):
+            await ledger.write(write("a", body=b"another"))
+        with pytest.raises(LedgerError, match="disk_full"):
+            await ledger.write(write("a"), write("b"))
         assert len(disk.calls) == calls
         assert (await ledger.service.ready()).startswith("the disk is full: 0 MB free, the record wants 0 MB (ledger.")
         assert [entry.submission_id for entry in await ledger.all()] == ["a"]
