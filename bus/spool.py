@@ -108,6 +108,10 @@ class Spool:
         """Entries that are not known to be in the ledger, in order."""
         return list(self._waiting.values())
 
+    def holds(self, submission_id: str) -> bool:
+        """Whether this entry is not known to be in the ledger."""
+        return submission_id in self._waiting
+
     def append(self, entries: Sequence[WriteEntry]) -> None:
         """Entries that stand here already are skipped. Raises OSError, and then nothing of them counts as kept."""
         fresh = [entry for entry in entries if entry.submission_id not in self._waiting]
@@ -178,16 +182,19 @@ class RecordKeeper:
         self._silence: asyncio.TimerHandle | None = None
         self._retry: asyncio.TimerHandle | None = None
         self._submitted: set[str] = set()  # what the ledger client has; membership only
+        self._behind: dict[str, str] = {}  # entry -> the one that has to be decided before it is handed over
 
     @property
     def spooled(self) -> int:
         """How many records wait on disk."""
         return len(self._spool.waiting)
 
-    def submit(self, entry: WriteEntry, *, keep: bool, urgent: bool = False) -> asyncio.Future[list[Ack]]:
+    def submit(
+        self, entry: WriteEntry, *, keep: bool, urgent: bool = False, behind: str = ""
+    ) -> asyncio.Future[list[Ack]]:
         """Pipelines one entry; with `keep` it is spooled when no ack has come within `spool_after_s`.
 
-        `urgent`: somebody waits for the ack.
+        `urgent`: somebody waits for the ack. `behind` names a spooled entry: a kept one leaves once that is decided.
 
         The future of a kept entry holds the ledger's ack, however often it had to be handed over until then; it fails
         only with MessageTooLarge. That of any other entry fails as the write did.
@@ -199,7 +206,10 @@ class RecordKeeper:
         self._kept.setdefault(entry.submission_id, []).append(decided)
         self._silent[entry.submission_id] = entry
         self._await_silence()
-        self._hand_over(entry, urgent=urgent)
+        if behind:
+            self._behind[entry.submission_id] = behind
+        if not self._has_to_wait(entry.submission_id):
+            self._hand_over(entry, urgent=urgent)
         return decided
 
     def spool_now(self, entry: WriteEntry) -> None:
@@ -208,9 +218,9 @@ class RecordKeeper:
         self._silent.pop(entry.submission_id, None)
         self._await_retry()
 
-    def submit_and_spool(self, entry: WriteEntry) -> asyncio.Future[list[Ack]]:
+    def submit_and_spool(self, entry: WriteEntry, *, behind: str = "") -> asyncio.Future[list[Ack]]:
         """Keeps an entry on disk at once; where the disk fails, that is logged and it is kept in memory."""
-        decided = self.submit(entry, keep=True)
+        decided = self.submit(entry, keep=True, behind=behind)
         try:
             self.spool_now(entry)
         except OSError as error:
@@ -251,16 +261,14 @@ class RecordKeeper:
             self._await_retry()
             return
         self._settle(entry.submission_id, future)
-        if fault is not None:
-            return
-        ack = future.result()[0]
-        if ack.outcome == "refused":
+        if fault is None and (ack := future.result()[0]).outcome == "refused":
             _log.warning("record_refused", submission_id=entry.submission_id, code=ack.code)
         self._hand_over_left()  # the ledger answers
 
     def _settle(self, submission_id: str, future: asyncio.Future[list[Ack]]) -> None:
         """Decided for good: neither memory nor disk keeps it any longer."""
         self._silent.pop(submission_id, None)
+        self._behind.pop(submission_id, None)
         if not self._silent and self._silence is not None:
             self._silence.cancel()
             self._silence = None
@@ -287,9 +295,14 @@ class RecordKeeper:
             self._hand_over(entry)
 
     def _left(self) -> list[WriteEntry]:
-        """What waits here and the client no longer holds, in order."""
+        """What waits here, may leave, and the client no longer holds, in order."""
         waiting = {entry.submission_id: entry for entry in self._spool.waiting} | self._silent
-        return [entry for name, entry in waiting.items() if name not in self._submitted]
+        return [entry for name, entry in waiting.items() if name not in self._submitted and not self._has_to_wait(name)]
+
+    def _has_to_wait(self, name: str) -> bool:
+        """Whether the entry that this one follows may still be handed over again, and so come after it."""
+        earlier = self._behind.get(name)
+        return earlier is not None and self._spool.holds(earlier)
 
 
 def _seen(future: asyncio.Future[list[Ack]]) -> None:

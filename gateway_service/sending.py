@@ -298,7 +298,11 @@ class Sender:
                 fault = GatewayError("PROVIDER_ERROR", "the answer is larger than the record takes")
                 self._end(records.failed(held.attempt, fault, held.settlement or NEVER_SENT, at_us=self._at_us()), held)
 
-        future = self._keeper.submit_and_spool(entry) if held.is_spooled else self._keeper.submit(entry, keep=True)
+        if held.is_spooled:  # its PROMPT_SENT may still be on its way, or have to be handed over again
+            sent_id = record_id("PROMPT_SENT", held.attempt.name)
+            future = self._keeper.submit_and_spool(entry, behind=sent_id)
+        else:
+            future = self._keeper.submit(entry, keep=True)
         future.add_done_callback(decided)
 
     def _left(self, deadline: float) -> float:

@@ -24,7 +24,7 @@ from config.snapshot import Snapshot, load_snapshot
 from launch.roles.gateway import providers as providers_of
 from launch.simulated import SimulatedCluster
 from launch.simulation.broken import Broken, must
-from launch.simulation.conversation import Conversation
+from launch.simulation.conversation import ASK_S, Conversation
 from launch.simulation.outside import Model, Outside, with_tools
 from launch.simulation.plan import Plan
 from launch.simulation.record import answer_text, answers_of
@@ -33,6 +33,8 @@ from launch.simulation.watch import Watch
 
 REST_S = 120.0
 """By then everything that was begun has its end in the record."""
+MISSED_S = ASK_S
+"""A single frame that was lost is missed only at its request's deadline; until then its connection is as if away."""
 _LOOK_S = 0.25
 
 
@@ -142,6 +144,8 @@ class _Run:
         striker.heal()
         for model in self._models:
             model.errors = 0.0
+        if plan.faults.get("frame-loss"):
+            await asyncio.sleep(MISSED_S)
         await world.settled()
         await conversation.again(plan.sessions)
         await self._rest(world)

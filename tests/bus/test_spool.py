@@ -234,6 +234,24 @@ async def test_what_a_full_ledger_refused_is_handed_over_again_without_another_a
     assert ledger.written == ["E:1"] * 3
 
 
+async def test_what_follows_a_spooled_record_is_handed_over_behind_it():
+    """A full ledger takes neither; once there is space the later one does not come first."""
+    ledger = Ledger()
+    kept = RecordKeeper(ledger, Spool(SimDisk(SimMedium(1 << 20)), PATH), spool_after_s=0.0, retry_s=0.0)
+    kept.submit(entry(1), keep=False)
+    kept.spool_now(entry(1))
+    ledger.refuse(LedgerError("disk_full", "no space"))
+    decided = kept.submit_and_spool(entry(2), behind="E:1")
+    await turns()
+    assert ledger.written == ["E:1", "E:1"] and kept.spooled == 2
+    ledger.acknowledge()
+    await turns()
+    assert ledger.written == ["E:1", "E:1", "E:2"] and kept.spooled == 1
+    ledger.acknowledge()
+    await turns()
+    assert decided.result()[0].is_first and kept.spooled == 0
+
+
 async def test_a_record_that_waits_with_the_client_is_not_handed_over_twice():
     """The ledger is silent: the client delivers what it holds, and the timer adds nothing."""
     ledger = Ledger()

@@ -10,7 +10,7 @@ import pytest
 from bus.codec import unpack_header
 from bus.errors import GatewayError, RuntimeFault
 from bus.messages.gateway import PromptResponse
-from bus.messages.ledger import Entry, Found, Written
+from bus.messages.ledger import Entry, Found, Write, Written
 from bus.sim.weather import Fate
 from tests.gateway_service.rig import (
     Cluster,
@@ -135,6 +135,47 @@ def test_a_call_that_cannot_read_its_own_record_ends_it_as_not_sent(make, patien
     assert {entry.reason for entry in of_type(entries, "PROMPT_FAILED")} == {reason}
     check_attempts(entries)
     assert totals(cluster) == (0, 0)
+
+
+def test_a_call_whose_record_stands_on_a_disk_that_is_full_now_is_ended_as_not_sent(make):
+    """Its ack is lost, and a full disk must not keep the ledger from saying what it knows."""
+    cluster = make(ledger={"request_timeout_ms": 1000})
+    medium = cluster.world.media["ledger"]
+
+    async def scenario():
+        cluster.world.network.weather = Loses(Written.TYPE)
+        asking = asyncio.ensure_future(quiet(cluster.ask(prompt(), timeout_s=8.0)))
+        await asyncio.sleep(1)
+        cluster.world.network.weather = None
+        capacity, medium.capacity_bytes = medium.capacity_bytes, medium.used_bytes()
+        await asyncio.sleep(5)
+        medium.capacity_bytes = capacity
+        await asking
+        return await cluster.settled_entries()
+
+    check_attempts(cluster.run(scenario()))
+
+
+def test_the_end_of_a_spooled_call_stands_behind_its_beginning(make):
+    """The ledger hears of the call late, and of its end at once: the record has them in their order all the same."""
+    cluster = make(ledger={"request_timeout_ms": 1000})
+
+    async def act(_prompt):
+        cluster.world.network.weather = None
+        return answered()
+
+    async def scenario():
+        cluster.provider.act = act
+        cluster.world.network.weather = Loses(Write.TYPE)
+        response = await cluster.ask_degraded(prompt("WO-DEGRADED-i#1", **DEGRADED))
+        return response, await cluster.settled_entries()
+
+    response, entries = cluster.run(scenario())
+    assert response.outcome == "SUCCESS"
+    assert [entry.event_type for entry in entries if "DEGRADED" in entry.submission_id] == [
+        "PROMPT_SENT", "PROMPT_RECEIVED",
+    ]  # fmt: skip
+    check_attempts(entries)
 
 
 def test_the_degraded_call_goes_ahead_and_its_records_are_spooled(make):
