@@ -225,7 +225,8 @@ class _Answers:
             self.open[run] = entry.submission_id
             self._input_of[entry.submission_id.partition(":")[2]] = run
         if entry.event_type == "TurnDegraded":
-            self.open.pop(self._input_of.get((entry.once or "").partition("turn:")[2], run), None)
+            about = (entry.once or "").partition(":")[2]  # the turn's own key, or that of what was delivered without it
+            self.open.pop(self._input_of.get(about, run), None)
         if entry.event_type in ("RunCompleted", "RunFailed", "RunCancelled"):
             self.open.pop(run, None)
             self._runs[run] += 1

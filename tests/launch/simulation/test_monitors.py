@@ -172,6 +172,20 @@ def test_a_provider_call_or_a_run_without_an_end_is_named_at_the_end() -> None:
         monitor.finish()
 
 
+@pytest.mark.parametrize("key", ["turn", "delivered"])
+def test_an_answer_of_the_hosts_ends_the_run_of_its_input_and_no_other(key: str) -> None:
+    """Whether it took the turn's key, or was delivered while the ledger was away."""
+    record, monitor = Record(), RecordMonitor()
+    record.owned("TookOver", f"{SESSION}/1")
+    for number in (1, 2):
+        run = Provenance(session_id=SESSION, run_seq=number)
+        record.owned("RunRequested", f"{SESSION}/in-{number}", provenance=run)
+    by_host = Provenance(session_id=SESSION)
+    record.add("TurnDegraded", "d", stream=STREAM, once=f"{key}:{SESSION}/in-1", provenance=by_host, origin="host/1@s1")
+    step_all(monitor, record.entries)
+    assert monitor.unended() == [f"RunRequested:{SESSION}/in-2"]
+
+
 def test_the_gateways_own_figures_are_held_against_the_record() -> None:
     """Nothing may be held at rest, nothing spent be forgotten, nothing be added."""
     record, budgets = Record(), BudgetMonitor()
