@@ -20,10 +20,10 @@ from actors.ho2_supervisor.own_entries import OwnEntries
 from bus.errors import RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.base import unpack
-from bus.messages.control import Peers, ReadPeers
 from bus.messages.ids import is_follow_up
 from bus.messages.ledger import Entry, LedgerStats, Provenance, ReadLedgerStats, session_stream
 from bus.messages.session import SessionReady, StartSession
+from bus.paging import read_peers
 from bus.port import Bus
 from config.schema import AdminConfig
 
@@ -106,7 +106,7 @@ class Unowned:
 
     async def _living(self) -> frozenset[str]:
         timeout_s = self._config.bus.peer_timeout_ms / 1000
-        peers = (await self._bus.request("broker", ReadPeers(), expect=Peers, timeout_s=timeout_s)).peers
+        peers = (await read_peers(self._bus, timeout_s=timeout_s)).peers
         return frozenset(peer.instance for peer in peers if peer.role == "ho2" and peer.state != "lost")
 
     async def _settle(self) -> frozenset[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -132,3 +134,30 @@ def test_a_package_that_offers_no_tool_is_said_before_anything_starts(cluster: C
     assert findings["tool licensed"]["verdict"] == "fail"
     assert "no licence" in findings["tool licensed"]["said"]
     assert "tools.entry_points" in findings["tool nowhere"]["mend"]
+
+
+HOLDS = """
+import os, time
+while os.path.exists({hold!r}):
+    time.sleep(0.01)
+"""
+
+
+def test_a_turn_waits_for_a_package_that_is_still_being_loaded(cluster: Cluster, tmp_path: Path):
+    """An executor that replaces a killed one is there with the built-in tools alone."""
+    hold = tmp_path / "hold"
+    packages = install(tmp_path / "packages", "tested_pack", HOLDS.format(hold=str(hold)) + SOURCE, double="double")
+    cluster.env["PYTHONPATH"] = f"{packages}:{ROOT}"
+    names, settings = ["double"], {"bus__service_grace_ms": 20_000, "ho2__classify": False}
+    cluster.up(*configure(cluster, {}, tools=names, permitted=names, tools__entry_points=names, **settings))
+    hold.touch()
+    cluster.kill("ho1/1")
+    asked = cluster.start_ask(use("double", number=21))
+    eventually(lambda: cluster.entries("WO_DISPATCHED"), within_s=60)
+    eventually(lambda: cluster.run().children and all(row.state == "ready" for row in cluster.run().children))
+    time.sleep(0.5)  # it has the order by now
+    hold.unlink()
+    out, err = asked.communicate(timeout=60)
+    answer = json.loads(out)
+    assert "double: 42" in answer["response"], (answer, err)
+    assert answer["tools_missing"] == []

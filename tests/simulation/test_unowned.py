@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -123,3 +124,15 @@ def test_a_follow_up_outlives_broker_and_owner(after_s: float):
         entries = cluster.entries()
         assert count_of(entries, "RunRequested") == count_of(entries, "RunCompleted") == 2
         check_record(entries)
+
+
+def test_whoever_lives_is_seen_on_whatever_page_of_the_brokers_answer() -> None:
+    """A supervisor that starts asks for no session of one that is at work, however many others are connected."""
+    snapshot = load_snapshot()
+    bus = snapshot.config.bus.model_copy(update={"page_max_bytes": 1})  # a row is a page
+    config = snapshot.config.model_copy(update={"bus": bus})
+    with SimulatedCluster(with_thinking(dataclasses.replace(snapshot, config=config), 2000)) as cluster:
+        cluster.world.run(taken_back(cluster))
+        second = cluster.start("ho2")
+        cluster.world.run(asyncio.sleep(1.5))
+        assert cluster.world.processes[second].peer.counters()["unowned_found"] == 0
