@@ -7,7 +7,10 @@ command. Source: spec page "Launching, scaling, tapping, watching", Launcher.
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +31,9 @@ from launch.run_file import RunFile, write_whole
 
 SIGNAL = signal.SIGUSR1
 
+_MAX_BYTES = 4096
+"""A command holds names only; the format's own bound, not a setting."""
+_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOOK_INTERVAL_S = 0.01
 _TYPES: dict[str, type[Message]] = {one.TYPE: one for one in (Scale, Restart, DrainMember)}
 
@@ -58,15 +64,26 @@ def take_all(home: Home, crew: Crew) -> None:
         if path.suffix:
             continue  # being written
         try:
-            text = path.read_bytes()
-            path.unlink()
-            answer = _answer(text, crew)
+            answer = _answer(_taken(path), crew)
             write_whole(path.with_name(path.name.replace("command-", "answer-", 1)), answer.model_dump_json())
         except OSError as error:
             _log.warning("written_command_not_answered", file=path.name, reason=error.strerror)
 
 
+def _taken(path: Path) -> bytes:
+    """What stood in the file, which is gone. Never waits, as a pipe without a writer would have it. Raises OSError."""
+    try:
+        with os.fdopen(os.open(path, _OPEN), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "no regular file", str(path))
+            return file.read(_MAX_BYTES + 1)
+    finally:
+        path.unlink()
+
+
 def _answer(text: bytes, crew: Crew) -> Answer:
+    if len(text) > _MAX_BYTES:
+        return Answer(code="rejected", detail=f"a command has at most {_MAX_BYTES} bytes")
     try:
         request = Request.model_validate_json(text)
         wanted = _TYPES[request.type].model_validate(request.body)

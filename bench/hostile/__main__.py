@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench.hostile import abort, floods
+from bench.hostile import abort, floods, fuzz
 
-ATTACKS = {"abort": abort, "floods": floods}
+ATTACKS = {"abort": abort, "floods": floods, "fuzz": fuzz}
 """Each module has `add_options(parser)` and `run(options) -> int` (0: nobody but the attacker was harmed)."""
 
 

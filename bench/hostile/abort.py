@@ -84,7 +84,7 @@ def _attack(up: Cluster, name: str, options: argparse.Namespace) -> Outcome:
 
 def _words(up: Cluster, name: str, shape: str) -> dict[str, str]:
     if name == "remote":
-        return {"kind": "dealer", "shape": shape, **enrolled(up)}
+        return {"kind": "dealer", "shape": shape, **enrolled(up)[0]}
     if name == "tap":
         return {"kind": "xsub", "shape": shape, "endpoint": up.place.tap}
     return {

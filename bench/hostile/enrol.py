@@ -1,4 +1,4 @@
-"""The key of an enrolled worker, as an attacker has it who took over a worker's host."""
+"""The keys of enrolled workers, as an attacker has them who took over workers' hosts."""
 
 from __future__ import annotations
 
@@ -14,15 +14,20 @@ from bus.zeromq import curve
 from launch.worker_join import join
 
 
-def enrolled(up: Cluster) -> dict[str, str]:
-    """Endpoint and keys, in text."""
-    command = [sys.executable, "-m", "launch.cli", "--home", str(up.home), "token", "create", "--json"]
+def enrolled(up: Cluster, count: int = 1) -> list[dict[str, str]]:
+    """Endpoint, keys and name of each, in text."""
+    words = ["--home", str(up.home), "token", "create", "--json", "--uses", str(count)]
+    command = [sys.executable, "-m", "launch.cli", *words]
     token = decode(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)["token"])
-    pair = curve.new_pair()
-    asyncio.run(join(token, pair, up.place.snapshot.config, clock=SystemClock(), host="attacker"))
-    return {
-        "endpoint": f"tcp://{token.address}",
-        "server": curve.text(token.broker_key).decode(),
-        "public": pair.public.decode(),
-        "secret": pair.secret.decode(),
-    }
+    found: list[dict[str, str]] = []
+    for _ in range(count):
+        pair = curve.new_pair()
+        worker = asyncio.run(join(token, pair, up.place.snapshot.config, clock=SystemClock(), host="attacker"))
+        found.append({
+            "endpoint": f"tcp://{token.address}",
+            "server": curve.text(token.broker_key).decode(),
+            "public": pair.public.decode(),
+            "secret": pair.secret.decode(),
+            "name": worker.name,
+        })  # fmt: skip
+    return found

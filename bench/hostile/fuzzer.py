@@ -1,0 +1,366 @@
+"""`fuzzer.py`: attacks one socket as it is told on its standard input, and prints as JSON what it was told.
+
+One JSON object, `Words`. Every life is a process of its own, forked before it touches ZeroMQ, since whoever is cut off
+is not heard again under its pid, or its key, for a while; a life ends when it is cut off, or after `life_max` frames.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import zmq
+
+from bench.hostile.frames import Frames, command_file, subscription, wire
+from bus.codec import decode, encode, pack_header, unpack_header
+from bus.envelope import HEADER_VERSION, Kind, header
+from bus.errors import BusError
+from bus.messages.control import Hello, Refused
+from bus.messages.failure import Failure
+from bus.zeromq import curve, tokens
+from launch import written_words
+from launch.version import software_version
+
+_WELCOME_S = 5.0
+_LAST_WORDS_S = 0.2
+_HANDSHAKE_S = 2.0
+_LIFE_S = 60
+_WIRE_ONE_IN = 10
+"""Lives that speak no ZMTP at all."""
+
+
+How = Literal["frames", "topics", "strangers", "files"]
+
+
+@dataclass(frozen=True)
+class Words:
+    """What is attacked, as whom, how often, how fast."""
+
+    name: str
+    """Of the attack: no two of them use the same names for their peers."""
+    how: How
+    frames: int
+    rate: float
+    seed: int
+    body_max: int
+    endpoint: str = ""
+    run: str = ""
+    """The cluster's run directory: where tokens lie."""
+    roles: tuple[str, ...] = ("",)
+    """Who the attacker is in turn; '' without any token."""
+    services: tuple[str, ...] = ()
+    workers: tuple[dict[str, str], ...] = ()
+    """Instead of roles: enrolled keys."""
+    launcher_pid: int = 0
+    life_max: int = 400
+
+
+@dataclass
+class Seen:
+    """What came of it."""
+
+    sent: int = 0
+    lives: int = 0
+    cut_off: int = 0
+    let_in: int = 0
+    """Connections whose key nobody enrolled, and which were let in all the same."""
+    kinds: Counter[str] = field(default_factory=Counter[str])
+    told: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, said: dict[str, Any]) -> None:
+        """One life more."""
+        self.sent += said["sent"]
+        self.lives += said["lives"]
+        self.cut_off += said["cut_off"]
+        self.let_in += said["let_in"]
+        self.kinds.update(said["kinds"])
+        self.told.update(said["told"])
+
+
+def attack(words: Words) -> Seen:
+    """All of it, one life after the other."""
+    seen, number = Seen(), 0
+    while seen.sent < words.frames:
+        number += 1
+        count = min(words.life_max, words.frames - seen.sent)
+        life = _life_of(words, number, count)
+        before = seen.sent
+        seen.add(_forked(life))
+        if seen.sent == before:
+            seen.lives += 1
+            time.sleep(0.1)  # it was not let in: its key or pid is still banned
+        if number > words.frames:
+            break
+    return seen
+
+
+def _life_of(words: Words, number: int, count: int) -> Callable[[Seen], None]:
+    rng = random.Random(words.seed * 1_000_003 + number)
+    if words.how == "files":
+        return lambda seen: _files(words, rng, count, number, seen)
+    if words.how == "strangers" and number % 2:
+        return lambda seen: _strangers(words, rng, max(1, count // 10), seen)
+    if words.how == "strangers" or number % _WIRE_ONE_IN == 0:
+        return lambda seen: _wires(words, rng, max(1, count // 4), seen)
+    return lambda seen: _frames(words, rng, count, number, seen)
+
+
+def _forked(life: Callable[[Seen], None]) -> dict[str, Any]:
+    read_fd, write_fd = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(read_fd)
+        signal.alarm(_LIFE_S)
+        seen = Seen(lives=1)
+        try:
+            life(seen)
+        finally:
+            with os.fdopen(write_fd, "w") as out:
+                json.dump(seen.__dict__, out)
+            os._exit(0)
+    os.close(write_fd)
+    with os.fdopen(read_fd) as said:
+        text = said.read()
+    os.waitpid(pid, 0)
+    assert text, "a life of the attacker did not end by itself"
+    return json.loads(text)
+
+
+# --- frames and topics ------------------------------------------------------------------------------------------------
+
+
+def _frames(words: Words, rng: random.Random, count: int, number: int, seen: Seen) -> None:
+    """One connection: hello if it has a name, then what `Frames` makes, at the pace."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    dealer = context.socket(zmq.XSUB if words.how == "topics" else zmq.DEALER)
+    dealer.linger = 0
+    dealer.setsockopt(zmq.RECONNECT_IVL, -1)
+    worker = words.workers[number % len(words.workers)] if words.workers else {}
+    if worker:
+        _keys(dealer, worker["server"], worker["public"], worker["secret"])
+    monitor = dealer.get_monitor_socket(zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED)
+    dealer.connect(worker.get("endpoint", words.endpoint))
+    instance, token = _name(words, worker, number)
+    try:
+        if instance and not _is_welcome(dealer, instance, token, words, seen):
+            return
+        maker = Frames(rng, instance=instance, services=words.services, body_max=words.body_max)
+        pace = _Pace(words.rate)
+        for _ in range(count):
+            name, parts = ("topics", subscription(rng)) if words.how == "topics" else maker.one()
+            if not _sent(dealer, monitor, parts):
+                break
+            seen.sent += 1
+            seen.kinds[name] += 1
+            _listen(dealer, words, seen)
+            pace.wait()
+        until = time.monotonic() + _LAST_WORDS_S
+        while time.monotonic() < until and not monitor.poll(0):
+            dealer.poll(20)
+            _listen(dealer, words, seen)
+        seen.cut_off += bool(monitor.poll(0))
+    finally:
+        if token:
+            tokens.revoke(Path(words.run), instance)
+        dealer.disable_monitor()
+        monitor.close(linger=0)
+        context.destroy(linger=0)
+
+
+def _name(words: Words, worker: dict[str, str], number: int) -> tuple[str, str]:
+    """Instance and token."""
+    epoch = f"{words.name}x{number}"
+    if worker:
+        return f"{worker['name']}@{epoch}", ""
+    role = words.roles[number % len(words.roles)]
+    if not role:
+        return "", ""
+    instance = f"{role}/fuzz-{words.name}-{number}@{epoch}"
+    return instance, tokens.mint(Path(words.run), instance, role, None)
+
+
+def _is_welcome(dealer: zmq.Socket[bytes], instance: str, token: str, words: Words, seen: Seen) -> bool:
+    hello = Hello(
+        instance=instance, token=token, role=instance.partition("/")[0], slots=0, version=software_version(),
+        protocol=HEADER_VERSION, host="" if token else "attacker",
+    )  # fmt: skip
+    dealer.send_multipart([pack_header(header(Kind.HELLO, "", type=Hello.TYPE)), encode(hello, words.body_max)])
+    until = time.monotonic() + _WELCOME_S
+    while (left := until - time.monotonic()) > 0:
+        if dealer.poll(int(left * 1000)):
+            told = _told(dealer.recv_multipart(), words)
+            seen.told[told] += 1
+            if told == "bus.welcome":
+                return True
+    return False
+
+
+def _sent(dealer: zmq.Socket[bytes], monitor: zmq.Socket[bytes], parts: list[bytes]) -> bool:
+    """False once the connection is over."""
+    while not monitor.poll(0):
+        try:
+            dealer.send_multipart(parts, zmq.NOBLOCK)
+        except zmq.Again:
+            time.sleep(0.001)
+        else:
+            return True
+    return False
+
+
+def _listen(dealer: zmq.Socket[bytes], words: Words, seen: Seen) -> None:
+    while dealer.poll(0):
+        parts = dealer.recv_multipart()
+        seen.told["tap" if words.how == "topics" else _told(parts, words)] += 1
+
+
+def _told(parts: list[bytes], words: Words) -> str:
+    """What a server said, by its type, and its code if it is a refusal."""
+    try:
+        head = unpack_header(parts[0])
+        for cls in (Failure, Refused):
+            if head.type == cls.TYPE:
+                return f"{head.type} {decode(cls, parts[1], words.body_max).code}"
+    except (BusError, IndexError):
+        return "not a frame"
+    return head.type
+
+
+class _Pace:
+    """So many a second."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._began = time.monotonic()
+        self._count = 0
+
+    def wait(self) -> None:
+        """After each one."""
+        self._count += 1
+        time.sleep(max(0.0, self._began + self._count / self._rate - time.monotonic()))
+
+
+# --- below frames ---------------------------------------------------------------------------------------------------
+
+
+def _wires(words: Words, rng: random.Random, count: int, seen: Seen) -> None:
+    """Connections that speak something else than ZMTP, or lie in it."""
+    endpoint = words.workers[0]["endpoint"] if words.workers else words.endpoint
+    pace = _Pace(words.rate)
+    for _ in range(count):
+        with _stream(endpoint) as stream, suppress(OSError):
+            stream.settimeout(0.02)
+            stream.sendall(wire(rng))
+            while stream.recv(4096):
+                pass
+            seen.told["closed"] += 1
+        seen.sent += 1
+        seen.kinds["wire"] += 1
+        pace.wait()
+
+
+def _stream(endpoint: str) -> socket.socket:
+    if endpoint.startswith("ipc://"):
+        stream = socket.socket(socket.AF_UNIX)
+        stream.connect(endpoint.removeprefix("ipc://"))
+        return stream
+    host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
+    return socket.create_connection((host, int(port)))
+
+
+def _strangers(words: Words, rng: random.Random, count: int, seen: Seen) -> None:
+    """Connections with a key that nobody enrolled, with another server's key, or with none."""
+    known = words.workers[0]
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    for _ in range(count):
+        dealer = context.socket(zmq.DEALER)
+        dealer.setsockopt(zmq.RECONNECT_IVL, -1)
+        pair, kind = curve.new_pair(), rng.choice(("unknown key", "wrong server", "no key"))
+        if kind == "unknown key":
+            _keys(dealer, known["server"], pair.public.decode(), pair.secret.decode())
+        elif kind == "wrong server":
+            _keys(dealer, pair.public.decode(), known["public"], known["secret"])
+        monitor = dealer.get_monitor_socket(
+            zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_HANDSHAKE_FAILED_AUTH | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+            | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_DISCONNECTED
+        )  # fmt: skip
+        dealer.connect(known["endpoint"])
+        with suppress(zmq.Again):  # it is over already
+            dealer.send_multipart([rng.randbytes(60), b""], zmq.NOBLOCK)
+        event = 0
+        if monitor.poll(int(_HANDSHAKE_S * 1000)):
+            event = struct.unpack("=hi", monitor.recv_multipart()[0])[0]
+        seen.let_in += event == zmq.EVENT_HANDSHAKE_SUCCEEDED
+        seen.told["not let in" if event else "no answer"] += 1
+        seen.sent += 1
+        seen.kinds[kind] += 1
+        dealer.disable_monitor()
+        monitor.close(linger=0)
+        dealer.close(linger=0)
+    context.destroy(linger=0)
+
+
+def _keys(dealer: zmq.Socket[bytes], server: str, public: str, secret: str) -> None:
+    dealer.curve_serverkey = server.encode()
+    dealer.curve_publickey, dealer.curve_secretkey = public.encode(), secret.encode()
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _files(words: Words, rng: random.Random, count: int, number: int, seen: Seen) -> None:
+    """Commands written for the launcher that are none, and its signal, with and without any."""
+    pace, run = _Pace(words.rate), Path(words.run)
+    for n in range(count):
+        name = f"fuzz{number}x{n}{rng.choice(('', '', '', chr(10), 'é', 'x' * 200))}"
+        path = run / f"command-{name}"
+        kind = rng.choice(("file",) * 20 + ("directory", "link", "pipe", "unreadable", "signal"))
+        with suppress(OSError):
+            _put(path, kind, command_file(rng))
+        with suppress(ProcessLookupError):
+            os.kill(words.launcher_pid, written_words.SIGNAL)
+        seen.sent += 1
+        seen.kinds[kind] += 1
+        pace.wait()
+        for answer in run.glob("answer-fuzz*"):
+            with suppress(OSError, ValueError):
+                seen.told[written_words.Answer.model_validate_json(answer.read_bytes()).code or "accepted"] += 1
+                answer.unlink()
+    time.sleep(_LAST_WORDS_S)
+    for left in (*run.glob("command-fuzz*"), *run.glob("answer-fuzz*")):
+        seen.told["left lying" if left.name.startswith("command") else "answered late"] += 1
+        shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+
+
+def _put(path: Path, kind: str, data: bytes) -> None:
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to("/nowhere")
+    elif kind == "pipe":
+        os.mkfifo(path, 0o600)
+    elif kind != "signal":
+        beside = path.with_suffix(".new")
+        beside.write_bytes(data)
+        beside.chmod(0o000 if kind == "unreadable" else 0o600)
+        beside.replace(path)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    given = json.loads(sys.stdin.readline())
+    for name in ("roles", "services", "workers"):
+        given[name] = tuple(given[name])
+    print(json.dumps(attack(Words(**given)).__dict__), flush=True)
