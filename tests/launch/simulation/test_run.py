@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Any
 
 import pytest
 
 from actors.ho1_executor.tools.in_process import InProcessHost
+from bus.messages.session import TurnResult
 from bus.sim.disk import SimFile, SimMedium
 from gateway_service.sending import Sender
+from launch.simulation import conversation
 from launch.simulation.broken import Broken
 from launch.simulation.faults import parse
 from launch.simulation.outside import Outside
 from launch.simulation.plan import plan_of
 from launch.simulation.run import Verdict, simulate
+from launch.turns import process_turn
 
 
 def verdict_of(seed: int, faults: str = "all", *, until: int | None = None, trace: list[str] | None = None) -> Verdict:
@@ -98,6 +105,42 @@ def test_a_disk_that_forgets_what_was_synced_breaks_the_run(monkeypatch: pytest.
     monkeypatch.setattr(SimMedium, "crash", _forget)
     broken = {verdict_of(seed, "torn-disk=4").broken for seed in range(3)} - {""}
     assert any("lost what was durable" in one for one in broken), broken
+
+
+def test_an_answer_behind_its_deadline_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that waits longer than it said, by however little, is found out."""
+
+    async def late(*given: Any, **named: Any) -> TurnResult:
+        told = await process_turn(*given, **named)
+        await asyncio.sleep(conversation.ASK_S)
+        return told
+
+    monkeypatch.setattr(conversation, "process_turn", late)
+    assert "beyond its deadline" in verdict_of(1, "none").broken
+
+
+def test_a_second_and_different_answer_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the same input was told before is what it is told ever after."""
+    monkeypatch.setattr(conversation, "process_turn", _changed(lambda count: f"answer {count}"))
+    assert "is answered twice, and not alike" in verdict_of(1, "none").broken
+
+
+def test_an_answer_that_is_not_the_recorded_one_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told alike each time, and never recorded so."""
+    monkeypatch.setattr(conversation, "process_turn", _changed(lambda _count: "made up"))
+    broken = verdict_of(1, "none").broken
+    assert "told 'made up', recorded " in broken
+
+
+def _changed(words: Callable[[int], str]) -> Callable[..., Awaitable[TurnResult]]:
+    """A client's turn whose answer is changed on the last step of its way."""
+    asked = count(1)
+
+    async def changed(*given: Any, **named: Any) -> TurnResult:
+        told = await process_turn(*given, **named)
+        return told.model_copy(update={"response": words(next(asked))})
+
+    return changed
 
 
 def _forget(medium: SimMedium, _draw: object) -> None:
