@@ -17,7 +17,7 @@ import click
 
 from launch import exit_codes
 from launch.errors import CommandError, of_os_error
-from launch.interrupt import INTERRUPTED, end_at_interrupt
+from launch.interrupt import INTERRUPTED, end_at_interrupt, is_interrupt
 from launch.output import always_encodable, note, unheard
 from launch.version import software_version
 
@@ -122,19 +122,11 @@ def _run(arguments: list[str]) -> int:
     except BaseException as error:  # noqa: BLE001 - the last place that can say anything in a sentence
         if _wants_traceback(arguments):
             note(traceback.format_exc().rstrip())
-        if _is_interrupt(error):
+        if is_interrupt(error):
             note("interrupted")
             return INTERRUPTED
         return _explain(_alone(error))
     return result if isinstance(result, int) else exit_codes.OK
-
-
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether Ctrl-C is behind it, also where a library or a task group made something else of it."""
-    if error is None or isinstance(error, KeyboardInterrupt):
-        return error is not None
-    inside = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
-    return any(_is_interrupt(one) for one in (*inside, error.__cause__, error.__context__))
 
 
 def _alone(error: BaseException) -> BaseException:

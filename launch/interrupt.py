@@ -48,6 +48,14 @@ def keep_on() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+def is_interrupt(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it, also where a library or a task group made something else of it."""
+    if error is None or isinstance(error, KeyboardInterrupt):
+        return error is not None
+    inside = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return any(is_interrupt(one) for one in (*inside, error.__cause__, error.__context__))
+
+
 def _end(_number: int, _frame: FrameType | None) -> None:
     os.write(2, b"interrupted\n")
     os._exit(INTERRUPTED)

@@ -17,6 +17,7 @@ from launch import exit_codes
 from launch.commands.options import with_home
 from launch.errors import CommandError, of_os_error
 from launch.home import Home
+from launch.interrupt import INTERRUPTED, is_interrupt
 from launch.output import as_json, is_terminal, note, say, styled, table
 from launch.simulation import faults
 from launch.simulation.many import Tally, Wanted, quiet, run_seeds
@@ -71,7 +72,7 @@ def simulate(  # noqa: PLR0913 - one per option
     told with the command that replays it. The configuration is that of --home, if it has one, else the shipped one; no
     cluster is touched, and nothing is written but --trace.
 
-    Exit codes: 0 every invariant held, 1 one broke, 2 usage.
+    Exit codes: 0 every invariant held, 1 one broke, 2 usage, 130 interrupted (what was run until then is told).
     """
     if list_faults:
         return _list_faults(as_json_=as_json_)
@@ -207,17 +208,23 @@ def _say_verdict(verdict: Verdict, wanted: Wanted) -> None:
 def _show_many(seeds: range, wanted: Wanted, jobs: int, *, fail_fast: bool, as_json_: bool) -> int:
     tally, clock = Tally(), SystemClock()
     began = shown_at = clock.monotonic()
-    with closing(run_seeds(seeds, wanted, jobs=min(jobs, len(seeds)))) as verdicts:
-        for verdict, cpu_s in verdicts:
-            tally.add(verdict, cpu_s)
-            if not verdict.holds:
-                note(f"seed {verdict.seed}: {verdict.broken}")
-                note(f"  replay it: {_replay(verdict.seed, wanted)}")
-                if fail_fast:
-                    break
-            if (now := clock.monotonic()) - shown_at > _PROGRESS_S:
-                shown_at = now
-                _show_progress(tally, len(seeds), now - began)
+    is_interrupted = False
+    try:
+        with closing(run_seeds(seeds, wanted, jobs=min(jobs, len(seeds)))) as verdicts:
+            for verdict, cpu_s in verdicts:
+                tally.add(verdict, cpu_s)
+                if not verdict.holds:
+                    note(f"seed {verdict.seed}: {verdict.broken}")
+                    note(f"  replay it: {_replay(verdict.seed, wanted)}")
+                    if fail_fast:
+                        break
+                if (now := clock.monotonic()) - shown_at > _PROGRESS_S:
+                    shown_at = now
+                    _show_progress(tally, len(seeds), now - began)
+    except BaseException as error:
+        if not is_interrupt(error):
+            raise
+        is_interrupted = True  # what was found until then was paid for, and is told
     elapsed_s = clock.monotonic() - began
     if is_terminal(sys.stderr):
         click.echo("\r\x1b[K", nl=False, err=True)
@@ -225,6 +232,9 @@ def _show_many(seeds: range, wanted: Wanted, jobs: int, *, fail_fast: bool, as_j
         say(as_json(_document(tally, seeds, wanted, jobs, elapsed_s)))
     else:
         _say_tally(tally, seeds, wanted, elapsed_s)
+    if is_interrupted:
+        note(f"interrupted after {tally.seeds} of {len(seeds)} seeds")
+        return INTERRUPTED
     return exit_codes.FAILED if tally.failed else exit_codes.OK
 
 
@@ -259,10 +269,11 @@ def _say_tally(tally: Tally, seeds: range, wanted: Wanted, elapsed_s: float) -> 
     outcomes = ", ".join(f"{count} {name}" for name, count in sorted(tally.outcomes.items(), key=lambda one: -one[1]))
     say(f"{tally.seeds} of {len(seeds)} seeds from {seeds.start}, faults {wanted.faults}: {tally.events} events, "
         f"{tally.entries} entries, {tally.strikes} strikes, {tally.virtual_s:.0f} virtual seconds")  # fmt: skip
-    say(f"answers: {outcomes}")
+    say(f"answers: {outcomes or 'none'}")
     say(f"{tally.cpu_s / max(1, tally.seeds):.3f} s of CPU per seed, {tally.seeds / elapsed_s:.1f} seeds per second")
     if not tally.failed:
-        say(f"{styled('holds', 'green')}: every invariant, at every event of every seed")
+        if tally.seeds:
+            say(f"{styled('holds', 'green')}: every invariant, at every event of these {tally.seeds} seeds")
         return
     say(f"{styled('BROKEN', 'red')} in {len(tally.failed)} seeds:")
     for one in tally.failed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
 import threading
 import time
 from collections.abc import Generator, Sequence
@@ -85,7 +86,8 @@ def run_seeds(seeds: Sequence[int], wanted: Wanted, *, jobs: int) -> Generator[t
         try:
             while True:
                 for seed in waiting:
-                    under_way.add(pool.submit(_one, seed, wanted))
+                    with _unheard_by_children():
+                        under_way.add(pool.submit(_one, seed, wanted))
                     if len(under_way) >= 2 * jobs:
                         break
                 if not under_way:
@@ -99,6 +101,16 @@ def run_seeds(seeds: Sequence[int], wanted: Wanted, *, jobs: int) -> Generator[t
             ) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _unheard_by_children() -> Generator[None]:
+    """Ctrl-C goes to all of a terminal's processes; those that are started here leave it to this one, which waits."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin() -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import psutil
 import pytest
@@ -15,6 +16,10 @@ import pytest
 from gateway_service.sending import Sender
 from launch import exit_codes
 from launch.cli import run
+from launch.interrupt import INTERRUPTED
+from launch.simulation import many
+from launch.simulation.plan import Plan
+from launch.simulation.run import Verdict, simulate
 
 
 async def _at_once(*_: object) -> None:
@@ -50,6 +55,28 @@ def test_a_broken_seed_names_the_command_that_replays_it(
     assert replay[:7] == ["simulate", "--seed", "0", "--turns", "1", "--faults", "delay=1ms"]
     assert run(replay) == exit_codes.FAILED
     assert "before its PROMPT_SENT is durable" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("at_seed", [0, 2])
+def test_an_interrupted_run_tells_what_it_found_until_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, at_seed: int
+) -> None:
+    """Ctrl-C within a seed: those before it are counted, that one is not, and none is said to hold where none ran."""
+
+    def interrupted(plan: Plan, **given: Any) -> Verdict:
+        if plan.seed == at_seed:
+            raise KeyboardInterrupt
+        return simulate(plan, **given)
+
+    monkeypatch.setattr(many, "simulate", interrupted)
+    arguments = ["simulate", "--seeds", "0..9", "--turns", "1", "--faults", "none", "--jobs", "1"]
+    assert run(arguments) == INTERRUPTED
+    told = capsys.readouterr()
+    assert f"{at_seed} of 9 seeds from 0" in told.out
+    assert ("holds" in told.out) is (at_seed > 0)
+    assert f"interrupted after {at_seed} of 9 seeds" in told.err
+    assert run([*arguments, "--json"]) == INTERRUPTED
+    assert json.loads(capsys.readouterr().out)["seeds"] == at_seed
 
 
 @pytest.mark.parametrize(
