@@ -50,12 +50,7 @@ class WorkerHome:
 
     def hold(self) -> HomeLock:
         """This process alone works here. Raises CommandError when another one does or a cluster lives here, OSError."""
-        if self.home.ledger.exists() or self.home.keys.exists():
-            raise CommandError(
-                f"{self.home.root} is the home of a cluster: a worker needs a directory of its own",
-                hint="hobus worker join TOKEN --home DIR",
-                exit_code=exit_codes.USAGE,
-            )
+        self._demand_no_cluster()
         make_private(self.home.run)
         make_private(self.home.logs)
         lock = HomeLock.take(self.home)
@@ -67,6 +62,14 @@ class WorkerHome:
             )
         return lock
 
+    def _demand_no_cluster(self) -> None:
+        if self.home.ledger.exists() or self.home.keys.exists():
+            raise CommandError(
+                f"{self.home.root} is the home of a cluster: a worker needs a directory of its own",
+                hint="hobus worker join TOKEN --home DIR",
+                exit_code=exit_codes.USAGE,
+            )
+
     def pair(self) -> curve.KeyPair:
         """Its own keys, made at first use. Raises ConfigError, OSError."""
         return curve.kept_pair(self._key, after_loss="then join again: hobus worker join TOKEN (a new token)")
@@ -76,7 +79,8 @@ class WorkerHome:
         return self.home.root / "worker.key"
 
     def cluster(self) -> Cluster | None:
-        """Whose worker it is; None before it has joined. Raises CommandError for a damaged file."""
+        """Whose worker it is; None before it has joined. Raises CommandError for a damaged file or a cluster's home."""
+        self._demand_no_cluster()
         try:
             return Cluster.model_validate_json(self._file.read_bytes())
         except FileNotFoundError:
