@@ -324,6 +324,8 @@ class Inbox:
             return
         if isinstance(outcome, RuntimeFault):
             self.counters.failed += 1
+            if outcome.code == "busy" and outcome.retry_after_ms is None:
+                outcome.retry_after_ms = self.settings.busy_retry_ms
             answer, is_final = (
                 failure_answer(outcome, self.settings.body_max_bytes),
                 not outcome.retryable and outcome.code != "cancelled",
@@ -366,10 +368,14 @@ class Inbox:
             self._finish(running)
             self._answer(running, self._stopped(running))
 
-    def discard_unstarted(self) -> None:
-        """Forgets what waits its turn (after a standstill: somebody else may have it by now)."""
+    def discard_unstarted(self, requester: str = "", lane: str = "") -> None:
+        """Forgets what waits its turn: all of it, or what this requester asked by this lane.
+
+        After a standstill somebody else may have it by now; who left sends it again should it come back.
+        """
         for running in list(self._running.values()):
-            if not running.is_started:
+            is_meant = not requester or (running.header.sender, running.route.lane) == (requester, lane)
+            if is_meant and not running.is_started:
                 self.counters.discarded += 1
                 running.stopped = "cancelled"
                 if running.task is not None:

@@ -81,6 +81,7 @@ class LaneServer:
     counters: LaneCounters = field(default_factory=LaneCounters)
     _transport: LaneTransport | None = None
     _deliver: Callable[[Header, bytes, LaneRoute], None] | None = None
+    _on_gone: Callable[[str, str], None] | None = None
     _by_routing: dict[bytes, _Client] = field(default_factory=dict[bytes, _Client])
     _by_instance: dict[str, _Client] = field(default_factory=dict[str, _Client])
     _count: int = 0
@@ -103,9 +104,11 @@ class LaneServer:
         """Frames leave by this transport."""
         self._transport = transport
 
-    def attach(self, deliver: Callable[[Header, bytes, LaneRoute], None]) -> None:
-        """Requests and cancels, stamped and allowed, are handed to `deliver`."""
-        self._deliver = deliver
+    def attach(
+        self, deliver: Callable[[Header, bytes, LaneRoute], None], on_gone: Callable[[str, str], None] | None = None
+    ) -> None:
+        """Requests and cancels, stamped and allowed, are handed to `deliver`; `on_gone` hears who left which lane."""
+        self._deliver, self._on_gone = deliver, on_gone
 
     # --- arriving ---------------------------------------------------------------------------------------------------
 
@@ -142,7 +145,7 @@ class LaneServer:
         elif head.kind == Kind.BEAT:
             self._send(client.routing, Kind.BEAT, Beat())
         elif head.kind == Kind.BYE:
-            self._unbind(client)
+            self._lose(client)
         elif head.kind not in (Kind.READY, Kind.CREDIT):  # a lane has no use for those two
             self._tapped("malformed", head, frames[1])
             self._malformed(client.routing)
@@ -190,7 +193,7 @@ class LaneServer:
         self.counters.cut_off += 1
         client = self._by_routing.get(routing)
         if client is not None:
-            self._unbind(client)
+            self._lose(client)
         if self._transport is not None:
             self._transport.cut(routing, client.instance if client is not None else "", why)
 
@@ -236,12 +239,18 @@ class LaneServer:
         if self._by_instance.get(client.instance) is client:
             del self._by_instance[client.instance]
 
+    def _lose(self, client: _Client) -> None:
+        """It left: nobody waits for answers to what it asked."""
+        self._unbind(client)
+        if self._on_gone is not None:
+            self._on_gone(client.instance, self.service)
+
     def sweep(self, now: float) -> None:
         """Forgets connections silent for longer than the peer time-out; if they speak, they are asked for a hello."""
         limit = self.settings.peer_timeout_ms / 1000
         for client in list(self._by_routing.values()):
             if now - client.heard_at > limit:
-                self._unbind(client)
+                self._lose(client)
 
     def unbind_all(self) -> None:
         """Everybody says hello again and sends again what is still wanted (after a standstill of this process)."""
@@ -292,7 +301,7 @@ class LaneServer:
         self.counters.unreachable += 1
         client = self._by_routing.get(routing)
         if client is not None:
-            self._unbind(client)
+            self._lose(client)
         return False
 
     def _tapped(self, verdict: str, head: Header, body: bytes) -> None:

@@ -81,6 +81,7 @@ class LedgerClient:
         self._queue: deque[_Submitted] = deque()
         self._outstanding = 0
         self._goes_back = False
+        self._because: RuntimeFault | None = None  # the fault for which it goes back
         self._retry: asyncio.Task[None] | None = None
 
     @classmethod
@@ -180,7 +181,7 @@ class LedgerClient:
             if head.outcome is None:
                 return
             if isinstance(head.outcome, RuntimeFault) and head.outcome.retryable:
-                self._goes_back = True
+                self._goes_back, self._because = True, head.outcome
                 break
             self._queue.popleft()
             self._outstanding -= len(head.write.entries)
@@ -190,7 +191,10 @@ class LedgerClient:
 
     async def _submit_again(self) -> None:
         """Once nothing is on its way any more: everything again, in order."""
-        await self._bus.sleep(self._request_timeout_s * _PAUSE_SHARE)
+        pause_s = self._request_timeout_s * _PAUSE_SHARE
+        if self._because is not None and self._because.retry_after_ms is not None:
+            pause_s = min(self._because.pause_s(pause_s, self._bus.clock.random()), self._request_timeout_s)
+        await self._bus.sleep(pause_s)
         self._goes_back, self._retry = False, None
         for submitted in self._queue:
             self._send(submitted)

@@ -201,7 +201,7 @@ class Peer:
     def serve_lane(self, server: LaneServer) -> None:
         """Requests of this lane go through the same admission as the broker's."""
         self._servers.append(server)
-        server.attach(self._from_lane)
+        server.attach(self._from_lane, self._inbox.discard_unstarted)
         if server.service in MIRRORED:
             server.on_frame = Mirror(self._broker, self._outbox)
 

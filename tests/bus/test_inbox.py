@@ -84,3 +84,41 @@ def test_a_client_that_has_its_share_open_at_a_lane_is_told_when_to_come_again(c
         await asyncio.gather(*burst, *others)
 
     cluster.run(scenario())
+
+
+def test_what_a_client_asked_before_it_left_is_not_worked_off(cluster):
+    """What has not begun never begins; another client's question does."""
+
+    async def scenario():
+        shelf = Shelf()
+        await cluster.start(shelf, role="ledger")
+        leaving, staying = [await cluster.start(None, role="door") for _ in range(2)]
+        questions = asked(leaving, 8)
+        await asyncio.sleep(0)
+        leaving.close()
+        await asyncio.gather(*questions, return_exceptions=True)
+        one = asked(staying, 1)
+        shelf.go.set()
+        await asyncio.gather(*one)
+        assert len(shelf.begun) < 5, shelf.begun
+
+    cluster.run(scenario())
+
+
+def test_a_handlers_busy_says_when_to_come_again(cluster):
+    """Whoever raises it, as the bus itself says it."""
+
+    class Full(Actor):
+        service = "ledger"
+
+        async def on_get_body(self, message: GetBody, _call: Call) -> Body:
+            raise BusError("busy", f"no room for {message.ref}")
+
+    async def scenario():
+        await cluster.start(Full(), role="ledger")
+        client = await cluster.start(None, role="door")
+        with pytest.raises(BusError) as caught:
+            await asked(client, 1)[0]
+        assert (caught.value.code, caught.value.retry_after_ms) == ("busy", 90)
+
+    cluster.run(scenario())

@@ -75,6 +75,21 @@ def test_a_busy_ledger_does_not_tear_the_order(world: World) -> None:
     assert client.outstanding == 0
 
 
+def test_a_busy_ledger_is_asked_again_when_it_said(world: World) -> None:
+    """Not at the usual pause of a hundredth of the request time-out."""
+    store = Store()
+    store.busy_for = ["e0"]
+    world.start(Journal(store), role="ledger")
+    client = client_of(world)
+
+    async def scenario() -> float:
+        began = asyncio.get_running_loop().time()
+        await client.write([entry("e0")])
+        return asyncio.get_running_loop().time() - began
+
+    assert bus_settings().busy_retry_ms / 1000 <= world.run(scenario()) <= 1.0
+
+
 def test_what_is_submitted_while_going_back_waits_its_turn(world: World) -> None:
     """A new write never overtakes one that has to be delivered again."""
     store = Store()
