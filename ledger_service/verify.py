@@ -103,7 +103,9 @@ def _demand_whole_index(path: Path, done: _Progress) -> None:
 
 def is_ledger(path: Path) -> bool:
     """Whether a ledger was ever started in this directory: a segment, or an index that knows of some."""
-    return (path / FILE).exists() or ((path / DIRECTORY).exists() and bool(segment_firsts(path)))
+    if (path / FILE).exists() and read_positions(path) != []:  # an empty one: its first start died before a segment was
+        return True
+    return (path / DIRECTORY).exists() and bool(segment_firsts(path))
 
 
 def segment_firsts(path: Path) -> list[int]:

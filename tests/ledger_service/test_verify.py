@@ -10,6 +10,7 @@ from bus.errors import LedgerError
 from bus.messages.base import pack
 from ledger_service.entry import decode_entry, encode_entry
 from ledger_service.frame import GENESIS, read_frame, read_header
+from ledger_service.index import Index
 from ledger_service.opening import INDEX, open_ledger
 from ledger_service.reader import read_entries
 from ledger_service.segment import segment_name
@@ -366,3 +367,12 @@ async def test_a_damaged_index_is_told_with_the_way_out(tmp_path):
     assert told > 10
     path.unlink()
     assert verify_directory(tmp_path).ok
+
+
+async def test_a_first_start_that_died_before_its_first_segment_left_no_damage(tmp_path):
+    """An index that knows of nothing is no record yet; one that knows of a segment is."""
+    Index.open(str(tmp_path / INDEX)).close()
+    assert not is_ledger(tmp_path)
+    await _ledger(tmp_path)
+    shutil.rmtree(tmp_path / "segments")
+    assert is_ledger(tmp_path) and not verify_directory(tmp_path).ok
