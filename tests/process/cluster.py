@@ -26,6 +26,7 @@ from ledger_service.verify import VerifyReport, verify_directory
 
 COMMAND_TIMEOUT_S = 60.0
 LOOK_INTERVAL_S = 0.01
+BROKER_DEFECTS = ('"broker_step_failed"', '"tap_failed"')
 
 
 @dataclass(slots=True)
@@ -150,6 +151,12 @@ class Cluster:
     def living(self) -> list[str]:
         """Actors of the run file whose processes live."""
         return [row.actor for row in self.run().children if identity.is_alive(row.pid, row.mark)]
+
+    def defects(self) -> list[str]:
+        """What the broker met and nobody has foreseen, as it logged it: never, whatever a test does to a cluster."""
+        logs = self.home.logs.glob("broker-*") if self.home.logs.is_dir() else ()
+        lines = [line for log in logs for line in log.read_text(errors="replace").splitlines()]
+        return [line for line in lines if any(event in line for event in BROKER_DEFECTS)]
 
     def end(self) -> None:
         """Down, if it is up; whatever is left is killed, so that a failing test leaves nothing."""

@@ -12,7 +12,7 @@ from tests.process.cluster import Cluster, cluster_in
 
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[[str], Cluster]]:
-    """Makes clusters by name, each in its own home; all are ended."""
+    """Makes clusters by name, each in its own home; all are ended, and no broker of them has met a defect."""
     made: list[Cluster] = []
 
     def make(name: str) -> Cluster:
@@ -22,6 +22,7 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[[str], Cluster]]:
     yield make
     for cluster in made:
         cluster.end()
+    assert [line for cluster in made for line in cluster.defects()] == []
 
 
 @pytest.fixture

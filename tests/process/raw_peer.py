@@ -15,6 +15,7 @@ from bus.envelope import HEADER_VERSION, Header, Kind, header
 from bus.messages.base import Message
 from bus.messages.control import Beat, Hello, Ready
 from bus.messages.failure import Failure
+from bus.zeromq.curve import KeyPair
 
 BIG = 10**8
 
@@ -22,11 +23,16 @@ BIG = 10**8
 class RawPeer:
     """What any program could do that can reach the socket."""
 
-    def __init__(self, context: zmq.Context, endpoint: str) -> None:
+    def __init__(
+        self, context: zmq.Context, endpoint: str, *, server: bytes = b"", pair: KeyPair | None = None
+    ) -> None:
         self.socket = context.socket(zmq.DEALER)
         self.socket.linger = 0
         self.socket.setsockopt(zmq.HEARTBEAT_IVL, 200)
         self.socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 600)
+        if pair is not None:
+            self.socket.curve_serverkey = server
+            self.socket.curve_publickey, self.socket.curve_secretkey = pair.public, pair.secret
         self.socket.connect(endpoint)
 
     def send(self, head: Header, body: bytes = b"") -> None:

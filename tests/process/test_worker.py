@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import signal
@@ -12,14 +13,35 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zmq
 
+from bus.clock import SystemClock
+from bus.envelope import HEADER_VERSION, Kind
 from bus.join_token import JoinToken, decode
-from bus.messages.base import unpack
+from bus.messages.base import Message, unpack
+from bus.messages.control import (
+    AnnounceTools,
+    Beat,
+    Hello,
+    Peers,
+    ReadPeers,
+    ReadTools,
+    Ready,
+    Rehello,
+    Tools,
+    ToolWord,
+    Welcome,
+)
+from bus.messages.failure import Failure
 from bus.zeromq import curve
 from bus.zeromq.key_book import workers_in
 from launch import identity
+from launch.client import connected, place_of
+from launch.version import software_version
+from launch.worker_join import join
 from tests.process.cluster import Cluster, eventually, hobus, write_config
 from tests.process.far_worker import FarWorker, token_of, workers
+from tests.process.raw_peer import RawPeer
 
 pytestmark = pytest.mark.process
 
@@ -374,3 +396,62 @@ def test_a_key_that_is_taken_back_ends_its_worker_at_once(site: Site) -> None:
     assert "ho1/remote-1" not in shown.out
     eventually(lambda: site.cluster.entries("KEY_REVOKED"))
     assert site.cluster("keys revoke", "ho1/remote-1").code != 0
+
+
+OVER_BOUND: tuple[tuple[Kind, Message], ...] = (
+    (
+        Kind.TOOLS,
+        AnnounceTools(
+            tools=[ToolWord(tool_id="big", source="builtin", description="x" * 8_380_000, parameters="{}",
+                            idempotent=True, writes=False)],
+            sources=[],
+        ),
+    ),
+    (Kind.READY, Ready.model_construct(state="ready", reason="x" * 8_380_000)),
+    (Kind.BEAT, Beat(counters={f"counter_{number}": number for number in range(100_000)})),
+)  # fmt: skip
+"""What a frame can carry and no field may."""
+
+
+@pytest.mark.timeout(120)
+def test_what_an_enrolled_worker_says_of_itself_ends_no_broker(site: Site) -> None:
+    """Twelve times, more than the crash budget: told no each time, never listed, and turns and questions go on."""
+    broker = site.cluster.row("broker/1")
+    token, pair = decode(token_of(site.cluster)), curve.new_pair()
+    place = place_of(site.cluster.home, site.cluster.run())
+    name = asyncio.run(join(token, pair, place.snapshot.config, clock=SystemClock(), host="far")).name
+    context = zmq.Context()
+    attacker = RawPeer(context, f"tcp://{token.address}", server=curve.text(token.broker_key), pair=pair)
+    hello = Hello(
+        instance=f"{name}@x", token="", role="ho1", slots=0, version=software_version(), protocol=HEADER_VERSION,
+        host="far",
+    )  # fmt: skip
+
+    def say_too_much() -> None:
+        """All of it, until it is told no; a peer that was silent for too long in between says hello again."""
+        said = Rehello.TYPE
+        while said != Failure.TYPE:
+            if said == Rehello.TYPE:
+                attacker.control(Kind.HELLO, hello)
+            if said == Welcome.TYPE:
+                for kind, message in OVER_BOUND:
+                    attacker.control(kind, message)
+            said = attacker.receive(20.0)[0].type
+        for kind, message in OVER_BOUND:
+            attacker.control(kind, message)
+
+    async def attack() -> None:
+        async with connected(place, "operator") as bus:
+            for _ in range(12):
+                await asyncio.to_thread(say_too_much)
+                tools = await bus.request("broker", ReadTools(), expect=Tools, timeout_s=10.0)
+                assert "big" not in [row.tool_id for row in tools.tools]
+                peers = await bus.request("broker", ReadPeers(), expect=Peers, timeout_s=10.0)
+                rows = [row for row in peers.peers if row.instance.startswith(name)]
+                assert all(not row.reason and "counter_1" not in row.counters for row in rows)
+
+    asyncio.run(attack())
+    assert site.cluster.ask(TOOL_QUESTION)["outcome"] == "success"
+    after = site.cluster.row("broker/1")
+    assert (after.pid, after.restarts) == (broker.pid, broker.restarts)
+    context.destroy(linger=0)
