@@ -45,6 +45,6 @@ def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...], listen:
             made = Launcher(home=home, plan=plan, clock=SystemClock(), report=tell, zygote=first, given=to_roles)
             asyncio.run(made.run())
     except OSError as error:
-        raise of_os_error(error, doing="the cluster cannot be started") from error
+        raise of_os_error(error, doing=f"the cluster in {home.root} cannot be started") from error
     say("stopped")
     return exit_codes.OK

@@ -85,7 +85,7 @@ def start_detached(  # noqa: PLR0913 - one per option of `up`
         make_private(home.logs)
         launcher = start_launcher(home, config_file=config_file, scale=scale, listen=listen, ends_with_us=ends_with_us)
     except OSError as error:
-        raise of_os_error(error, doing="the cluster cannot be started") from error
+        raise of_os_error(error, doing=f"the cluster in {home.root} cannot be started") from error
     if ends_with_us:
         return _held(home, launcher, wait=wait, quiet=quiet, log_begins_at=begins_at)
     with launcher.words:
