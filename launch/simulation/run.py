@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from actors.ho1_executor.tools.registry import BUILTIN
+from bus.errors import RuntimeFault
 from bus.messages.gateway import Budget, ReadBudget
+from bus.port import Bus
 from bus.sim.draw import seeded
 from bus.sim.weather import Weather
 from bus.sim.world import SimulationFailed, World
@@ -148,24 +150,27 @@ class _Run:
             await asyncio.sleep(MISSED_S)
         await world.settled()
         await conversation.again(plan.sessions)
-        await self._rest(world)
-        await self._compare_budgets(cluster)
+        await self._rest(world, cluster.world.client("operator", lanes=()))
         self._compare_answers(conversation)
         self._watch.tail.check_kept()
         self._watch.record.finish()
 
-    async def _rest(self, world: World) -> None:
-        """Whatever was begun ends; nobody may be left alone with it."""
+    async def _rest(self, world: World, operator: Bus) -> None:
+        """Whatever was begun ends, and the gateway's figures become the record's; nobody may be left alone with it."""
         deadline = world.loop.time() + REST_S
-        while unended := self._watch.record.unended():
-            must(world.loop.time() < deadline, f"after {REST_S:g} s of fair weather nothing has ended {unended[0]}")
+        while True:
+            while unended := self._watch.record.unended():
+                must(world.loop.time() < deadline, f"after {REST_S:g} s of fair weather nothing has ended {unended[0]}")
+                await asyncio.sleep(_LOOK_S)
+            try:
+                budget = await operator.request("gateway", ReadBudget(), expect=Budget, timeout_s=10)
+                self._watch.budgets.compare(budget.scopes)
+            except (Broken, RuntimeFault) as fault:  # a call of a background order, or a gateway that comes back
+                if world.loop.time() >= deadline:
+                    raise Broken(f"after {REST_S:g} s of fair weather: {fault}") from None
+            else:
+                return
             await asyncio.sleep(_LOOK_S)
-
-    async def _compare_budgets(self, cluster: SimulatedCluster) -> None:
-        operator = cluster.world.client("operator", lanes=())
-        await cluster.world.settled()
-        budget = await operator.request("gateway", ReadBudget(), expect=Budget, timeout_s=10)
-        self._watch.budgets.compare(budget.scopes)
 
     def _compare_answers(self, conversation: Conversation) -> None:
         """What clients were told is what the record says, once."""
