@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from types import CoroutineType
 from typing import Any
@@ -128,6 +129,19 @@ class Peer:
         """On whose behalf the running handler works."""
         cause = CAUSE.get()
         return (cause.principal if cause is not None else "") or principal_of(self._instance)
+
+    @contextmanager
+    def on_behalf_of(self, principal: str) -> Generator[None]:
+        """What is begun within it works for this principal; only a supervisor of this machine is believed that."""
+        cause = CAUSE.get()
+        if not principal or cause is None:
+            yield
+            return
+        token = CAUSE.set(cause._replace(principal=principal))
+        try:
+            yield
+        finally:
+            CAUSE.reset(token)
 
     @property
     def clock(self) -> Clock:

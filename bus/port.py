@@ -7,6 +7,7 @@ time, ids and randomness from here and nowhere else, so that a turn can be simul
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from bus.errors import RuntimeFault
@@ -91,6 +92,10 @@ class Bus(Protocol):
         It gets the reply, or the fault that `request` would raise, from the event loop and never from within this call.
         What cannot be handed over at all is raised here.
         """
+        ...
+
+    def on_behalf_of(self, principal: str) -> AbstractContextManager[None]:
+        """What is begun within it works for this principal, whoever asked for it now; empty: for nobody else."""
         ...
 
     @property

@@ -155,7 +155,8 @@ class Drives:
             lease=memo.requested.lease,
             ref=None if memo.input_text is not None else memo.requested.input_ref,
         )
-        self._start(session, wanted, "", Draft(before="take_over"))
+        with self._bus.on_behalf_of(memo.requested.principal):
+            self._start(session, wanted, "", Draft(before="take_over"))
 
     def attach(self, drive: Drive, deadline_at: str) -> None:
         """Another request for the same input: the deadline moves, never backwards, never past the longest life."""
@@ -480,6 +481,7 @@ class Drives:
                 deadline_at=wanted.deadline_at,
                 config_digest=self._snapshot.digest,
                 lease=wanted.lease,
+                principal=self._bus.principal,
                 at=session.now(),
             ),
             bodies=[] if wanted.ref else [wanted.text.encode()],

@@ -21,11 +21,10 @@ def behalf_of(peer: Peer, frame: Header) -> str:
     """The principal of this request."""
     if peer.role in CLIENT_ROLES:
         return peer.principal
+    if peer.role == _BELIEVED and not peer.address and frame.principal:
+        return frame.principal
     cause = peer.in_flight.get(frame.causation_id)
-    if cause is not None:
-        return cause.principal
-    is_believed = peer.role == _BELIEVED and not peer.address
-    return (frame.principal if is_believed else "") or peer.principal
+    return peer.principal if cause is None else cause.principal
 
 
 def share_of(peer: Peer, row: Row) -> str:

@@ -167,6 +167,7 @@ class RunRequested(Record):
     deadline_at: Timestamp = Field(description="when the answer is due")
     config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
     lease: LeaseTerms | None = Field(default=None, description="the run needs a lease; None: it runs to its end")
+    principal: str = Field(default="", description="on whose behalf it runs, whoever drives it; empty: its driver's")
     at: Timestamp
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
+from actors.ho1_executor.actor import Executor
 from actors.ho1_executor.tools.definition import ToolDefinition
+from bus.dispatch import Call
 from bus.messages.ids import iso, session_id_of
 from bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
+from bus.messages.work_order import ExecuteWorkOrder, Receipt
 from config.snapshot import load_snapshot
 from launch.simulated import BROKER, SimulatedCluster
 from tests.journals import check_record, count_of
@@ -136,3 +140,25 @@ def test_whoever_lives_is_seen_on_whatever_page_of_the_brokers_answer() -> None:
         second = cluster.start("ho2")
         cluster.world.run(asyncio.sleep(1.5))
         assert cluster.world.processes[second].peer.counters()["unowned_found"] == 0
+
+
+def test_a_run_that_nobody_asked_for_again_keeps_its_clients_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its new owner orders for it counts as the client's, in every queue; not as the supervisor's own."""
+    seen: list[tuple[str, str]] = []
+    execute = Executor.execute
+
+    @functools.wraps(execute)
+    async def noted(self: Any, message: ExecuteWorkOrder, call: Call) -> Receipt:
+        seen.append((call.sender, self._bus.principal))
+        return await execute(self, message, call)
+
+    monkeypatch.setattr(Executor, "execute", noted)
+    with SimulatedCluster(with_thinking(load_snapshot(), 400)) as cluster:
+        cluster.strike("ho2", after_s=0.2, back_after_s=0.4)
+        cluster.strike(BROKER, after_s=0.2, back_after_s=0.4)
+        cluster.world.run(taken_back(cluster))
+        cluster.world.run(asyncio.sleep(8))
+        is_completed_by(cluster, owners=2)
+    assert len({sender for sender, _ in seen}) == 2
+    [principal] = {principal for _, principal in seen}
+    assert principal.startswith("client/")
