@@ -27,12 +27,12 @@ def test_a_client_asks_for_itself_whatever_it_claims():
 
 
 def test_what_a_service_asks_for_a_request_is_on_behalf_of_who_asked_that():
-    """Host, supervisor, executor: however far down, and whatever they say themselves."""
+    """Host, supervisor, executor: however far down, and whatever host and executor say themselves."""
     rig = Rig()
     host, ho2, ho1, gateway = [rig.worker(f"{role}/1@a") for role in ("host", "ho2", "ho1", "gateway")]
     rig.ask(rig.client("door/7@a"), "t1", "host", TURN)
     rig.ask(host, "h1", "ho2", "ho2.turn", causation_id="t1", principal="client/8")
-    rig.order(ho2, "WO-1", causation_id="h1", principal="client/8")
+    rig.order(ho2, "WO-1", causation_id="h1")
     rig.ask(ho1, "p1", "gateway", "gateway.prompt", causation_id="WO-1", principal="client/8")
     for worker in (host, ho2, ho1, gateway):
         assert principal_at(rig, worker) == ["client/7"]
