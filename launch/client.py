@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+
+import structlog
 
 from bus.clock import SystemClock
 from bus.dispatch import Actor
@@ -94,6 +97,8 @@ async def connected(place: Place, role: str, *, timeout_s: float | None = None) 
 
     Raises BusError when the broker does not answer, CommandError on a full disk.
     """
+    if not structlog.is_configured():  # a command of a person's: its standard output is the answer's alone
+        structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
     try:
         client = Client.open(place, role, clock=SystemClock())
     except OSError as error:
