@@ -12,13 +12,8 @@ from collections.abc import Callable
 
 import zmq
 
-SHAPES: dict[str, tuple[int, int]] = {
-    "bytes": (1, 0),
-    "frames": (65_536, 0),
-    "bodies": (8_000_000, 0),
-    "parts": (65_536, int(zmq.SNDMORE)),
-}
-"""Size of each part, and its flags: `parts` is one message that never ends."""
+SHAPES = {"bytes": 1, "frames": 65_536, "bodies": 8_000_000}
+"""Bytes of each message."""
 
 
 def flood(words: dict[str, str], said: Callable[[], None]) -> None:
@@ -30,13 +25,12 @@ def flood(words: dict[str, str], said: Callable[[], None]) -> None:
         socket.curve_publickey, socket.curve_secretkey = words["public"].encode(), words["secret"].encode()
     socket.setsockopt(zmq.RECONNECT_IVL, 1)
     socket.connect(words["endpoint"])
-    size, flags = SHAPES[words["shape"]]
-    part = b"x" * size
-    socket.send(part, flags)
+    message = b"x" * SHAPES[words["shape"]]
+    socket.send(message)
     said()
     while True:
         for _ in range(1000):
-            socket.send(part, flags)
+            socket.send(message)
 
 
 if __name__ == "__main__":
