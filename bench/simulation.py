@@ -1,9 +1,10 @@
 """R5: the cluster in virtual time under seeded faults, seed after seed; every invariant checked at every event.
 
-usage: python -m bench.simulation [--count 20000] [--seed 0] [--jobs 2] [--seconds N] [--write]
+usage: python -m bench.simulation [--count 20000] [--seed 0] [--jobs 2] [--seconds N] [--resume] [--write]
 
-The same as `hobus simulate --count`, with its table for docs/reliability.md and bench/results/simulation.json (`--write`).
-With `--seconds` it ends when so many have passed, and says how many seeds that were. Exit code 1 if an invariant broke.
+The same as `hobus simulate --count`, with its table for docs/reliability.md and bench/results/simulation.json (`--write`, after
+every block of seeds). With `--seconds` it begins no block when so many have passed, and says how many seeds there were;
+`--resume` goes on behind those that the results hold. Exit code 1 if an invariant broke.
 """
 
 from __future__ import annotations
@@ -13,40 +14,46 @@ import json
 import os
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
+from typing import Any
 
 from bench.cluster import machine
-from bench.documents import markdown, put_between
+from bench.documents import DOCUMENT, markdown, put_between
 from launch.simulation.faults import parse
 from launch.simulation.many import Tally, Wanted, run_seeds
 
 RESULTS = Path("bench/results/simulation.json")
 GOAL = 20_000
 TURNS = 3
+BLOCK = 250
+"""Seeds, between two looks at the clock and two tables."""
 
 
-def run(first: int, count: int, *, jobs: int, seconds: float) -> Tally:
-    """These seeds, or as many as the time allows."""
-    tally, began = Tally(), time.perf_counter()
-    wanted = Wanted(TURNS, None, parse("all"), None)
-    with closing(run_seeds(range(first, first + count), wanted, jobs=jobs)) as verdicts:
+def run(seeds: Sequence[int], tally: Tally, *, jobs: int) -> None:
+    """All of them, into the tally; says at once which ones broke something."""
+    with closing(run_seeds(seeds, Wanted(TURNS, None, parse("all"), None), jobs=jobs)) as verdicts:
         for verdict, cpu_s in verdicts:
             tally.add(verdict, cpu_s)
             if not verdict.holds:
                 print(f"seed {verdict.seed}: {verdict.broken}", flush=True)
-            if time.perf_counter() - began > seconds:
-                break
-    return tally
 
 
-def table(tally: Tally, first: int) -> str:
+def held() -> tuple[int, Tally, list[dict[str, Any]]]:
+    """(first seed, tally, what broke) of the results."""
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    figures = {one.name: found[one.name] for one in fields(Tally) if one.name != "failed"}
+    return found["first"], Tally(**figures), found["broken"]
+
+
+def table(tally: Tally, first: int, broken: int) -> str:
     """The tally as people read it."""
     outcomes = ", ".join(f"{number} {name}" for name, number in sorted(tally.outcomes.items(), key=lambda one: -one[1]))
     rows = (
         ("seeds", f"{tally.seeds} from {first} on (goal: {GOAL})"),
-        ("with a broken invariant", len(tally.failed)),
+        ("with a broken invariant", broken),
         ("turns answered", outcomes),
         ("events checked", f"{tally.events}, {tally.entries} of them entries"),
         ("strikes", f"{tally.strikes}, beside what happened to single frames"),
@@ -62,18 +69,27 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=GOAL)
     parser.add_argument("--seed", type=int, default=0, help="the first one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so many")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no block of seeds after that")
+    parser.add_argument("--resume", action="store_true", help="go on with what the results hold")
     parser.add_argument("--write", action="store_true", help="into the results and the document")
     given = parser.parse_args()
-    tally = run(given.seed, given.count, jobs=given.jobs, seconds=given.seconds)
-    told = table(tally, given.seed)
+    began = time.perf_counter()
+    first, tally, before = held() if given.resume else (given.seed, Tally(), [])
+    told, broken = "nothing was to be done", before
+    while tally.seeds < given.count and time.perf_counter() - began < given.seconds:
+        block = range(first + tally.seeds, first + min(given.count, tally.seeds + BLOCK))
+        run(block, tally, jobs=given.jobs)
+        broken = before + [{"seed": one.seed, "broken": one.broken} for one in tally.failed]
+        told = table(tally, first, len(broken))
+        print(f"{tally.seeds} of {given.count} seeds, {len(broken)} with a broken invariant", flush=True)
+        if given.write:
+            figures = {name: value for name, value in asdict(tally).items() if name != "failed"}
+            whole = {"machine": machine(), "first": first, **figures, "broken": broken}
+            RESULTS.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
+            how = f"`hobus simulate` with all faults, {TURNS} turns each, {given.jobs} at a time"
+            put_between("simulation", how, told, DOCUMENT)
     print(told)
-    if given.write:
-        broken = [{"seed": one.seed, "broken": one.broken} for one in tally.failed]
-        figures = {name: value for name, value in asdict(tally).items() if name != "failed"} | {"broken": broken}
-        RESULTS.write_text(json.dumps({"machine": machine(), **figures}, indent=2) + "\n", encoding="utf-8")
-        put_between("simulation", f"`hobus simulate` with all faults, {TURNS} turns each, {given.jobs} at a time", told)
-    sys.exit(1 if tally.failed else 0)
+    sys.exit(1 if broken else 0)
 
 
 if __name__ == "__main__":

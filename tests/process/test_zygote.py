@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 from collections.abc import Callable
+from operator import itemgetter
 from pathlib import Path
 
 import psutil
@@ -26,8 +28,12 @@ ALL = 3
 
 def zygotes(cluster: Cluster) -> list[psutil.Process]:
     """The zygote, its heir and its spare."""
-    found = [one for one in psutil.Process(cluster.run().launcher_pid).children() if "zygote" in one.name()]
-    return sorted(found, key=lambda one: one.create_time())
+    found: list[tuple[float, psutil.Process]] = []
+    for one in psutil.Process(cluster.run().launcher_pid).children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended while it was looked at
+            if "zygote" in one.name():
+                found.append((one.create_time(), one))
+    return [one for _, one in sorted(found, key=itemgetter(0))]
 
 
 def zygote(cluster: Cluster) -> psutil.Process:
