@@ -13,7 +13,8 @@ from bus.messages.ledger import Entry
 from launch.simulation.record import ENDS, answer_text, answers_of, check_record, decoded
 
 _TIMES_AND_DURATIONS = re.compile(r"^(at|.*_at|elapsed_ms|latency_ms)$")
-_INSTANCE = re.compile(r"\b(ho1|ho2|gateway|host|door|operator)/\d+@[0-9a-z]+")
+_INSTANCE = re.compile(r"\b(?:(ho1|ho2|gateway|host|door|operator)/\d+@[0-9a-z]+|(client)/\d+)\b")
+"""Peers, and the client, which is named after its process."""
 ANSWERS = ("RunCompleted", "TurnDegraded")
 
 

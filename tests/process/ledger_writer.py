@@ -1,11 +1,13 @@
-"""A process that writes to a ledger until it is killed, and says on its standard output what was acknowledged.
+"""Processes that write to a ledger until they are killed, and say on a common standard output what was acknowledged.
 
-Arguments: directory, incarnation. Each line is `<submission id> <sequence>`, printed after the ack.
+For each line `<incarnation>` on standard input one is forked, so that only the first one loads. It says `ready <pid>`,
+then `<submission id> <sequence>` after each ack; when it is dead its parent says `dead <pid>`. Argument: the directory.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from pathlib import Path
 
@@ -16,7 +18,7 @@ from config.schema import LedgerConfig
 from ledger_service.service import LedgerService
 
 WRITERS = 4
-PAUSE_S = 0.004
+PAUSE_S = 0.008
 """Keeps the ledger small enough to be verified after every kill."""
 
 
@@ -75,19 +77,33 @@ async def _write_for_ever(service: LedgerService, writer: str) -> None:
         number += 3
         for ack in await service.append(entries, f"{writer}@1"):
             sys.stdout.write(f"{ack.submission_id} {ack.sequence}\n")
-        sys.stdout.flush()
+        sys.stdout.flush()  # far below what a pipe takes in one piece
         await asyncio.sleep(PAUSE_S)
 
 
-async def _main(directory: Path, incarnation: str) -> None:
+async def _write(directory: Path, incarnation: str) -> None:
     service = LedgerService(RealDisk(directory), CONFIG)
     await service.start(ProcessBus(incarnation))
-    sys.stdout.write("ready -1\n")
-    sys.stdout.flush()
+    _say(f"ready {os.getpid()}")
     async with asyncio.TaskGroup() as group:
         for number in range(WRITERS):
             group.create_task(_write_for_ever(service, f"ho1/{incarnation}.{number}"))
 
 
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main(directory: Path) -> None:
+    """One writer after the other, until nobody asks for more."""
+    while incarnation := sys.stdin.readline().strip():
+        pid = os.fork()
+        if pid == 0:
+            asyncio.run(_write(directory, incarnation))
+        os.waitpid(pid, 0)
+        _say(f"dead {pid}")
+
+
 if __name__ == "__main__":
-    asyncio.run(_main(Path(sys.argv[1]), sys.argv[2]))
+    main(Path(sys.argv[1]))
