@@ -1,8 +1,7 @@
-"""`broker_alone.py HOME STOP_FD`: the real broker as a process of its own, ended by its stop pipe."""
+"""`broker_alone.py HOME STOP_FD SETTINGS`: the real broker as a process of its own, ended by its stop pipe."""
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from bus.zeromq.tokens import TokenDirectory
 
 home = Path(sys.argv[1])
 run_broker(
-    settings=BusSettings.model_validate(json.loads(Path("config/admin_config.json").read_bytes())["bus"]),
+    settings=BusSettings.model_validate_json(sys.argv[3]),
     endpoint=f"ipc://{home}/broker.sock",
     tap_endpoint=f"ipc://{home}/tap.sock",
     epoch="e1",

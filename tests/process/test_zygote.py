@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextlib
 import json
 import os
 import signal
@@ -38,14 +39,21 @@ def zygotes(cluster: Cluster) -> list[psutil.Process]:
 
 def zygote(cluster: Cluster) -> psutil.Process:
     """The one that forks."""
-    pid = eventually(lambda: cluster("ps", "--json").json["zygote_pid"])
-    return psutil.Process(pid)
+    return psutil.Process(eventually(lambda: cluster.run().zygote_pid))
 
 
-def heir(cluster: Cluster) -> psutil.Process:
-    """The one that stands ready, by the launcher's log."""
-    lines = [json.loads(line) for line in cluster.home.log("launcher").read_text(encoding="utf-8").splitlines()]
-    return psutil.Process([line["heir"] for line in lines if line["event"] == "heir_born"][-1])
+def whole_family(cluster: Cluster) -> tuple[psutil.Process, psutil.Process]:
+    """The zygote and, by the launcher's log, its heir: as soon as there are both, a spare, and nobody of those before."""
+
+    def found() -> tuple[int, int] | None:
+        lines = [json.loads(line) for line in cluster.home.log("launcher").read_text(encoding="utf-8").splitlines()]
+        born = [line["heir"] for line in lines if line["event"] == "heir_born"]
+        present, living = cluster.run().zygote_pid, {one.pid for one in zygotes(cluster)}
+        is_whole = len(living) == ALL and bool(born) and present != born[-1] and {present, born[-1]} <= living
+        return (present, born[-1]) if is_whole else None
+
+    present, heir = eventually(found)
+    return psutil.Process(present), psutil.Process(heir)
 
 
 def started_fresh(cluster: Cluster) -> int:
@@ -77,7 +85,7 @@ def test_children_are_the_launchers_own_and_hold_nothing_of_each_other(cluster: 
     """Own session each; the launcher alone holds writing ends of liveness pipes, each child its own reading end."""
     cluster.up("--scale", "ho1=2")
     run = cluster.run()
-    eventually(lambda: len(zygotes(cluster)) == ALL)
+    whole_family(cluster)
     launcher_pipes = pipes(run.launcher_pid)
     liveness: set[str] = set()
     for row in run.children:
@@ -117,7 +125,7 @@ def test_the_zygote_is_replaced_and_nobody_else_is_touched(cluster: Cluster):
     before = {row.actor: row.pid for row in cluster.run().children}
     first = zygote(cluster)
     first.kill()
-    eventually(lambda: cluster("ps", "--json").json["zygote_pid"] not in (None, first.pid))
+    eventually(lambda: cluster.run().zygote_pid not in (0, first.pid))
     assert cluster.ask(PACKAGES)["outcome"] == "success"
     assert {row.actor: row.pid for row in cluster.run().children} == before
     killed = cluster.kill("ho1/1")
@@ -130,8 +138,7 @@ def test_the_zygote_is_replaced_and_nobody_else_is_touched(cluster: Cluster):
 def test_broker_ledger_and_zygote_die_together_and_nobody_loads_for_himself(cluster: Cluster, who: str):
     """Whoever died is forked by the heir, or waits for the one interpreter that loads for all; turns go on."""
     cluster.up()
-    eventually(lambda: len(zygotes(cluster)) == ALL)
-    first, next_one = zygote(cluster), heir(cluster)
+    first, next_one = whole_family(cluster)
     dying = [first] if who == "the zygote" else zygotes(cluster)
     killed = [cluster.kill("broker/1"), cluster.kill("ledger/1")]
     for one in dying:
@@ -144,7 +151,7 @@ def test_broker_ledger_and_zygote_die_together_and_nobody_loads_for_himself(clus
     assert (zygote(cluster).pid == next_one.pid) == (who == "the zygote")
     assert started_fresh(cluster) == 0
     assert [row.restarts for row in cluster.run().children if row.role not in ("broker", "ledger")] == [0] * 5
-    eventually(lambda: len(zygotes(cluster)) == ALL)
+    whole_family(cluster)
 
 
 def test_heirs_follow_each_other(make_cluster: Callable[[str], Cluster], tmp_path: Path):
@@ -153,8 +160,7 @@ def test_heirs_follow_each_other(make_cluster: Callable[[str], Cluster], tmp_pat
     cluster = make_cluster("generations")
     cluster.up("--config", str(config))
     for _ in range(10):
-        eventually(lambda: len(zygotes(cluster)) == ALL)
-        first, next_one = zygote(cluster), heir(cluster)
+        first, next_one = whole_family(cluster)
         first.kill()
         eventually(lambda pid=next_one.pid: cluster.run().zygote_pid == pid)
     killed = cluster.kill("ho1/1")
@@ -166,11 +172,10 @@ def test_a_dead_heir_is_replaced(cluster: Cluster, tmp_path: Path):
     """Not at once, so that one that cannot live does not keep the zygote busy."""
     config = write_config(tmp_path / "config.json", ("launcher.restart_backoff_max_ms", 300))
     cluster.up("--config", str(config))
-    eventually(lambda: len(zygotes(cluster)) == ALL)
-    first, gone = zygote(cluster), heir(cluster)
+    first, gone = whole_family(cluster)
     gone.kill()
-    eventually(lambda: len(zygotes(cluster)) == ALL and heir(cluster).pid != gone.pid)
-    assert zygote(cluster).pid == first.pid and cluster.run().zygote_restarts == 0
+    gone.wait()
+    assert whole_family(cluster)[0].pid == first.pid and cluster.run().zygote_restarts == 0
 
 
 def test_a_zygote_beyond_the_crash_budget_is_shown_and_tried_again_later(cluster: Cluster, tmp_path: Path):
@@ -178,9 +183,8 @@ def test_a_zygote_beyond_the_crash_budget_is_shown_and_tried_again_later(cluster
     window = ("launcher.crash_window_ms", 5000)
     config = write_config(tmp_path / "config.json", ("launcher.crash_budget", 2), window)
     cluster.up("--config", str(config))
-    eventually(lambda: len(zygotes(cluster)) == ALL)
-    next_one = heir(cluster)
-    zygote(cluster).kill()
+    first, next_one = whole_family(cluster)
+    first.kill()
     eventually(lambda: cluster.run().zygote_pid == next_one.pid)
     next_one.kill()
     eventually(lambda: cluster.run().zygote_state == "failed")
@@ -200,7 +204,7 @@ def test_a_zygote_beyond_the_crash_budget_is_shown_and_tried_again_later(cluster
 def test_a_zygote_that_does_not_get_ready_keeps_no_process_waiting(cluster: Cluster):
     """Frozen while it loads: who waits for it is a fresh interpreter."""
     cluster.up()
-    eventually(lambda: len(zygotes(cluster)) == ALL)
+    whole_family(cluster)
     dying, fresh_before = zygotes(cluster), started_fresh(cluster)
     for one in dying:
         one.kill()
@@ -214,7 +218,7 @@ def test_a_zygote_that_does_not_get_ready_keeps_no_process_waiting(cluster: Clus
 def test_a_frozen_zygote_costs_no_process(cluster: Cluster):
     """A stopped zygote, its stopped spare and its stopped heir do not answer: another one is loaded, which does."""
     cluster.up()
-    eventually(lambda: len(zygotes(cluster)) == ALL)
+    whole_family(cluster)
     for one in zygotes(cluster):
         one.suspend()
     killed = cluster.kill("gateway/1")
@@ -231,7 +235,7 @@ def test_orphans_end_in_order_whoever_is_killed_first(cluster: Cluster, order: s
     all_of_them = [(one.pid, identity.start_mark(one.pid) or "") for one in everybody(cluster)]
     if order == "zygote first":
         first.kill()
-        eventually(lambda: cluster("ps", "--json").json["zygote_pid"] not in (None, first.pid))
+        eventually(lambda: cluster.run().zygote_pid not in (0, first.pid))
         all_of_them += [(one.pid, identity.start_mark(one.pid) or "") for one in zygotes(cluster)]
     asked = cluster.start_ask(PACKAGES)
     eventually(lambda: cluster.entries("WO_DISPATCHED"))
@@ -274,7 +278,7 @@ def test_without_a_zygote_every_process_is_a_fresh_interpreter(make_cluster: Cal
 def test_down_leaves_neither_zygote_nor_spare(cluster: Cluster):
     """Every process below the launcher is gone when `down` returns."""
     cluster.up()
-    eventually(lambda: len(zygotes(cluster)) == ALL)
+    whole_family(cluster)
     pids = [(one.pid, identity.start_mark(one.pid) or "") for one in everybody(cluster)]
     assert cluster("down").code == 0
     assert not [pid for pid, mark in pids if identity.is_alive(pid, mark)]

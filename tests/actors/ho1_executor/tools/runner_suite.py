@@ -24,7 +24,7 @@ async def request(service: str, type_name: str, body: Mapping[str, Any]) -> dict
     return {"asked": f"{service} {type_name} {body['session_id']}"}
 
 
-async def run(runner: ToolRunner, tool_id: str, *, timeout_s: float = 10.0, **arguments: Any) -> ToolOutput:
+async def run(runner: ToolRunner, tool_id: str, *, timeout_s: float = 60.0, **arguments: Any) -> ToolOutput:
     """One call."""
     call = ToolCall(call_id="001", tool_id=tool_id, arguments=arguments)
     context = {"session_id": "s", "agent_id": "A", "wo_id": "W", "idempotency_key": "W", "request": request}
