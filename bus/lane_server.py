@@ -11,7 +11,10 @@ counted and dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+
+import structlog
 
 from bus.broker.admission import refusal_of
 from bus.catalog import row_of
@@ -24,12 +27,13 @@ from bus.lanes import LANE_TYPES, epoch_of, role_of
 from bus.link import LaneTransport
 from bus.messages.base import Message
 from bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
-from bus.messages.failure import Failure
+from bus.outcome import failure_answer
 from bus.pace import Pace
 from bus.port import Clock
 from bus.settings import BusSettings
 from bus.window import Recorded
 
+_log = structlog.get_logger("bus")
 _ASKS, _HELLO = (int(Kind.REQUEST), int(Kind.CANCEL)), int(Kind.HELLO)
 Authenticate = Callable[[Hello], Refused | None]
 OnFrame = Callable[[str, Header, bytes], None]
@@ -46,6 +50,7 @@ class LaneCounters:
     denied: int = 0
     unreachable: int = 0
     cut_off: int = 0
+    internal_errors: int = 0
 
 
 @dataclass(slots=True)
@@ -113,7 +118,32 @@ class LaneServer:
     # --- arriving ---------------------------------------------------------------------------------------------------
 
     def receive(self, routing: bytes, frames: Sequence[bytes]) -> None:
-        """Handles one multipart message of one connection."""
+        """Handles one multipart message of one connection. A defect costs its sender the connection, nobody else."""
+        try:
+            self._receive(routing, frames)
+        except Exception:  # noqa: BLE001 - logged with its traceback, counted, and felt by one peer
+            _log.exception("lane_step_failed", lane=self.service)
+            self._survive(routing, frames)
+
+    def _survive(self, routing: bytes, frames: Sequence[bytes]) -> None:
+        """After a defect: the frame's sender is told that its request fails, and lost; it may say hello again."""
+        self.counters.internal_errors += 1
+        client = self._by_routing.get(routing)
+        if client is None:
+            return
+        with suppress(Exception):
+            head = unpack_header(frames[0])
+            if head.kind == Kind.REQUEST:
+                fault = BusError(
+                    "internal", f"{head.type} {head.message_id} met a defect of {self.instance}; see its log"
+                )
+                self.answer(client.instance, head, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
+        try:
+            self._lose(client)
+        except Exception:  # noqa: BLE001 - the defect may be in who is told: it is forgotten all the same
+            self._unbind(client)
+
+    def _receive(self, routing: bytes, frames: Sequence[bytes]) -> None:
         if len(frames) == 1 and not frames[0] and routing not in self._by_routing:
             self._send(routing, Kind.WELCOME, Rehello())  # a new connection: who is it?
             return
@@ -155,10 +185,7 @@ class LaneServer:
         if fault is not None and head.kind == Kind.REQUEST:
             self.counters.denied += 1
             self._tapped("denied", head, frames[1])
-            body = encode(fault.as_failure(), self.settings.body_max_bytes)
-            self.answer(
-                client.instance, head, Kind.FAILURE, Recorded(Kind.FAILURE, Failure.TYPE, Failure.VERSION, body)
-            )
+            self.answer(client.instance, head, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
             return
         self._tapped("delivered", head, frames[1])
         if self._deliver is not None:

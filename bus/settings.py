@@ -48,6 +48,9 @@ class BusSettings(BaseModel):
     local_reconnect_max_ms: Positive = Field(
         description="cap of that pause: a restart is noticed that much later at most"
     )
+    sticky_keys_max: Positive = Field(
+        description="routing keys of one service whose worker is known; beyond, the one unused longest is forgotten"
+    )
     sticky_idle_s: Positive = Field(description="a routing key without traffic this long is forgotten")
     dedupe_window: Positive = Field(description="message ids remembered per receiver")
     dedupe_window_max_bytes: Positive = Field(description="recorded replies kept for duplicates, in bytes")

@@ -42,7 +42,9 @@ class LedgerConfig(Section):
     outage_wait_ms: Positive = Field(description="how long a barrier waits for a restart of the ledger")
     client_outstanding_max: Positive = Field(description="unacknowledged writes that a client keeps")
     request_timeout_ms: Positive = Field(description="a read or write unanswered this long is sent again")
-    tails_per_sender_max: Positive = Field(description="long polls of one sender that wait at once")
+    principal_tails_max: Positive = Field(
+        description="long polls of one principal (a client's process with all its connections) that wait at once"
+    )
     denied_interval_ms: Positive = Field(description="how often what was denied is recorded, in batches")
     denied_max: Positive = Field(description="different denials kept for one such interval; the rest is a number")
     spool_retry_ms: Positive = Field(
@@ -313,6 +315,9 @@ class Ho2Config(Section):
         description="who waits for a run that stands still asks again after this, and finds its owner if that changed"
     )
     owners_interval_ms: Positive = Field(description="between two looks whether a supervisor is missing")
+    owners_entries: Positive = Field(
+        description="newest entries of a session that then say whether something is open in it; most turns have fewer"
+    )
     takeover_attempts_max: Positive = Field(description="readings of a journal whose head moves meanwhile")
     sessions_max: Positive = Field(description="sessions held in memory; the longest idle one is read again when asked")
     history_turns_max: Positive = Field(description="turns of a session read for its history")

@@ -46,7 +46,7 @@ class LedgerService(Actor):
         self._lazily: asyncio.TimerHandle | None = None  # set while only writes that nobody waits for are queued
         self._dirty = asyncio.Event()
         self._followers: list[asyncio.Future[None]] = []
-        self._waiting: dict[str, int] = {}  # long polls of each sender
+        self._waiting: dict[str, int] = {}  # long polls of each principal
         self._denials: Denials
         self._denied = asyncio.Event()
         self._denied_batch: list[m.WriteEntry] = []  # records of denials that are not durable yet
@@ -209,7 +209,7 @@ class LedgerService(Actor):
         wait_s = min(message.wait_ms / 1000, call.remaining_s(self._bus.clock.monotonic()))
         found = self._tail(message)
         if not found and wait_s > 0:
-            found = await self._tail_later(message, call.sender, wait_s)
+            found = await self._tail_later(message, wait_s)
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 
     async def on_get_body(self, message: m.GetBody, call: Call) -> m.Body:
@@ -305,12 +305,13 @@ class LedgerService(Actor):
     def _tail(self, message: m.Tail) -> list[Committed]:
         return self._open().tables.select(message.stream, after=message.after, limit=message.limit + 1)
 
-    async def _tail_later(self, message: m.Tail, sender: str, wait_s: float) -> list[Committed]:
-        """A long poll; each sender has a bounded number of them, so that they crowd out nobody."""
-        waiting = self._waiting.get(sender, 0)
-        if waiting >= self._config.tails_per_sender_max:
-            raise BusError("busy", f"{waiting} long polls of {sender} wait (ledger.tails_per_sender_max)")
-        self._waiting[sender] = waiting + 1
+    async def _tail_later(self, message: m.Tail, wait_s: float) -> list[Committed]:
+        """A long poll; each principal has a bounded number of them, so that they crowd out nobody."""
+        principal = self._bus.principal
+        waiting = self._waiting.get(principal, 0)
+        if waiting >= self._config.principal_tails_max:
+            raise BusError("busy", f"{waiting} long polls of {principal} wait (ledger.principal_tails_max)")
+        self._waiting[principal] = waiting + 1
         try:
             async with asyncio.timeout(wait_s):
                 while not (found := self._tail(message)):
@@ -319,9 +320,9 @@ class LedgerService(Actor):
         except TimeoutError:
             return self._tail(message)
         finally:
-            self._waiting[sender] -= 1
-            if not self._waiting[sender]:
-                del self._waiting[sender]
+            self._waiting[principal] -= 1
+            if not self._waiting[principal]:
+                del self._waiting[principal]
 
     async def _next_commit(self) -> None:
         follower: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -28,8 +28,6 @@ from bus.port import Bus
 from config.schema import AdminConfig
 
 SETTLED = "OWNERS_SETTLED"
-_LOOKED_AT = 40
-"""Of a journal's newest entries, more than any turn without many tools has: what they do not show is taken for open."""
 _ENDS = frozenset({"RunCompleted", "RunFailed", "RunCancelled"})
 _MENDED_OUTSIDE = frozenset({"disk_full"})
 """Codes that no other try mends, but somebody at the machine will: such a session is asked for again."""
@@ -47,7 +45,7 @@ class Taken:
 def may_be_open(newest_first: Sequence[Entry], tenure: int) -> bool:
     """Whether the owner of this tenure may have left a run or a follow-up behind, by the entries' heads alone.
 
-    False: the session has another owner, or rests.
+    False: the session has another owner, or rests. What these entries do not show is taken for open.
     """
     owned = next((entry.tenure for entry in newest_first if entry.tenure is not None), None)
     if owned != tenure or any(entry.event_type == "HostCommandReceived" for entry in newest_first):
@@ -190,7 +188,9 @@ class Unowned:
 
     async def _ask(self, session_id: str, tenure: int) -> None:
         """Whoever answers for the session owns it, and drives what is open."""
-        newest = await self._client.read(session_stream(session_id), limit=_LOOKED_AT, newest_first=True)
+        newest = await self._client.read(
+            session_stream(session_id), limit=self._config.ho2.owners_entries, newest_first=True
+        )
         if not may_be_open(newest.entries, tenure):
             return
         self.found += 1

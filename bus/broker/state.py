@@ -28,7 +28,7 @@ class Service:
         self.name = name
         self.offering: list[Peer] = []  # every bound peer that offers it, in order of hello
         self.waiting = WaitingRoom(settings)
-        self.sticky = StickyTable(settings.sticky_idle_s)
+        self.sticky = StickyTable(settings.sticky_idle_s, settings.sticky_keys_max)
         self.absent_since: float | None = now  # nobody has offered it since; None while somebody does
         self.is_given_up = False
         self.is_flushed = False  # what waited for it was failed when the grace was over

@@ -27,8 +27,9 @@ class Owner:
 class StickyTable:
     """key -> owner for one service, least recently used first."""
 
-    def __init__(self, idle_s: float) -> None:
+    def __init__(self, idle_s: float, keys_max: int) -> None:
         self._idle_s = idle_s
+        self._keys_max = keys_max
         self._owners: OrderedDict[str, Owner] = OrderedDict()
 
     def owner(self, key: str, now: float) -> Peer | None:
@@ -44,10 +45,22 @@ class StickyTable:
         return owner.peer
 
     def assign(self, key: str, peer: Peer, now: float) -> None:
-        """`peer` owns the key from now on."""
+        """`peer` owns the key from now on; beyond the bound the key that was not used longest has no owner any more."""
         self._owners[key] = Owner(peer, now)
         self._owners.move_to_end(key)
         peer.keys[key] = None
+        if len(self._owners) > self._keys_max:
+            self._make_room(now)
+
+    def _make_room(self, now: float) -> None:
+        """Forgets the key that was used longest ago; those being worked on count as used now."""
+        for _ in range(len(self._owners)):
+            key, owner = next(iter(self._owners.items()))
+            if not owner.in_flight:
+                self._forget(key, owner)
+                return
+            owner.used_at = now
+            self._owners.move_to_end(key)
 
     def claim(self, key: str, peer: Peer, now: float) -> None:
         """A re-announced key: `peer` owns it unless somebody else does."""

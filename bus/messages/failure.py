@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from bus.messages.base import Message, cut_to
+from bus.messages.base import Message, cut_to, pack
 
 FAILURE_CODES = (
     # the bus
@@ -18,6 +18,14 @@ FAILURE_CODES = (
     # the ledger
     "fenced", "disk_full", "damaged",
 )  # fmt: skip
+
+FACTS_MAX_BYTES = 4096
+
+
+def _bounded(facts: Any) -> Any:
+    """Where they are made and where they are read; a failure is told also without them."""
+    size = len(pack(facts)) if facts else 0
+    return facts if size <= FACTS_MAX_BYTES else {"facts_dropped_bytes": size}
 
 
 class Failure(Message):
@@ -33,4 +41,7 @@ class Failure(Message):
     retry_after_ms: int | None = Field(
         default=None, ge=0, description="busy: the same request may pass after so long, and not sooner; null: not said"
     )
-    facts: dict[str, Any] = Field(default_factory=dict, description="machine-readable particulars")
+    facts: Annotated[dict[str, Any], BeforeValidator(_bounded)] = Field(
+        default_factory=dict,
+        description=f"machine-readable; of more than {FACTS_MAX_BYTES} bytes only the number stands there",
+    )

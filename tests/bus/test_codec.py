@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from bus.codec import HEADER_MAX_BYTES, decode, encode, pack_header, unpack_header
 from bus.envelope import HEADER_VERSION, Header, Kind, header
 from bus.errors import BusError, MessageTooLarge
+from bus.messages.base import pack
 from bus.messages.control import Hello, Ready
-from bus.messages.failure import Failure
+from bus.messages.failure import FACTS_MAX_BYTES, Failure
 
 BIG = 10**6
 TEXT = st.text(max_size=40)
@@ -117,3 +118,14 @@ def test_deep_nesting_is_malformed_and_not_a_crash():
     """A body nested beyond every bound is refused like any other noise."""
     with pytest.raises(BusError):
         decode(Failure, b"\x91" * 100_000, BIG)
+
+
+def test_a_failure_is_told_without_facts_that_are_too_many() -> None:
+    """Where it is made and where it is read: instead of them stands how many bytes they were; the border stays whole."""
+    few, many = {"file": "f" * (FACTS_MAX_BYTES - 9)}, {"file": "f" * (FACTS_MAX_BYTES - 8)}
+    assert (len(pack(few)), len(pack(many))) == (FACTS_MAX_BYTES, FACTS_MAX_BYTES + 1)
+    assert Failure(code="damaged", retryable=False, detail="", facts=few).facts == few
+    dropped = {"facts_dropped_bytes": FACTS_MAX_BYTES + 1}
+    assert Failure(code="damaged", retryable=False, detail="", facts=many).facts == dropped
+    forged = pack({"code": "damaged", "retryable": False, "detail": "", "facts": many})
+    assert decode(Failure, forged, 100_000).facts == dropped

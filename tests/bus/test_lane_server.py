@@ -255,3 +255,38 @@ def test_goodbye_and_a_standstill_unbind(rig: Rig) -> None:
     rig.server.unbind_all()
     rig.ask(b"c2")
     assert rig.wire.types_to(b"c2") == [WELCOME, REHELLO]
+
+
+def test_a_defect_costs_the_frames_sender_its_connection_and_nobody_else(rig: Rig) -> None:
+    """The broken handler is logged and counted, its request fails as internal; who was lost is welcome again."""
+    rig.hello(b"c1", "ho2/1@a")
+    rig.hello(b"c2", "ho2/2@a")
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("s3cret")
+
+    gone: list[str] = []
+    rig.server.attach(broken, lambda instance, _lane: gone.append(instance))
+    rig.ask(b"c1")
+    (_, head, body) = rig.wire.sent[-1]
+    failure = decode(Failure, body, 1000)
+    assert (head.correlation_id, failure.code, failure.retryable) == ("m1", "internal", False)
+    assert "s3cret" not in failure.detail
+    assert (rig.server.counters.internal_errors, rig.server.connected(), gone) == (1, ["ho2/2@a"], ["ho2/1@a"])
+    rig.server.attach(rig._deliver)
+    rig.hello(b"c1", "ho2/1@a")
+    rig.ask(b"c1")
+    rig.ask(b"c2")
+    assert [head.sender for head, _ in rig.delivered] == ["ho2/1@a", "ho2/2@a"]
+
+
+def test_a_defect_in_what_loses_a_client_is_survived_too(rig: Rig) -> None:
+    """Also what forgets it may be broken; it is forgotten."""
+    rig.hello(b"c1", "ho2/1@a")
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("s3cret")
+
+    rig.server.attach(broken, broken)
+    rig.ask(b"c1")
+    assert rig.server.connected() == []

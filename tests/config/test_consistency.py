@@ -38,6 +38,15 @@ def test_shipped_parts_fit_together() -> None:
     assert faults() == []
 
 
+@pytest.mark.parametrize("bound", ["client_open_max_bytes", "unbound_max_bytes"])
+def test_every_bound_of_what_one_sender_may_have_takes_the_largest_body(bound: str) -> None:
+    """Below it the largest legal message would be refused for ever; the fault names both settings and the mend."""
+    body = GOVERNED.config.bus.body_max_bytes
+    assert faults(changed("bus", **{bound: body})) == []
+    (fault,) = faults(changed("bus", **{bound: body - 1}))
+    assert "bus.body_max_bytes" in fault and f"bus.{bound}" in fault and "raise the second" in fault
+
+
 @pytest.mark.parametrize(
     ("section", "low", "high"),
     [
@@ -45,6 +54,7 @@ def test_shipped_parts_fit_together() -> None:
         ("bus", "local_reconnect_min_ms", "local_reconnect_max_ms"),
         ("bus", "beat_interval_ms", "peer_timeout_ms"),
         ("bus", "heartbeat_interval_ms", "heartbeat_timeout_ms"),
+        ("bus", "client_open_max_bytes", "clients_open_max_bytes"),
         ("launcher", "restart_backoff_min_ms", "restart_backoff_max_ms"),
         ("ledger", "batch_bytes_max", "segment_bytes"),
         ("host", "degrade_reserve_ms", "turn_timeout_ms"),

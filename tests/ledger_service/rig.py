@@ -41,7 +41,7 @@ def ledger_config(**changed: int) -> LedgerConfig:
         "client_outstanding_max": 1_000,
         "request_timeout_ms": 1_000,
         "spool_retry_ms": 1_000,
-        "tails_per_sender_max": 2,
+        "principal_tails_max": 2,
         "denied_interval_ms": 100,
         "denied_max": 3,
     }
@@ -96,6 +96,7 @@ class SmallBus:
 
     def __init__(self, clock: SteppedClock | None = None, instance: str = "ledger/1@1") -> None:
         self.instance = instance
+        self.principal = "client/1"  # on whose behalf the next handlers work
         self.clock = clock or SteppedClock()
         self._sleeping: list[asyncio.Future[None]] = []
 

@@ -265,18 +265,21 @@ async def _ask(ledger, question, role: str):
     return await handler(question, call(f"{role}/1@1"))
 
 
-async def test_long_polls_of_one_sender_are_bounded_and_keep_out_nobody():
-    """Beyond `ledger.tails_per_sender_max` busy; another sender waits and is told; a place is free after each answer."""
+async def test_long_polls_of_one_principal_are_bounded_and_keep_out_nobody():
+    """Beyond `ledger.principal_tails_max` busy, by whichever connection; another one waits and is told."""
     async with _ledger() as ledger:
         head = (await ledger.all())[-1].sequence
         poll = Tail(after=head, limit=9, wait_ms=60_000)
         parked = [asyncio.ensure_future(ledger.service.on_tail(poll, call("operator/1@1"))) for _ in range(2)]
         await asyncio.sleep(0)
-        with pytest.raises(BusError, match=r"ledger\.tails_per_sender_max") as busy:
-            await ledger.service.on_tail(poll, call("operator/1@1"))
+        with pytest.raises(BusError, match=r"ledger\.principal_tails_max") as busy:
+            await ledger.service.on_tail(poll, call("operator/1.1@1"))  # another connection of the same client
         assert busy.value.code == "busy" and busy.value.retryable
         assert (await ledger.service.on_tail(Tail(after=head, limit=9), call("operator/1@1"))).entries == []
+        ledger.bus.principal = "client/2"
         parked.append(asyncio.ensure_future(ledger.service.on_tail(poll, call("operator/2@1"))))
+        await asyncio.sleep(0)
+        ledger.bus.principal = "client/1"
         parked[0].cancel()
         await asyncio.sleep(0)
         parked.append(asyncio.ensure_future(ledger.service.on_tail(poll, call("operator/1@1"))))

@@ -27,6 +27,7 @@ class ProcessBus:
 
     def __init__(self, incarnation: str) -> None:
         self.instance = f"ledger/1@{incarnation}"
+        self.principal = "ledger_writer"
         self.clock = SystemClock()
         self.now = self.clock.now
         self.new_id = self.clock.new_id
@@ -52,7 +53,7 @@ CONFIG = LedgerConfig(
     client_outstanding_max=1_000,
     request_timeout_ms=1_000,
     spool_retry_ms=1_000,
-    tails_per_sender_max=16,
+    principal_tails_max=16,
     denied_interval_ms=500,
     denied_max=64,
 )

@@ -88,7 +88,7 @@ def test_a_clients_long_polls_keep_nobody_out():
                 )
                 for n in range(2)
             ]
-            assert sum(not one.done() for one in polls) == snapshot.config.ledger.tails_per_sender_max
+            assert sum(not one.done() for one in polls) == snapshot.config.ledger.principal_tails_max
             for one in polls:
                 one.cancel()
             await asyncio.gather(*polls, return_exceptions=True)

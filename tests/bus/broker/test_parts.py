@@ -96,7 +96,7 @@ def test_a_first_owner_is_stable_when_others_come_and_go():
 
 def test_keys_become_idle_in_order_and_release_their_peer():
     """The table is bounded by time: exactly at the idle limit a key is forgotten, in the peer's list too."""
-    table, peer = StickyTable(10), Peer(b"", "ho2/1@a", "ho2", 0.0)
+    table, peer = StickyTable(10, 100), Peer(b"", "ho2/1@a", "ho2", 0.0)
     table.assign("a", peer, 0.0)
     table.assign("b", peer, 5.0)
     table.expire(9.99)
@@ -109,7 +109,7 @@ def test_keys_become_idle_in_order_and_release_their_peer():
 
 def test_work_of_a_former_owner_does_not_make_a_key_idle():
     """The key moved while the old owner still worked: its end is not the new owner's."""
-    table = StickyTable(10)
+    table = StickyTable(10, 100)
     old, new = (Peer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in (1, 2))
     table.assign("k", old, 0.0)
     table.started("k", old)
@@ -121,9 +121,21 @@ def test_work_of_a_former_owner_does_not_make_a_key_idle():
     assert table.owner("k", 100.0) is new
 
 
+def test_beyond_its_bound_the_key_unused_longest_has_no_owner():
+    """`bus.sticky_keys_max`; one that is being worked on stays, whatever comes."""
+    table, peer = StickyTable(10, 3), Peer(b"", "ho2/1@a", "ho2", 0.0)
+    table.assign("worked on", peer, 0.0)
+    table.started("worked on", peer)
+    for number in range(50):
+        table.assign(f"{number}", peer, 1.0)
+        assert table.owner(f"{number}", 1.0) is peer
+    assert sorted(peer.keys) == ["48", "49", "worked on"] and len(table) == 3
+    assert table.owner("worked on", 1.0) is peer and table.owner("47", 1.0) is None
+
+
 def test_a_claimed_key_does_not_take_it_from_its_owner():
     """Re-announcing is no way to steal."""
-    table = StickyTable(10)
+    table = StickyTable(10, 100)
     owner, other = (Peer(b"", f"ho2/{n}@a", "ho2", 0.0) for n in (1, 2))
     table.claim("k", owner, 0.0)
     table.claim("k", other, 1.0)
