@@ -63,6 +63,11 @@ class BusSettings(BaseModel):
         description="messages of one connection that a server's socket holds; beyond that, the sender waits"
     )
     unbound_max_bytes: Positive = Field(description="a connection is heard for so long without a hello, then cut off")
+    strangers_max: Positive = Field(
+        description="connections of a server's socket that have said nothing yet; beyond that, the oldest of them ends"
+    )
+    connections_max: Positive = Field(description="connections of a server's socket that have spoken")
+    connections_per_caller_max: Positive = Field(description="the same of one caller: a process, or a worker's key")
     malformed_max: Positive = Field(description="malformed frames of one connection; at the last of them it is cut off")
     ban_ms: Positive = Field(description="who was cut off (a process, a key) is not heard for so long")
     record_interval_ms: Positive = Field(description="how often denials and dead letters are recorded, in batches")

@@ -20,7 +20,7 @@ from launch import exit_codes, given, logs
 from launch.errors import CommandError, is_about, of_os_error
 from launch.faults import as_command_error
 from launch.home import home_of
-from launch.kernel import set_title
+from launch.kernel import raise_open_files, set_title
 from launch.plan import make_plan
 from launch.progress import Progress, Refused
 from launch.zygote import MAIN, end_unused, fork_zygote
@@ -58,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         home = home_of(options.home)
         is_about(home.root)
         handed = given.descriptor()
+        raise_open_files()
         importlib.import_module(MAIN)  # everybody's from here on
         # First of all: what is open, loaded or read from here on is this process's own business.
         first = fork_zygote(home.log("zygote"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,13 @@ def become_subreaper() -> bool:
 def keep_memory_private() -> bool:
     """Whether from now on nobody but root may read or trace this process, and it leaves no core."""
     return _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def raise_open_files() -> None:
+    """As many as the hard limit allows, for this process and all that it starts: a server needs one per connection."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS refuses what is beyond a limit of its own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def set_title(text: str) -> None:

@@ -12,7 +12,7 @@ do; if it does, that is a defect: the loop logs it, and `survive` limits its cos
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from bus.broker.delivery import Delivery
@@ -106,9 +106,10 @@ class BrokerCore:
         """Bound instances."""
         return [peer.instance for peer in self._state.names.values()]
 
-    def count(self, what: str) -> None:
-        """One more of something that the transport saw."""
-        self._state.counts[what] += 1
+    def count(self, seen: Mapping[str, int]) -> None:
+        """So many more of what the transport saw."""
+        for what, count in seen.items():
+            self._state.counts[what] += count
 
     def set_wall(self, now: float, wall_now: float) -> None:
         """The wall clock at `now`; clocks drift, so the loop repeats it."""

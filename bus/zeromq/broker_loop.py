@@ -149,7 +149,7 @@ class BrokerLoop:
             self._zeromq.close()
             raise
         self._option, self._send = option_of(self._router), sender_of(self._router)
-        self._callers = Callers(settings, clock)
+        self._callers = Callers(settings, clock, self._door)
         self._receive = self._callers.receiver_of(self._router)
         # The sockets' own descriptors: zmq's poller asks every socket for its EVENTS twice per wake-up.
         self._poller = select.poll()
@@ -189,6 +189,7 @@ class BrokerLoop:
             if at is not None and at <= now:
                 core.set_wall(now, clock.now())
                 self._do(self._step(Tick(), now), now)
+                self._count_at_doors()
                 more = True
                 at = core.next_wakeup()
             if self._stops or self._told:
@@ -201,6 +202,7 @@ class BrokerLoop:
         """All sockets are closed and the context ended."""
         if self._remote is not None:
             self._remote.close()
+        self._door.close()
         self._router.close(linger=0)
         self._tap.close()
         self._zeromq.close()
@@ -208,6 +210,7 @@ class BrokerLoop:
     def _bound_router(self, endpoint: str) -> zmq.Socket[bytes]:
         router = self._zeromq.bound(zmq.ROUTER)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._door = self._zeromq.door(router, self._clock, what="broker")
         router.bind(endpoint)
         private_ipc(endpoint)
         return router
@@ -245,8 +248,6 @@ class BrokerLoop:
             if actions:  # not each one of a flood
                 _log.warning("key_refused", key=fingerprint, address=address)
             self._do(actions, now)
-        for _ in range(remote.take_failed_handshakes()):
-            self._core.count("handshakes_failed")
         count = 0
         while count < self._settings.batch_max and (received := remote.receive()) is not None:
             count += 1
@@ -260,6 +261,11 @@ class BrokerLoop:
             else:
                 self._do(step(_garbage(connection, parts), now), now)
         return count > 0
+
+    def _count_at_doors(self) -> None:
+        remote = (self._remote.door,) if self._remote is not None else ()
+        for door in (self._door, self._tap.door, *remote):
+            self._core.count(door.take_counts())
 
     def _do(self, actions: list[Action], now: float) -> None:
         """Carries out actions in order; losses come after them, so that tapped frames stay in sequence."""
@@ -283,9 +289,9 @@ class BrokerLoop:
                 if error.errno in _SOCKET_IS_GONE:
                     raise
                 if error.errno == zmq.EAGAIN:
-                    self._core.count("send_would_block")
+                    self._core.count({"send_would_block": 1})
                 elif error.errno != zmq.EHOSTUNREACH:
-                    self._core.count("send_failed")
+                    self._core.count({"send_failed": 1})
                     _log.warning("send_failed", error=str(error))
                 lost.append(action.connection)
         for connection in lost:
@@ -304,7 +310,7 @@ class BrokerLoop:
         try:
             self._tap.publish(taps)
         except Exception:  # noqa: BLE001 - logged with its traceback, and counted
-            self._core.count("tap_failed")
+            self._core.count({"tap_failed": 1})
             _log.exception("tap_failed", frames=len(taps))
 
     def _cut_off(self, action: CutOff | CutKey) -> None:

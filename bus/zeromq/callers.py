@@ -1,16 +1,12 @@
 """Who is at the other end of a server's connections, and how one is cut off: libzmq has no word for that.
 
 A message knows the descriptor that it came by, which is the I/O thread's; `shutdown(2)` on it ends the connection, as
-its peer could have. A descriptor's number is used again after its connection has ended, so it is remembered together
-with the inode of its socket, which is not, and with who is at its other end. Learned from the first message of each
-routing id alone: everything after it costs a look into a table.
+its peer could have. Learned from the first message of each routing id alone, together with who is at the other end:
+everything after it costs a look into a table.
 """
 
 from __future__ import annotations
 
-import os
-import socket
-import struct
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,10 +16,11 @@ import zmq
 
 from bus.port import Clock
 from bus.settings import BusSettings
+from bus.zeromq.descriptors import look, shut
+from bus.zeromq.doorkeeper import Doorkeeper
 from bus.zeromq.frames import NOBLOCK, Receive, option_of
 
 _RCVMORE = int(zmq.RCVMORE)
-_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 
 
 class Caller(NamedTuple):
@@ -39,9 +36,10 @@ _GONE = Caller(-1, 0, "")
 
 
 class Callers:
-    """The connections of one bound socket."""
+    """The connections of one bound socket, whose doorkeeper hears of each one that has spoken."""
 
-    def __init__(self, settings: BusSettings, clock: Clock) -> None:
+    def __init__(self, settings: BusSettings, clock: Clock, door: Doorkeeper | None = None) -> None:
+        self._door = door
         self._known: OrderedDict[bytes, Caller] = OrderedDict()
         self._known_max = 2 * settings.mailbox_max
         self._ban_s = settings.ban_ms / 1000
@@ -55,7 +53,8 @@ class Callers:
         self._known[connection] = caller
         if len(self._known) > self._known_max:
             self._known.popitem(last=False)
-        if self.is_banned(caller.who):
+        is_one_too_many = self._door is not None and caller.inode and not self._door.heard(caller.inode, caller.who)
+        if is_one_too_many or self.is_banned(caller.who):
             self._end(connection, caller)
             return False
         return True
@@ -115,31 +114,20 @@ class Callers:
 
     def _end(self, connection: bytes, caller: Caller) -> None:
         self._known[connection] = _GONE
-        with suppress(OSError):
-            shut(caller)
-
-
-def shut(caller: Caller) -> None:
-    """No more of this connection, both ways, if the descriptor is still its own. Raises OSError."""
-    if caller.descriptor < 0:
-        return
-    with socket.socket(fileno=os.dup(caller.descriptor)) as end:  # its own number: the I/O thread may close the other
-        if os.fstat(end.fileno()).st_ino == caller.inode:
-            end.shutdown(socket.SHUT_RDWR)
+        if caller.descriptor >= 0:
+            with suppress(OSError):
+                shut(caller.descriptor, caller.inode)
 
 
 def _caller_of(frame: zmq.Frame, who: str) -> Caller:
     """By what the message says of its connection; one that has ended meanwhile cannot be cut, and need not be."""
     try:
         descriptor, address = int(frame.get(zmq.SRCFD)), str(frame.get("Peer-Address"))
-        with socket.socket(fileno=os.dup(descriptor)) as end:
-            inode = os.fstat(end.fileno()).st_ino
-            if end.family != socket.AF_UNIX:
-                host = address.removeprefix("::ffff:")
-                is_same = str(end.getpeername()[0]).removeprefix("::ffff:") == host
-                return Caller(descriptor if is_same else -1, inode, who or host)
-            pid = _CREDENTIALS.unpack(end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
-            is_same = address.rpartition(":")[2] == str(pid)
-            return Caller(descriptor if is_same else -1, inode, f"pid {pid}" if is_same else "")
-    except (OSError, ValueError, zmq.ZMQError, AttributeError):  # no SO_PEERCRED here: dropped, and not cut off
+        end = look(descriptor)
+    except (OSError, ValueError, zmq.ZMQError):  # as well where nobody says who is there: dropped, and not cut off
         return Caller(-1, 0, who)
+    if end.is_local:
+        is_same = address.rpartition(":")[2] == end.who.removeprefix("pid ")
+        return Caller(descriptor if is_same else -1, end.inode, end.who if is_same else "")
+    is_same = address.removeprefix("::ffff:") == end.who
+    return Caller(descriptor if is_same else -1, end.inode, who or address.removeprefix("::ffff:"))

@@ -22,12 +22,13 @@ class ZeroMQLane:
     def __init__(self, zeromq: ZeroMQ, server: LaneServer, endpoint: str) -> None:
         socket = zeromq.bound(zmq.ROUTER)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._door = zeromq.door(socket, server.clock, what=server.service)
         socket.bind(endpoint)
         self.endpoint: str = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         private_ipc(self.endpoint)
         self._server = server
         server.bind(self)
-        self._callers = Callers(server.settings, server.clock)
+        self._callers = Callers(server.settings, server.clock, self._door)
         self._socket = DrainedSocket(
             socket, server.settings.batch_max, self._received, receive=self._callers.receiver_of(socket)
         )
@@ -51,4 +52,5 @@ class ZeroMQLane:
 
     def close(self) -> None:
         """Answers already taken by ZeroMQ still leave within its linger of 0: the requester asks again elsewhere."""
+        self._door.close()
         self._socket.close()

@@ -26,9 +26,7 @@ from bus.zeromq.zap import DOMAIN, Stranger, ZapHandler
 MARK = b"curve:"
 _KEY_CHARS = 40
 _ROUTING_AT = len(MARK) + _KEY_CHARS
-_FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
 _WILDCARDS = ("0.0.0.0", "*", "[::]")  # noqa: S104 - what an operator may ask for; CURVE guards it
-_MONITOR_BACKLOG = 10_000
 
 
 class Received(NamedTuple):
@@ -49,19 +47,18 @@ class RemoteRouter:
         self._zeromq = zeromq
         self._settings = settings
         self._keys = keys
-        self._failed_handshakes = 0
-        self.callers = Callers(settings, clock)
-        self._zap = ZapHandler(
-            zeromq, keys.knows, is_banned=self.callers.is_banned
-        )  # before the socket: nobody can come before there is an answer
-        self._router = self._bound(address)
+        router = self._zeromq.bound(zmq.ROUTER)
+        self.door = zeromq.door(router, clock, what="remote")
+        self.callers = Callers(settings, clock, self.door)
+        # Before the socket is bound: nobody can come before there is an answer.
+        self._zap = ZapHandler(zeromq, keys.knows, is_banned=self.callers.is_banned)
+        self._router = self._bound(router, address)
         self._option, self._send = option_of(self._router), sender_of(self._router)
         self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT).removeprefix("tcp://")
         keys.listens = self.address
-        self.descriptors = (self._option(zmq.FD), self._zap.descriptor, option_of(self._monitor)(zmq.FD))
+        self.descriptors = (self._option(zmq.FD), self._zap.descriptor)
 
-    def _bound(self, address: str) -> zmq.Socket[bytes]:
-        router = self._zeromq.bound(zmq.ROUTER)
+    def _bound(self, router: zmq.Socket[bytes], address: str) -> zmq.Socket[bytes]:
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         router.setsockopt(zmq.CURVE_SERVER, 1)
         router.setsockopt(zmq.CURVE_SECRETKEY, self._keys.pair.secret)
@@ -70,8 +67,6 @@ class RemoteRouter:
         router.setsockopt(zmq.HANDSHAKE_IVL, self._settings.handshake_timeout_ms)
         if address.startswith("["):
             router.setsockopt(zmq.IPV6, 1)
-        self._monitor = router.get_monitor_socket(_FAILED)
-        self._monitor.setsockopt(zmq.RCVHWM, _MONITOR_BACKLOG)
         try:
             router.bind(f"tcp://{address}")
         except zmq.ZMQError as error:
@@ -106,14 +101,6 @@ class RemoteRouter:
         """Waiting questions about keys are answered; those who were not let in."""
         return self._zap.answer()
 
-    def take_failed_handshakes(self) -> int:
-        """Connections since the last call that spoke no CURVE, or with another broker's key in mind."""
-        while option_of(self._monitor)(EVENTS) & POLLIN:
-            self._monitor.recv_multipart(zmq.NOBLOCK)
-            self._failed_handshakes += 1
-        count, self._failed_handshakes = self._failed_handshakes, 0
-        return count
-
     def check_strangers(self) -> None:
         """A connection with a random key over this very socket is refused. Raises ConfigError otherwise."""
         clock, verdict = SystemClock(), 0
@@ -144,7 +131,7 @@ class RemoteRouter:
 
     def close(self) -> None:
         """Nothing is bound any more."""
-        end_monitor(self._router, self._monitor)
+        self.door.close()
         self._router.close(linger=0)
         self._zap.close()
 

@@ -48,6 +48,7 @@ class TapPublisher:
         self.socket.setsockopt(zmq.SNDHWM, settings.tap_hwm)
         self.socket.setsockopt(zmq.MAXMSGSIZE, _TOPIC_MAX_BYTES)
         self.socket.setsockopt(zmq.XPUB_VERBOSER, 1)  # every subscription and its end is told, also repeated ones
+        self.door = zeromq.door(self.socket, clock, what="tap", speaks=False)
         self.socket.bind(endpoint)
         private_ipc(endpoint)
 
@@ -127,6 +128,7 @@ class TapPublisher:
 
     def close(self) -> None:
         """Closed without another word."""
+        self.door.close()
         self.socket.close(linger=0)
 
 

@@ -14,8 +14,6 @@ from tests.bus.broker.rig import settings_with
 MAKER = "bus.zeromq.context"
 HEARTBEATS = {"zmq.HEARTBEAT_IVL", "zmq.HEARTBEAT_TIMEOUT", "zmq.HEARTBEAT_TTL"}
 LIMITS = {"zmq.RCVHWM", "zmq.HWM"}
-MONITORS = {"bus.zeromq.remote_router"}
-"""Sets the limit of a monitor's own socket, which is inside the process and has no connection."""
 
 
 @pytest.mark.parametrize("kind", ["bound", "feed", "connecting"])
@@ -41,7 +39,7 @@ def test_nobody_else_makes_sockets_or_gives_them_either() -> None:
     named = {module: {name for name, _ in uses(tree)} for module, tree in modules().items() if module != MAKER}
     assert {name for name, _ in uses(modules()[MAKER])} >= HEARTBEATS
     assert {module for module, names in named.items() if names & (HEARTBEATS | {"zmq.Context"})} == set()
-    assert {module for module, names in named.items() if names & LIMITS} == MONITORS
+    assert {module for module, names in named.items() if names & LIMITS} == set()
     attributes = {"hwm", "rcvhwm", "set_hwm", "heartbeat_ivl", "HEARTBEAT_IVL"}
     assert [
         module

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from bus.codec import decode, encode
 from bus.envelope import Kind, header
 from bus.messages.control import Peers, ReadPeers
 from bus.zeromq.tokens import mint
+from tests.process.cluster import Cluster
 from tests.process.raw_peer import BIG
 from tests.process.test_broker_process import Bench
 
@@ -134,3 +136,57 @@ def test_a_flood_of_nonsense_at_the_tap_is_cut_off_and_starves_nobody(bench):
     assert client.failure(2.0) == ("q", "denied")
     said, _ = flooder.communicate(timeout=30)
     assert int(said.split()[0]) > 1
+
+
+SILENT = """
+import contextlib, resource, socket, sys, time
+
+family, address, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
+where = address if family == "unix" else (address.rpartition(":")[0], int(address.rpartition(":")[2]))
+held = []
+while True:
+    for one in held:
+        with contextlib.suppress(BlockingIOError, OSError):
+            if one.recv(100) == b"":
+                one.close()
+    held = [one for one in held if one.fileno() >= 0]
+    while len(held) < count:
+        one = socket.socket(socket.AF_UNIX if family == "unix" else socket.AF_INET)
+        one.settimeout(0.2)
+        try:
+            one.connect(where)
+        except OSError:
+            one.close()
+            break
+        one.setblocking(False)
+        held.append(one)
+    print(len(held), flush=True)
+    time.sleep(0.05)
+"""
+DESCRIPTORS = 1024
+
+
+@pytest.mark.timeout(240)
+def test_connections_that_say_nothing_end_no_server(cluster: Cluster):
+    """More of them than a process may have descriptors, from elsewhere and here, without a key or a word: turns go on."""
+    cluster.up("--listen", "127.0.0.1:0")
+    before = {row.actor: row.pid for row in cluster.run().children}
+    for actor in ("broker/1", "ledger/1", "gateway/1"):
+        resource.prlimit(before[actor], resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+    listens = (cluster.home.run / "listening").read_text().strip()
+    local = [cluster.home.run / f"{name}.sock" for name in ("broker", "ledger")]
+    assert all(path.exists() for path in local)
+    for family, address in (("inet", listens), *(("unix", str(path)) for path in local)):
+        words = [sys.executable, "-c", SILENT, family, address, str(DESCRIPTORS + DESCRIPTORS // 2)]
+        flood = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        try:
+            assert flood.stdout is not None
+            assert any(int(line) > 0 for line in flood.stdout)
+            assert cluster.ask("what packages are installed?")["outcome"] == "success"
+            assert flood.poll() is None
+        finally:
+            flood.kill()
+            flood.communicate()
+    assert {row.actor: row.pid for row in cluster.run().children} == before
+    assert cluster.home.log("broker-1").read_text().count("connections_ended") > 0

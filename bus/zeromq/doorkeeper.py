@@ -1,0 +1,114 @@
+"""Ends connections of a bound socket that `bus/doorway.py` finds too many: a thread beside the server's loop.
+
+A process without a free descriptor is at its end: libzmq 4.3.5 aborts when it cannot accept on an ipc socket (`Too many
+open files (ipc_listener.cpp)`). Its I/O thread accepts whatever comes, as fast as it comes, while the server's loop may
+be at work; hence the thread. libzmq waits when a thousand events of a monitor (its own limit) have not been taken, so
+it is never further ahead than that.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections import Counter
+from contextlib import suppress
+
+import structlog
+import zmq
+
+from bus.doorway import Doorway
+from bus.port import Clock
+from bus.settings import BusSettings
+from bus.zeromq.descriptors import End, look, shut
+
+_EVENT = struct.Struct("=Hi")  # what, and the connection's descriptor or an error number
+_FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)
+_WATCHED = int(zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_MONITOR_STOPPED) | _FAILED
+_log = structlog.get_logger("bus")
+
+
+class Doorkeeper:
+    """Of one socket, from before it is bound until it is closed; its methods are for the thread that has the socket.
+
+    `speaks`: whether that one tells with `heard` who has spoken. An XPUB cannot: there, whoever comes counts as heard.
+    """
+
+    def __init__(
+        self, bound: zmq.Socket[bytes], settings: BusSettings, clock: Clock, *, what: str, speaks: bool = True
+    ) -> None:
+        self._bound = bound
+        self._doorway = Doorway(settings)
+        self._speaks = speaks
+        self._what = what
+        self._clock = clock
+        self._log_interval_s = settings.record_interval_ms / 1000
+        self._logged_at = -self._log_interval_s
+        self._lock = threading.Lock()
+        self._inodes: dict[int, int] = {}
+        self._descriptors: dict[int, int] = {}
+        self._counts: Counter[str] = Counter()
+        self._ended = 0
+        self._monitor = bound.get_monitor_socket(_WATCHED)
+        self._thread = threading.Thread(target=self._watch, name=f"doorkeeper of {what}", daemon=True)
+        self._thread.start()
+
+    def heard(self, inode: int, who: str) -> bool:
+        """Whether this caller, who has just spoken for the first time on it, may have the connection."""
+        with self._lock:
+            return self._doorway.heard(inode, who)
+
+    def take_counts(self) -> Counter[str]:
+        """Since the last call: connections that did not speak the protocol, and those ended here."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+            return counts
+
+    def close(self) -> None:
+        """Before the socket is closed; connections that come until then are let in."""
+        if self._thread.is_alive():
+            self._bound.disable_monitor()
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            try:
+                event, value = _EVENT.unpack(self._monitor.recv_multipart()[0])
+                if event == zmq.EVENT_MONITOR_STOPPED:
+                    break
+                with self._lock:
+                    self._happened(event, value)
+            except zmq.ContextTerminated:
+                break
+            except Exception:  # noqa: BLE001 - logged with its traceback; if nobody takes events, the I/O thread stands
+                _log.exception("doorkeeper_failed", socket=self._what)
+        self._monitor.close(linger=0)
+
+    def _happened(self, event: int, value: int) -> None:
+        if event & _FAILED:
+            self._counts["handshakes_failed"] += 1
+            return
+        if (known := self._inodes.pop(value, None)) is not None:
+            self._descriptors.pop(known, None)
+            self._doorway.ended(known)
+        if event == zmq.EVENT_ACCEPTED:
+            with suppress(OSError):  # it has ended since
+                self._accepted(value, look(value))
+
+    def _accepted(self, descriptor: int, end: End) -> None:
+        self._inodes[descriptor], self._descriptors[end.inode] = end.inode, descriptor
+        if self._speaks:
+            excess = self._doorway.accepted(end.inode)
+        else:
+            excess = None if self._doorway.heard(end.inode, end.who) else end.inode
+        if excess is not None:
+            self._counts["connections_ended"] += 1
+            self._say_sometimes()
+            shut(self._descriptors[excess], excess)
+
+    def _say_sometimes(self) -> None:
+        """A line per `bus.record_interval_ms`, however many there are."""
+        self._ended += 1
+        now = self._clock.monotonic()
+        if now - self._logged_at >= self._log_interval_s:
+            _log.warning("connections_ended", socket=self._what, count=self._ended, why="too many that say nothing")
+            self._logged_at, self._ended = now, 0
