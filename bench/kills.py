@@ -250,7 +250,7 @@ def faults_of(cell: Cell) -> list[str]:
     is_in_doubt = cell.process in ("ho1", EVERYBODY) and (cell.point, cell.tool) == ("tool_effect", "charge_unkeyed")
     wanted = {
         "answered with a success": cell.outcome == "success",
-        "answered well before the deadline": cell.answered_after_ms < DEADLINE_S * 1000 / 2,
+        "answered before the deadline": cell.answered_after_ms < DEADLINE_S * 1000,
         "one recorded answer": cell.answers == 1,
         "the same answer when asked again": cell.same_again,
         "one effect": cell.effects == 1,

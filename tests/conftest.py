@@ -8,9 +8,16 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 
 _MARK = "LC_HOBUS_TEST_MARK"
 """Of a name that `launcher.environment` hands on to every process of a cluster."""
+LONG_TIMEOUT_S = 300
+"""Ends a test that hangs; says nothing of how fast anything should be, which is measured by `bench`."""
+
+# Whether an example takes 200 ms, or its drawing a second, is the machine's business.
+settings.register_profile("suite", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,10 +28,12 @@ def home_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test marked `process` is watched by `no_process_is_left`; the others do not pay for it."""
+    """Every test marked `process` is watched by `no_process_is_left`; it and slow ones have time on busy machines, too."""
     for item in items:
         if isinstance(item, pytest.Function) and item.get_closest_marker("process") is not None:
             item.fixturenames.insert(0, "no_process_is_left")
+        if any(item.get_closest_marker(name) is not None for name in ("process", "slow")):
+            item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ from ledger_service.verify import verify_directory
 
 RESULTS = Path("bench/results/fuzz.json")
 ALONE_S = 10.0
-SLICE_S = 1.0
+SLICE_S = 0.5
 WORKERS_MAX = 32
 """A key that was cut off is not heard for `bus.ban_ms`, so an attacker has several."""
 EVERY_LIFE_S = 300.0
@@ -145,7 +145,7 @@ async def attacked(up: Cluster, door: Bus, target: Target, words: Words) -> tupl
 
 
 async def ask_while(goes_on: Callable[[], bool], door: Bus, up: Cluster) -> Asked:
-    """One question after the other, a new session every second."""
+    """One question after the other, a new session every half second."""
     whole = Asked()
     while goes_on():
         part = await ask_on(door, until=time.perf_counter() + SLICE_S, found=up)

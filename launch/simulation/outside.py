@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
 from bus.errors import GatewayError
 from bus.messages.gateway import Prompt, PromptResponse
+from bus.messages.session import TurnResult
 from bus.port import Provider
 from bus.sim.draw import Draw
 from config.snapshot import Snapshot
@@ -104,6 +105,13 @@ class Outside:
             self._report(broken)
         await asyncio.sleep(WORK_S / 2)
         return {"sent": True}
+
+    def compare(self, told: Iterable[TurnResult]) -> None:
+        """Raises Broken where clients were told of more successes than there are effects."""
+        succeeded = Counter(call.tool_id for result in told for call in result.tool_calls if call.status == "Succeeded")
+        must(succeeded["book"] <= len(self.booked), f"{succeeded['book']} booked, it was said: {len(self.booked)}")
+        letters = self.sent.total()
+        must(succeeded["send_letter"] <= letters, f"{succeeded['send_letter']} letters sent, it was said: {letters}")
 
     def tools(self) -> tuple[ToolDefinition, ...]:
         """One tool that may be run again, and one that must not."""

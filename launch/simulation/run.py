@@ -80,10 +80,10 @@ class _Run:
         self._striker: Striker | None = None
         self._conversation: Conversation | None = None
         self._models: list[Model] = []
+        self._outside = Outside(self._report)
 
     def run(self) -> Verdict:
-        plan, outside = self._plan, Outside(self._report)
-        tools = outside.tools()
+        plan, tools = self._plan, self._outside.tools()
         snapshot = with_tools(_snapshot(self._config, plan.thinking_ms, plan.token_limit), *tools)
         self._models = [
             Model(
@@ -152,6 +152,7 @@ class _Run:
         await conversation.again(plan.sessions)
         await self._rest(world, cluster.world.client("operator", lanes=()))
         self._compare_answers(conversation)
+        self._outside.compare(conversation.told.values())
         self._watch.tail.check_kept()
         self._watch.record.finish()
 

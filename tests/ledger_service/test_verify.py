@@ -50,20 +50,20 @@ async def test_an_empty_ledger_is_whole_and_no_ledger_is_a_fault(tmp_path):
     assert not report.ok and report.fault is not None and "no ledger" in report.fault.what
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("bits", [1, pytest.param(8, marks=pytest.mark.slow)])
-async def test_a_flipped_bit_in_every_byte_is_a_fault(tmp_path, bits):
-    """Headers, entries, bodies, padding: none is accepted; behind the last batch it is told and left to recovery."""
-    await _ledger(
-        tmp_path, batches=6 if bits == 8 else 4, config=ledger_config(segment_bytes=2_048, zero_fill_chunk_bytes=512)
-    )
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.slow)])
+async def test_a_flipped_bit_of_any_byte_is_a_fault(tmp_path, every):
+    """Headers, entries, bodies, padding: none is accepted; behind the last batch it is told and left to recovery.
+
+    One bit of a byte; every bit: `python -m bench.ledger_drills`.
+    """
+    await _ledger(tmp_path, batches=4, config=ledger_config(segment_bytes=2_048, zero_fill_chunk_bytes=512))
     paths = sorted((tmp_path / "segments").iterdir())
     for path in paths:
         whole = path.read_bytes()
         committed = len(whole.rstrip(b"\0")) if path == paths[-1] else len(whole)
         with path.open("r+b") as file:
-            for case in range(len(whole) * bits):
-                byte, bit = case // bits, case % 8 if bits == 8 else case % 7
+            for byte in range(0, len(whole), every):
+                bit = byte % 7
                 file.seek(byte)
                 file.write(bytes([whole[byte] ^ 1 << bit]))
                 file.flush()
@@ -281,7 +281,7 @@ async def test_whole_is_what_the_ledger_opens(tmp_path, keeps, segments):
         (home / INDEX).unlink()
     names = sorted(path.name for path in (home / "segments").iterdir())
     verdicts = []
-    for seed in range(90):
+    for seed in range(40):
         rng = random.Random(seed)
         tried = tmp_path / f"{seed}"
         shutil.copytree(home, tried)

@@ -24,7 +24,7 @@ from ledger_service.reader import read_entries
 from ledger_service.segment import DIRECTORY
 from ledger_service.verify import VerifyReport, verify_directory
 
-COMMAND_TIMEOUT_S = 60.0
+COMMAND_TIMEOUT_S = 120.0
 LOOK_INTERVAL_S = 0.01
 BROKER_DEFECTS = ('"broker_step_failed"', '"tap_failed"')
 
@@ -57,7 +57,7 @@ def hobus(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cw
     return Answer(done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace"))
 
 
-def eventually(what: Callable[[], Any], *, within_s: float = 20.0) -> Any:
+def eventually(what: Callable[[], Any], *, within_s: float = 60.0) -> Any:
     """The first true value of `what`; fails when there is none in time."""
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:

@@ -21,7 +21,7 @@ from tests.launch.chat.terminal import Terminal
 
 _MODES = re.compile(r"\x1b\[\?\d+[hl]")
 _UNFINISHED = re.compile(r"\x1b(\[[\d;?]*)?\Z")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 class Typing:

@@ -32,7 +32,7 @@ def test_a_question_outlives_a_broker_that_is_away(cluster: Cluster, tmp_path: P
         still_waits = waiting.poll() is None
     finally:
         os.kill(broker, signal.SIGCONT)
-    out, err = waiting.communicate(timeout=40)
+    out, err = waiting.communicate(timeout=120)
     assert early.code == exit_codes.UNREACHABLE and "--input-id in-1" in early.err, early.err
     assert still_waits, err.decode()
     assert json.loads(out)["outcome"] == "success", err.decode()

@@ -80,7 +80,7 @@ class Bench:
         for process in self.processes[1:]:
             process.kill()
         for process in self.processes:
-            process.wait(timeout=30)
+            process.wait(timeout=60)
             process.stdout.close()
         for peer in self.peers:
             peer.socket.close(linger=0)
@@ -218,7 +218,7 @@ def test_the_stop_pipe_ends_the_broker_in_order(bench):
     extra = bench.processes[0]
     os.close(bench.stop_fd)
     assert extra.stdout.readline() == "ended\n"
-    assert extra.wait(timeout=30) == 0
+    assert extra.wait(timeout=60) == 0
     bench.stop_fd = os.open("/dev/null", os.O_RDONLY)
 
 

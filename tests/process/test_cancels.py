@@ -6,7 +6,7 @@ import pytest
 
 from bench.cancels import TARGETS, measure
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -17,7 +17,7 @@ from launch.children import environment
 from launch.home import holder
 from tests.process.cluster import Cluster, eventually, hobus, write_config
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 ACTORS = ["broker/1", "ledger/1", "gateway/1", "ho3/1", "ho1/1", "ho2/1", "host/1"]
 PACKAGES = "what packages are installed?"
@@ -113,7 +113,7 @@ def test_sigkill_of_the_launcher_leaves_no_process(cluster: Cluster):
     cluster.up()
     run = cluster.run()
     identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
-    eventually(lambda: cluster.living() == [], within_s=5)
+    eventually(lambda: cluster.living() == [])
     assert holder(cluster.home) is None
     gone = cluster("ps")
     assert gone.code == exit_codes.UNREACHABLE and "its launcher died" in gone.err
@@ -129,7 +129,7 @@ def test_a_frozen_orphan_is_ended_by_the_next_up(cluster: Cluster):
     frozen = cluster.row("gateway/1")
     identity.end(frozen.pid, frozen.mark, signal.SIGSTOP)
     identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
-    eventually(lambda: cluster.living() == ["gateway/1"], within_s=15)
+    eventually(lambda: cluster.living() == ["gateway/1"])
     cluster.up()
     assert not identity.is_alive(frozen.pid, frozen.mark)
 
@@ -141,7 +141,7 @@ def test_down_after_the_launcher_died_cleans_up(cluster: Cluster):
     identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
     down = cluster("down")
     assert down.code == 0 and "launcher was dead" in down.out
-    eventually(lambda: not [row for row in run.children if identity.is_alive(row.pid, row.mark)], within_s=5)
+    eventually(lambda: not [row for row in run.children if identity.is_alive(row.pid, row.mark)])
     assert not cluster.home.run.exists()
 
 
@@ -187,9 +187,9 @@ def test_a_turn_survives_the_death_of_the_launcher(cluster: Cluster, tmp_path: P
     asked = cluster.start_ask(PACKAGES)
     eventually(lambda: cluster.entries("PROMPT_SENT"))
     identity.end(run.launcher_pid, run.launcher_mark, signal.SIGKILL)
-    out, err = asked.communicate(timeout=30)
+    out, err = asked.communicate(timeout=120)
     assert json.loads(out)["outcome"] == "success", err
-    eventually(lambda: cluster.living() == [], within_s=10)
+    eventually(lambda: cluster.living() == [])
     assert [entry.event_type for entry in cluster.entries("RunCompleted", "TurnDegraded")] == ["RunCompleted"]
     assert cluster.verify().tail == "clean"
 
@@ -203,7 +203,7 @@ def test_a_waiting_ask_ends_when_the_whole_cluster_is_killed(cluster: Cluster, t
     run = cluster.run()
     for pid, mark in [(run.launcher_pid, run.launcher_mark), *((row.pid, row.mark) for row in run.children)]:
         assert identity.end(pid, mark, signal.SIGKILL)
-    _, said = asking.communicate(timeout=8)
+    _, said = asking.communicate(timeout=25)
     assert asking.returncode == exit_codes.UNREACHABLE
     assert "is gone" in said.decode() and "next: hobus up --home" in said.decode()
     assert cluster("down").code == exit_codes.OK
@@ -216,7 +216,8 @@ def test_a_full_disk_is_said_at_the_start(cluster: Cluster, tmp_path: Path):
     assert answer.code == exit_codes.UNREACHABLE
     assert "disk_full" in answer.err and "ledger.reserve_bytes" in answer.err
     assert "ledger/1 (exit 1: disk_full: " in answer.err.splitlines()[-2]
-    assert "disk_full" in cluster.row("ledger/1").note and "logs/ho2-1.log" not in answer.err
+    assert "logs/ho2-1.log" not in answer.err
+    eventually(lambda: "disk_full" in cluster.row("ledger/1").note)  # it is tried again and again
 
 
 def test_down_in_the_middle_of_a_start(cluster: Cluster):
@@ -349,7 +350,7 @@ def test_the_foreground_drains_at_ctrl_c(cluster: Cluster):
     assert front.poll() is None
     run = cluster.run()
     front.send_signal(signal.SIGINT)
-    out, err = front.communicate(timeout=30)
+    out, err = front.communicate(timeout=120)
     assert front.returncode == 0, err.decode()
     assert b"ready in" in out and out.endswith(b"stopped\n")
     assert not [row.actor for row in run.children if identity.is_alive(row.pid, row.mark)]

@@ -35,7 +35,7 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signa
         (home,) = tmp_path.glob("hobus-demo-*")
         family = eventually(lambda: family_in(home_of(home)))
         demo.send_signal(number)
-        _, err = demo.communicate(timeout=30)
+        _, err = demo.communicate(timeout=120)
     assert demo.returncode == 128 + number, err.decode()
     assert b"interrupted" in err and b"Traceback" not in err
     assert list(tmp_path.iterdir()) == []

@@ -18,7 +18,7 @@ from launch.home import home_of
 from launch.orphan import STAGES
 from tests.process.cluster import Answer, alive, eventually, family_in, hobus, write_config
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 
 def drill(tmp_path: Path, *words: str) -> Answer:
@@ -137,7 +137,7 @@ def test_no_cluster_survives_the_command_that_made_it(tmp_path: Path, command: t
         (home,) = tmp_path.glob(f"hobus-{command[0]}-*")
         family = family_in(home_of(home))
         started.send_signal(number)
-        started.communicate(timeout=30)
+        started.communicate(timeout=120)
     assert len(family) > len(STAGES)
     eventually(lambda: alive(family) == [])
     if number != signal.SIGKILL:

@@ -13,18 +13,17 @@ from bench.hostile.fuzz import TARGETS, add_options, faults_of, fuzz
 pytestmark = pytest.mark.process
 
 
-@pytest.mark.timeout(180)
 def test_nonsense_at_every_socket_harms_nobody_but_its_sender() -> None:
     """By counts, not by times: everything was sent, the servers said no and recorded it, and every turn was answered."""
     parser = argparse.ArgumentParser()
     add_options(parser)
-    options = parser.parse_args(["--frames", "500", "--seed", "7", "--alone", "0.5"])
+    options = parser.parse_args(["--frames", "200", "--seed", "7", "--alone", "0.1"])
     with cluster({"bus.listen": "127.0.0.1:0", "bus.record_interval_ms": 50}) as up:
         result = asyncio.run(fuzz(up, options))
     assert faults_of(result) == []
     assert [row["target"] for row in result["rows"]] == list(TARGETS)
     for row in result["rows"]:
-        assert row["sent"] == 50, row
+        assert row["sent"] == 20, row
         assert sum(row["told"].values()) + row["cut_off"] > 0, row
         assert row["beside"]["outcomes"]["success"] > 0, row
         if "broker" in row["target"] or "remote" in row["target"]:

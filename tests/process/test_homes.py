@@ -18,7 +18,7 @@ from launch.children import environment
 from launch.home import holder
 from tests.process.cluster import Cluster, cluster_in, eventually, hobus, write_config
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 PACKAGES = "what packages are installed?"
 
@@ -58,7 +58,7 @@ def test_two_ups_at_once_make_one_cluster(cluster: Cluster):
     both = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) for _ in range(2)
     ]
-    said = [one.communicate(timeout=60) for one in both]
+    said = [one.communicate(timeout=120) for one in both]
     assert sorted(one.returncode for one in both) == [exit_codes.OK, exit_codes.REFUSED]
     refused = next(err for one, (_out, err) in zip(both, said, strict=True) if one.returncode)
     assert b"already runs" in refused and b"Traceback" not in refused
@@ -122,7 +122,7 @@ def test_logs_follow_through_a_restart_and_are_there_afterwards(cluster: Cluster
         assert any(one.get("member") == "ho1/1" and one.get("now") == "backoff" for one in lines)
     finally:
         followed.send_signal(signal.SIGINT)
-        followed.wait(timeout=10)
+        followed.wait(timeout=60)
         reader.join(timeout=10)
         followed.stdout.close()
     assert cluster.ask(PACKAGES)["outcome"] == "success"

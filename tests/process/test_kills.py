@@ -9,7 +9,7 @@ from _pytest.mark.structures import ParameterSet
 
 from bench.kills import EVERYBODY, POINTS, PROCESSES, TOOLS, faults_of, run_cell
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.process
 
 
 def _cells() -> list[ParameterSet]:

@@ -69,7 +69,6 @@ class Writers:
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.timeout(300)
 def test_kill_dash_nine_loses_nothing_acknowledged(tmp_path, seed):
     """Each acknowledged entry is there under its number with its body; numbers have no gap; verify is clean."""
     moments = random.Random(seed)

@@ -22,7 +22,7 @@ from config.schema import StdioServer
 from config.snapshot import load_snapshot
 from tests.process.mcp_servers import ROOT, SCRIPTED, scripted
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.process
 
 LIMITS = load_snapshot().config.tools.model_copy(
     update={"kill_grace_ms": 300, "reconnect_min_ms": 50, "reconnect_max_ms": 200, "output_max_bytes": 1000}

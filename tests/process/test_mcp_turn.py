@@ -19,7 +19,7 @@ from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.mcp_servers import configure, everything_server, http, scripted, stdio, time_server, use
 from tests.sessions import Person
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 
 def tools_of(cluster: Cluster) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def wait_ready(cluster: Cluster, *servers: str, workers: int = 1) -> None:
             len([row for row in rows if (row["name"], row["state"]) == (name, "ready")]) == workers for name in servers
         )
 
-    eventually(is_ready, within_s=30)
+    eventually(is_ready, within_s=60)
 
 
 def test_the_reference_time_server_answers_in_a_turn(cluster: Cluster):
@@ -121,7 +121,7 @@ def test_a_death_while_a_tool_runs(cluster: Cluster, tmp_path: Path, whom: str, 
         asked.kill()
         asked.communicate()
         return
-    out, err = asked.communicate(timeout=60)
+    out, err = asked.communicate(timeout=120)
     assert b"unknown_outcome" in out, (out, err)
     assert effects.read_text().count("slow") == 1
     (failed,) = cluster.entries("WO_FAILED")

@@ -13,7 +13,7 @@ from bus.messages.ids import iso
 from tests.journals import check_record
 from tests.process.cluster import Cluster, eventually
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 QUESTION = "what packages are installed?"
 

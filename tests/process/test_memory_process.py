@@ -13,7 +13,7 @@ from launch import exit_codes
 from tests.actors.ho3_memory.builders import artifact
 from tests.process.cluster import Cluster, eventually, write_config
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 QUESTION = "what packages are installed?"
 SIGNAL = "tool:list_packages"

@@ -14,7 +14,7 @@ import pytest
 from launch import exit_codes, identity
 from tests.process.cluster import Cluster, eventually, write_config
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 PACKAGES = "what packages are installed?"
 

@@ -16,7 +16,7 @@ from tests.actors.ho1_executor.tools.packages import install
 from tests.process.cluster import Cluster, eventually
 from tests.process.mcp_servers import ROOT, configure, use
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 SOURCE = """
 import os, time
@@ -92,7 +92,7 @@ def test_a_death_while_a_tool_runs(cluster: Cluster, tmp_path: Path, whom: str, 
     else:
         running.send_signal(signal.SIGKILL)
     eventually(lambda: not psutil.pid_exists(running.pid) or running.status() == psutil.STATUS_ZOMBIE)
-    out, err = asked.communicate(timeout=60)
+    out, err = asked.communicate(timeout=120)
     keys = effects.read_text().split()
     if tool == "put" and whom == "worker":
         assert b'put: \\"done\\"' in out, (out, err)
@@ -157,7 +157,7 @@ def test_a_turn_waits_for_a_package_that_is_still_being_loaded(cluster: Cluster,
     eventually(lambda: cluster.run().children and all(row.state == "ready" for row in cluster.run().children))
     time.sleep(0.5)  # it has the order by now
     hold.unlink()
-    out, err = asked.communicate(timeout=60)
+    out, err = asked.communicate(timeout=120)
     answer = json.loads(out)
     assert "double: 42" in answer["response"], (answer, err)
     assert answer["tools_missing"] == []

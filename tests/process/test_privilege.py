@@ -25,7 +25,7 @@ from tests.process.cluster import Cluster, environment, eventually, family_in
 from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.mcp_servers import ROOT, configure, stdio, use
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 SECRET = "planted-3f9c2a71"  # noqa: S105 - it is no one's
 """In the environment of who starts the cluster, under names that nothing needs, and one that a server needs."""
@@ -139,7 +139,7 @@ def foreground(cluster: Cluster, words: list[str]) -> Generator[None]:
         yield
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
 
 
 @pytest.mark.parametrize("how", ["detached", "foreground", "spawned"])

@@ -13,7 +13,7 @@ import pytest
 from launch import exit_codes
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.process
 
 QUESTION = "is the ledger intact?"
 

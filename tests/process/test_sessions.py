@@ -18,7 +18,7 @@ from tests.journals import check_record
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 from tests.sessions import QUESTION, Person, answering, names, stands_still
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.process
 
 THINKING_MS = 400
 

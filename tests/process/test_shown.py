@@ -13,7 +13,7 @@ import pytest
 
 from tests.process.cluster import Cluster, environment
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.process
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\u2028"
 

@@ -6,7 +6,7 @@ import pytest
 
 from bench.supervisor_away import WAYS, run_way
 
-pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -23,7 +23,7 @@ from launch.children import environment
 from launch.client import connected, place_of
 from tests.process.cluster import Cluster, eventually, write_config
 
-pytestmark = [pytest.mark.process, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.process
 
 PACKAGES = "what packages are installed?"
 

@@ -102,7 +102,7 @@ def remote_only(make_cluster: Callable[[str], Cluster], tmp_path: Path) -> Itera
                 identity.end(row.pid, row.mark, signal.SIGKILL)
             return row.state == "failed"
 
-        eventually(is_given_up, within_s=30)
+        eventually(is_given_up, within_s=60)
         yield Site(cluster, tmp_path / "far", started)
 
 
@@ -181,7 +181,7 @@ def test_two_workers_with_one_token_of_one_use_at_the_same_moment(site: Site) ->
     """Exactly one is let in."""
     token = token_of(site.cluster)
     both = [site.join(name, token) for name in ("one", "two")]
-    eventually(lambda: [worker for worker in both if worker.process.poll() is not None], within_s=30)
+    eventually(lambda: [worker for worker in both if worker.process.poll() is not None], within_s=60)
     refused = [worker for worker in both if worker.process.poll() is not None]
     (winner,) = [worker for worker in both if worker not in refused]
     winner.works()
@@ -270,10 +270,10 @@ def test_a_frozen_worker_is_left_and_comes_back(site: Site) -> None:
     """Silent for the peer time-out it is gone from ps, turns go on without it; thawed, it is back under its name."""
     worker = site.join("one", token_of(site.cluster)).works()
     worker.signal(signal.SIGSTOP)
-    eventually(lambda: not site.remote_rows(), within_s=10)
+    eventually(lambda: not site.remote_rows(), within_s=60)
     assert site.cluster.ask(TOOL_QUESTION)["outcome"] == "success"
     worker.signal(signal.SIGCONT)
-    eventually(site.remote_rows, within_s=10)
+    eventually(site.remote_rows, within_s=60)
     assert worker.process.poll() is None
 
 
@@ -284,7 +284,7 @@ def test_a_killed_broker_finds_its_worker_again(site: Site) -> None:
     address = _address(site)
     site.cluster.kill("broker/1")
     eventually(lambda: site.cluster.is_up("broker/1", other_than=before))
-    eventually(site.remote_rows, within_s=10)
+    eventually(site.remote_rows, within_s=60)
     assert _address(site) == address
     assert site.cluster.ask(TOOL_QUESTION)["outcome"] == "success"
     enrolled = [entry.submission_id for entry in site.cluster.entries("KEY_ENROLLED")]
@@ -309,7 +309,7 @@ def test_a_worker_comes_back_by_itself_and_under_a_new_configuration(cluster: Cl
             "--listen", address, "--config", str(write_config(tmp_path / "c.json", ("ho1.retry_interval_ms", 123)))
         )
         digest = cluster.run().config_digest
-        eventually(site.remote_rows, within_s=30)
+        eventually(site.remote_rows, within_s=60)
         assert "another configuration" in again.said
         assert len(list((again.home / "snapshots").iterdir())) == 2
         assert (again.home / "snapshots" / digest.replace(":", "-")).exists()
@@ -379,7 +379,6 @@ def _address(site: Site) -> str:
     return listens
 
 
-@pytest.mark.timeout(120)
 def test_a_key_that_is_taken_back_ends_its_worker_at_once(site: Site) -> None:
     """It says which key and ends with 5, at its next start as well; the cluster goes on, and the record has it."""
     worker = site.join("one", token_of(site.cluster)).works()
@@ -413,7 +412,6 @@ OVER_BOUND: tuple[tuple[Kind, Message], ...] = (
 """What a frame can carry and no field may."""
 
 
-@pytest.mark.timeout(120)
 def test_what_an_enrolled_worker_says_of_itself_ends_no_broker(site: Site) -> None:
     """Twelve times, more than the crash budget: told no each time, never listed, and turns and questions go on."""
     broker = site.cluster.row("broker/1")

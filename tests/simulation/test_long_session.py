@@ -55,7 +55,6 @@ def test_many_turns_are_remembered_and_none_costs_more_than_its_history_budget()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_hundreds_of_turns_under_the_shipped_budget():
     """The same with what is shipped; the session's own limit, which it would reach, is set aside."""
     made = snapshot(budget={"session_token_limit": 10_000_000})

@@ -151,9 +151,8 @@ def test_everything_that_was_asked_is_answered_whatever_was_said(seed: int) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("first", range(100, 500, 50))
+@pytest.mark.parametrize("first", range(100, 200, 50))
 def test_more_words_to_more_sessions(first: int) -> None:
-    """Four hundred further seeds."""
+    """A hundred further seeds."""
     for seed in range(first, first + 50):
         drill(seed)

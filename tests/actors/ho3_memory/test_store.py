@@ -217,7 +217,7 @@ def test_a_kill_between_write_and_answer_loses_and_doubles_nothing(victim):
         if not hits[0]:
             break
         struck += 1
-        moment_s += 0.0002
+        moment_s += 0.0005
     assert struck >= 3
 
 

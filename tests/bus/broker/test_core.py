@@ -140,7 +140,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(STEPS, max_size=40))
 def test_every_request_is_answered_exactly_once_whatever_happens(steps):
     """Any order of asking, answering, cancelling, losing, joining, waiting: one answer each, and nothing is left over."""
@@ -191,7 +191,7 @@ BODIES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["stranger", "client", "worker"]), HEADERS, BODIES), max_size=12))
 def test_no_bytes_of_a_peer_raise_or_harm_others(frames):
     """Strangers and authenticated peers send anything: the core goes on, and a pair that behaves is served as ever."""

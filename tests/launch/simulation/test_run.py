@@ -153,6 +153,17 @@ async def _nobody(*_: object) -> dict[str, object]:
     raise AssertionError("a letter asks nobody")
 
 
+def test_a_success_without_its_effect_breaks_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that is told of a booking nobody made is found out at the end."""
+
+    async def book(*_: object) -> dict[str, int]:
+        return {"number": 1}
+
+    monkeypatch.setattr(Outside, "book", book)
+    broken = {verdict_of(seed, "none").broken for seed in range(8)} - {""}
+    assert any("booked, it was said: 0" in one for one in broken), broken
+
+
 async def test_a_letter_that_is_sent_twice_is_reported() -> None:
     """The tool itself says so, at that moment."""
     found: list[Broken] = []
