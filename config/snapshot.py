@@ -37,6 +37,14 @@ class Snapshot:
     origins: Mapping[str, str] = field(compare=False)
     """File -> `shipped` or the path that replaced it; empty for a snapshot that came as bytes."""
 
+    def output_schemas(self) -> dict[str, dict[str, Any]]:
+        """Contract id -> what its answers are judged by, and nothing else of the contract."""
+        return {
+            contract.contract_id: contract.output_schema
+            for contract in self.contracts.values()
+            if contract.output_schema is not None
+        }
+
     def to_bytes(self) -> bytes:
         """The canonical bytes: same content, same bytes."""
         return canonical_bytes(

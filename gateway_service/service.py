@@ -77,7 +77,7 @@ class GatewayService(Actor):
             )
             for name, provider in self._config.gateway.providers.items()
         }
-        self._outputs = validation.OutputChecks(self._config.gateway.recent_calls_max)
+        self._outputs = validation.OutputChecks(snapshot.output_schemas())
         self._open = asyncio.Event()
         self._rejections = 0
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any
-
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 
 from bus.errors import GatewayError
 from bus.messages.gateway import Prompt, PromptResponse
-from config.json_schema import check_schema
+from config.json_schema import SchemaFault, validator_of
 
 KEY_MAX_CHARS = 300
 """A ledger submission id has 400 characters; the key stands in it with an event name and an attempt."""
@@ -53,39 +50,35 @@ def check_round(prompt: Prompt, turn_limit: int) -> None:
 
 
 class OutputChecks:
-    """Validators of output schemas, made once per schema and kept for the most recently used ones."""
+    """Judges answers by the output schemas of this snapshot's contracts, and by no other.
 
-    def __init__(self, kept_max: int) -> None:
-        self._kept_max = kept_max
-        self._validators: OrderedDict[str, Draft202012Validator] = OrderedDict()
+    A schema is a program: its pattern may take for ever over a text, and everybody's prompts wait meanwhile. One that
+    somebody brings along is for the provider, and for the worker that asked, which judges the answer by it in any case.
+    """
+
+    def __init__(self, schemas: Mapping[str, dict[str, Any]]) -> None:
+        """`schemas`: by contract id."""
+        self._schemas = schemas
 
     def checked(self, prompt: Prompt, response: PromptResponse) -> PromptResponse:
-        """The response with output_valid and errors; one that asks for tools, or has no schema, is left unjudged."""
+        """The response with output_valid and errors; unjudged if it asks for tools, or its schema is a foreign one."""
         if prompt.output_schema is None or response.tool_calls:
             return response
-        errors = self._errors(prompt.output_schema, response.content, wants_json=prompt.structured_output)
+        if prompt.output_schema != self._schemas.get(prompt.contract_id):
+            return response
+        errors = _errors(prompt.output_schema, response.content, wants_json=prompt.structured_output)
         return response.model_copy(update={"output_valid": not errors, "output_errors": errors})
 
-    def _errors(self, schema: dict[str, Any], content: str, *, wants_json: bool) -> list[str]:
-        value: Any = content
-        if wants_json or schema.get("type") == "object":
-            try:
-                value = json.loads(content)
-            except (ValueError, RecursionError):
-                return ["$: not JSON"]
-        try:
-            faults = sorted(self._validator(schema).iter_errors(value), key=lambda fault: fault.json_path)
-        except SchemaError as error:
-            return [f"output_schema is no JSON Schema at {error.json_path}"]
-        return [f"{fault.json_path}: {fault.validator}" for fault in faults[:_ERRORS_MAX]]
 
-    def _validator(self, schema: dict[str, Any]) -> Draft202012Validator:
-        name = json.dumps(schema, sort_keys=True)
-        validator = self._validators.get(name)
-        if validator is None:
-            check_schema(schema)
-            validator = self._validators[name] = Draft202012Validator(schema)
-            if len(self._validators) > self._kept_max:
-                self._validators.popitem(last=False)
-        self._validators.move_to_end(name)
-        return validator
+def _errors(schema: dict[str, Any], content: str, *, wants_json: bool) -> list[str]:
+    value: Any = content
+    if wants_json or schema.get("type") == "object":
+        try:
+            value = json.loads(content)
+        except (ValueError, RecursionError):
+            return ["$: not JSON"]
+    try:
+        faults = sorted(validator_of(schema).iter_errors(value), key=lambda fault: fault.json_path)
+    except SchemaFault as fault:
+        return [f"output_schema {fault}"]
+    return [f"{fault.json_path}: {fault.validator}" for fault in faults[:_ERRORS_MAX]]

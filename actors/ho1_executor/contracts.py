@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
 
 from bus.errors import WorkOrderFault
 from bus.messages.work_order import Segment
 from config.assets import Contract
-from config.json_schema import check_schema
+from config.json_schema import SchemaFault, validator_of
 from config.schema import ClassifyLabels
 
 
@@ -109,13 +108,11 @@ _SHORT_RULES = frozenset(
 
 def _validator(contract: Contract, which: str, schema: dict[str, Any]) -> Draft202012Validator:
     try:
-        check_schema(schema)
-    except SchemaError as error:
+        return validator_of(schema)
+    except SchemaFault as fault:
         raise WorkOrderFault(
-            "contract_schema_invalid",
-            f"{contract.contract_id} {contract.version}: {which} is no JSON Schema at {error.json_path}",
+            "contract_schema_invalid", f"{contract.contract_id} {contract.version}: {which} {fault}"
         ) from None
-    return Draft202012Validator(schema)
 
 
 def _version(text: str) -> tuple[int, ...]:
@@ -134,5 +131,5 @@ def _value(name: str, segments: Sequence[Segment], schema: Any) -> Any:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise WorkOrderFault("input_schema_invalid", f"{name}: wanted {wanted}, is not JSON") from None

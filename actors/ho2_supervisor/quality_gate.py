@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-
 from bus.messages.work_order import OutputResult
+from config.json_schema import SchemaFault, validator_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +56,11 @@ def _fault(name: str, wanted: Any, output: OutputResult) -> str:
 def _schema_fault(schema: Any, output: OutputResult) -> str:
     """The first place, in order of place, where the parsed answer breaks the schema; never its value."""
     try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        return f"its response_schema is no JSON Schema at {error.json_path}"
+        validator = validator_of(schema)
+    except SchemaFault as fault:
+        return f"its response_schema {fault}"
     value: Any = output.parsed if output.parsed is not None else output.text.text
-    errors = sorted(Draft202012Validator(schema).iter_errors(value), key=lambda error: error.json_path)
+    errors = sorted(validator.iter_errors(value), key=lambda error: error.json_path)
     return f"it breaks its schema at {errors[0].json_path} ({errors[0].validator})" if errors else ""
 
 

@@ -103,7 +103,9 @@ class PromptResponse(Message):
     latency_ms: Count = Field(default=0, description="from sending to the whole answer")
     cost_usd: float | None = Field(default=None, description="money; None: a price is unknown")
     budget_remaining: int | None = Field(default=None, description="tokens left in the narrowest scope; None: no limit")
-    output_valid: bool | None = Field(default=None, description="against output_schema; None: not asked for")
+    output_valid: bool | None = Field(
+        default=None, description="against output_schema, if that is its contract's at the gateway; None: not judged"
+    )
     output_errors: list[str] = Field(default_factory=list[str], description="why the answer breaks its schema")
     context_hash: str = Field(default="", description="SHA-256 of the prompt as sent, hex")
     sent_record_id: str = Field(default="", description="submission id of PROMPT_SENT; empty: never sent")

@@ -213,15 +213,34 @@ def test_a_round_beyond_the_turn_limit_is_refused(wo_id, is_refused):
         check_round(prompt(work_order_id=wo_id), 50)
 
 
+JUDGED = "PRC-JUDGED-001"
+
+
 def test_output_is_judged_only_where_there_is_something_to_judge():
     """No schema or an answer that asks for tools: not judged; text schemas judge the text, object schemas its JSON."""
-    checks = OutputChecks(2)
-    text = {"type": "string", "pattern": "\\S"}
+    text, document, none = {"type": "string", "pattern": "\\S"}, {"type": "object"}, {"type": 5}
     call = ToolCall(call_id="001", tool_id="t", arguments={})
-    assert checks.checked(prompt(), answered()).output_valid is None
-    assert checks.checked(prompt(output_schema=text), answered(tool_calls=[call])).output_valid is None
-    assert checks.checked(prompt(output_schema=text), answered("x")).output_valid is True
-    assert checks.checked(prompt(output_schema=text), answered("")).output_valid is False
-    assert checks.checked(prompt(output_schema={"type": "object"}), answered("{}")).output_valid is True
-    broken = checks.checked(prompt(output_schema={"type": 5}), answered("x"))
+
+    def judged(schema, response):
+        return OutputChecks({JUDGED: schema}).checked(prompt(contract_id=JUDGED, output_schema=schema), response)
+
+    assert OutputChecks({JUDGED: text}).checked(prompt(contract_id=JUDGED), answered()).output_valid is None
+    assert judged(text, answered(tool_calls=[call])).output_valid is None
+    assert judged(text, answered("x")).output_valid is True
+    assert judged(text, answered("")).output_valid is False
+    assert judged(document, answered("{}")).output_valid is True
+    broken = judged(none, answered("x"))
     assert broken.output_valid is False and "no JSON Schema" in broken.output_errors[0]
+    outside = judged({"$ref": "http://127.0.0.1:1/x"}, answered("x"))
+    assert outside.output_errors == ["output_schema refers to something outside itself"]
+
+
+@pytest.mark.parametrize(
+    "schema", [{"$ref": "http://127.0.0.1:1/x"}, {"type": "string", "pattern": "^([\\s\\S]+)+\\x00$"}, {"type": 5}]
+)
+def test_no_schema_that_a_prompt_brings_along_is_run_here(schema):
+    """A pattern would hold up everybody's prompts, a reference make this process fetch it: not even by another id."""
+    checks = OutputChecks({JUDGED: {"type": "string"}, "PRC-SYNTHESIZE-001": {"type": "object"}})
+    for contract_id in (JUDGED, "PRC-SYNTHESIZE-001", "PRC-OTHER-001"):
+        response = checks.checked(prompt(contract_id=contract_id, output_schema=schema), answered("x" * 40))
+        assert (response.output_valid, response.output_errors) == (None, [])

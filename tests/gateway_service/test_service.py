@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +16,7 @@ from bus.messages.ledger import Write, WriteEntry, Written
 from bus.messages.work_order import Segment, ToolCall
 from tests.gateway_service.rig import (
     SESSION,
+    SHIPPED,
     Cluster,
     Scripted,
     answered,
@@ -377,16 +379,18 @@ def test_a_cancelled_key_asked_again_is_a_new_attempt(make):
 
 def test_output_is_validated_and_stays_a_success(make):
     """An answer against its schema: valid, invalid and not JSON are said, the outcome stays SUCCESS."""
-    texts = iter(['{"a": 1}', '{"a": "x"}', "no json"])
+    good = {"artifact_type": "constraint", "labels": {}, "context_line": "be brief", "weight": 0.5}
+    texts = iter([json.dumps(good), json.dumps(good | {"weight": "x"}), "no json"])
 
     async def act(_prompt):
         return answered(next(texts))
 
+    contract = SHIPPED.contracts["PRC-CONSOLIDATE-001"]
     cluster = make(Scripted(act))
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
-    verdicts: list[PromptResponse] = [
-        cluster.run(cluster.ask(prompt(f"WO-{n}#1", output_schema=schema, structured_output=True))) for n in range(3)
-    ]
+    wanted = {
+        "contract_id": contract.contract_id, "output_schema": contract.output_schema, "structured_output": True,
+    }  # fmt: skip
+    verdicts: list[PromptResponse] = [cluster.run(cluster.ask(prompt(f"WO-{n}#1", **wanted))) for n in range(3)]
     assert [response.output_valid for response in verdicts] == [True, False, False]
     assert {response.outcome for response in verdicts} == {"SUCCESS"}
     assert verdicts[2].output_errors == ["$: not JSON"]

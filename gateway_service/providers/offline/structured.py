@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from bus.errors import GatewayError
 from gateway_service.providers.offline.classify import domain_of, task_of
 from gateway_service.providers.offline.grammar import Grammar
 from gateway_service.providers.offline.reading import Reading, said_in
+
+LEAST_MAX_CHARS = 100_000
+"""No contract asks for so much; a schema that does was made to."""
 
 _TYPES = {"domain": "topic_affinity", "intent": "interaction_style", "outcome": "constraint"}
 _BASE_WEIGHT, _PER_SESSION, _MOST = 0.3, 0.1, 0.9
@@ -69,31 +74,69 @@ def _most(labels: list[str]) -> str:
 
 
 def least_instance(schema: dict[str, Any]) -> Any:
-    """A value that a plain JSON Schema takes: first of an enum, required keys only, empty or minimal otherwise."""
-    if "const" in schema:
-        return schema["const"]
-    if schema.get("enum"):
-        return schema["enum"][0]
-    for choice in ("anyOf", "oneOf"):
-        if schema.get(choice):
-            return least_instance(schema[choice][0])
-    wanted = schema.get("type", "object")
-    match wanted[0] if isinstance(wanted, list) else wanted:
-        case "object":
-            properties = schema.get("properties", {})
-            return {
-                name: least_instance(properties.get(name, {"type": "string"})) for name in schema.get("required", [])
-            }
-        case "array":
-            return [least_instance(schema.get("items", {"type": "string"})) for _ in range(schema.get("minItems", 0))]
-        case "integer" | "number":
-            return schema.get("minimum", 0)
-        case "boolean":
-            return False
-        case "null":
-            return None
-        case _:
-            return "unknown".ljust(schema.get("minLength", 0), ".")
+    """A value that a plain JSON Schema takes: first of an enum, required keys only, empty or minimal otherwise.
+
+    Raises GatewayError(INVALID_INPUT) where even the least one is very large: schemas come from whoever sends prompts.
+    """
+    try:
+        return _Least().of(schema)
+    except RecursionError:
+        raise _too_much("is nested too deeply") from None
+
+
+class _Least:
+    """One value in the making, and how much of it may still come."""
+
+    def __init__(self) -> None:
+        self._left_chars = LEAST_MAX_CHARS
+
+    def of(self, schema: dict[str, Any]) -> Any:
+        if "const" in schema:
+            return self._given(schema["const"])
+        if schema.get("enum"):
+            return self._given(schema["enum"][0])
+        for choice in ("anyOf", "oneOf"):
+            if schema.get(choice):
+                return self.of(schema[choice][0])
+        self._take(1)
+        wanted = schema.get("type", "object")
+        match wanted[0] if isinstance(wanted, list) else wanted:
+            case "object":
+                return self._object(schema)
+            case "array":
+                items = schema.get("items", {"type": "string"})
+                return [self.of(items) for _ in range(schema.get("minItems", 0))]
+            case "integer" | "number":
+                return self._given(schema.get("minimum", 0))
+            case "boolean":
+                return False
+            case "null":
+                return None
+            case _:
+                length = max(0, schema.get("minLength", 0))
+                self._take(length)
+                return "unknown".ljust(length, ".")
+
+    def _object(self, schema: dict[str, Any]) -> dict[str, Any]:
+        properties, made = schema.get("properties", {}), dict[str, Any]()
+        for name in schema.get("required", []):
+            self._take(len(name))
+            made[name] = self.of(properties.get(name, {"type": "string"}))
+        return made
+
+    def _given(self, value: Any) -> Any:
+        self._take(len(json.dumps(value)))
+        return value
+
+    def _take(self, chars: int) -> None:
+        self._left_chars -= chars
+        if self._left_chars < 0:
+            raise _too_much(f"has more than {LEAST_MAX_CHARS} characters")
+
+
+def _too_much(why: str) -> GatewayError:
+    detail = f"the least value that output_schema takes {why}"
+    return GatewayError("INVALID_INPUT", detail, facts={"unbilled": True})
 
 
 def _domain_of_tool(tool_id: str, grammar: Grammar) -> str:

@@ -31,6 +31,7 @@ def output(text: str = "", **fields: Any) -> OutputResult:
         ({"response_schema": {"type": "object", "required": ["a"]}}, output(parsed={"b": 1}), False),
         ({"response_schema": {"type": "string", "maxLength": 2}}, output("abc"), False),
         ({"response_schema": {"type": "nonsense"}}, output("abc"), False),
+        ({"response_schema": {"$ref": "http://127.0.0.1:1/x"}}, output("abc"), False),
         ({"a_criterion_of_tomorrow": True}, output("x"), False),
         ({}, None, False),
     ],

@@ -10,6 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from actors.ho1_executor.tools.registry import BUILTIN
+from bus.errors import GatewayError
 from bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
 from bus.messages.work_order import Segment, ToolCall
 from config.prompt_pack import fill_pack, parse_pack
@@ -17,6 +18,7 @@ from gateway_service.pricing import input_tokens
 from gateway_service.providers.offline import MODEL_ID, OfflineProvider
 from gateway_service.providers.offline.grammar import load_grammar
 from gateway_service.providers.offline.prose import TELLERS
+from gateway_service.providers.offline.structured import LEAST_MAX_CHARS, least_instance
 from tests.gateway_service.rig import SHIPPED
 
 TOOLS = [
@@ -389,6 +391,34 @@ async def test_any_structured_contract_gets_valid_json(schema):
         update={"contract_id": "PRC-OTHER-001", "output_schema": schema, "structured_output": True}
     )
     Draft202012Validator(schema).validate(json.loads((await ask(wanted)).content))
+
+
+def nested(levels):
+    """A schema of lists in lists."""
+    schema = {"type": "string"}
+    for _ in range(levels):
+        schema = {"type": "array", "minItems": 1, "items": schema}
+    return schema
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "minItems": 10**10},
+        {"type": "array", "minItems": 10**10, "items": {"const": ""}},
+        {"type": "array", "minItems": 1000, "items": {"type": "array", "minItems": 1000}},
+        {"type": "string", "minLength": 10**10},
+        {"type": "array", "minItems": 2, "items": {"type": "string", "minLength": LEAST_MAX_CHARS // 2}},
+        {"type": "array", "minItems": 2, "items": {"const": "x" * (LEAST_MAX_CHARS // 2)}},
+        {"type": "array", "minItems": 2, "items": {"type": "integer", "minimum": "x" * (LEAST_MAX_CHARS // 2)}},
+        nested(5000),
+    ],
+)
+def test_a_schema_that_takes_large_values_only_is_refused(schema):
+    """Who sends a prompt chooses its schema, and this provider runs in everybody's gateway."""
+    with pytest.raises(GatewayError) as caught:
+        least_instance(schema)
+    assert (caught.value.code, caught.value.facts) == ("INVALID_INPUT", {"unbilled": True})
 
 
 # --- the envelope of an answer ------------------------------------------------------------------------------------
