@@ -72,14 +72,16 @@ def test_restart_lets_a_process_finish_and_kill_does_not(cluster: Cluster, tmp_p
     assert cluster.ask(PACKAGES)["outcome"] == "success"
 
 
-@pytest.mark.parametrize("actor", ["broker/1", "ledger/1", "gateway/1", "ho3/1", "ho2/1", "host/1"])
-def test_every_role_can_be_restarted(cluster: Cluster, actor: str):
-    """And the cluster answers afterwards; nobody else was started again."""
+def test_every_role_can_be_restarted(cluster: Cluster):
+    """One after the other, and the cluster answers after each; nobody else was started again."""
     cluster.up()
-    done = cluster("restart", actor)
-    assert done.code == 0, done.err
-    assert cluster.ask(PACKAGES)["outcome"] == "success"
-    assert {row.actor: row.restarts for row in cluster.run().children if row.restarts} == {actor: 1}
+    restarted: dict[str, int] = {}
+    for actor in ("broker/1", "ledger/1", "gateway/1", "ho3/1", "ho2/1", "host/1"):
+        done = cluster("restart", actor)
+        assert done.code == 0, done.err
+        assert cluster.ask(PACKAGES)["outcome"] == "success"
+        restarted[actor] = 1
+        assert {row.actor: row.restarts for row in cluster.run().children if row.restarts} == restarted
 
 
 def test_a_drained_process_rests_until_it_is_restarted(cluster: Cluster):
