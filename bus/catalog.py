@@ -8,6 +8,7 @@ admission, commands, reads: each one a synchronous step between awaits). `redeli
 worker is lost.
 `sensitive`: the body is shown on the tap only to readers with that right. `low`: waits behind other work.
 `about`: a command about what its sender has open: counted apart from that, so that it never waits behind it.
+`reads`: changes nothing, so that it is answered anew when it comes again, and no answer is kept for that.
 `by_tool`: its key is no stickiness but the tool that it needs; it goes to workers that announce that tool.
 """
 
@@ -41,6 +42,7 @@ class Row(NamedTuple):
     low: bool = False
     by_tool: bool = False
     about: bool = False
+    reads: bool = False
 
 
 _ROWS = (
@@ -77,11 +79,11 @@ _ROWS = (
     Row(memory.LogConsolidationFailure, "ho3", memory.ConsolidationFailureLogged, _MEMORY),
     # ledger
     Row(ledger.Write, "ledger", ledger.Written, EVERY_ROLE, sensitive=True),
-    Row(ledger.Lookup, "ledger", ledger.Found, EVERY_ROLE, sensitive=True),
-    Row(ledger.Read, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True),
-    Row(ledger.Query, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True),
-    Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True),
-    Row(ledger.GetBody, "ledger", ledger.Body, EVERY_ROLE, sensitive=True),
+    Row(ledger.Lookup, "ledger", ledger.Found, EVERY_ROLE, sensitive=True, reads=True),
+    Row(ledger.Read, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True),
+    Row(ledger.Query, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True),
+    Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True),
+    Row(ledger.GetBody, "ledger", ledger.Body, EVERY_ROLE, sensitive=True, reads=True),
     Row(ledger.ReadLedgerStats, "ledger", ledger.LedgerStats, EVERY_ROLE),
     # launcher
     Row(launcher.Scale, "launcher", launcher.Members, _OPERATOR, redeliver=False),

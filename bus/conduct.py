@@ -1,6 +1,6 @@
 """What a server bears from one connection before it cuts it off. Plain rules.
 
-A connection that has not said hello is heard for `bus.unbound_max_bytes`; one that sends what is no frame of this
+A connection that never said hello is heard for `bus.unbound_max_bytes`; one that sends what is no frame of this
 protocol, for `bus.malformed_max` of them. Source: spec page "The bus": a garbage frame harms nobody but its sender.
 """
 
@@ -31,9 +31,16 @@ class Conduct:
         self._malformed_max = settings.malformed_max
         self._connections_max = settings.mailbox_max
         self._records: OrderedDict[bytes, _Record] = OrderedDict()
+        self._proven: OrderedDict[bytes, None] = OrderedDict()
 
     def unbound(self, connection: bytes, size_bytes: int) -> str:
-        """So much came without a hello; why the connection is cut off now, "" if it is not."""
+        """So much came without a hello; why the connection is cut off now, "" if it is not.
+
+        One that has said hello before is asked for another one after a standstill of either side. What it had sent by
+        then still comes in between, and may be much: that is no stranger's.
+        """
+        if connection in self._proven:
+            return ""
         record = self._record(connection)
         record.unbound_bytes += size_bytes + FRAME_BYTES
         if record.unbound_bytes <= self._unbound_max_bytes:
@@ -57,6 +64,10 @@ class Conduct:
     def bound(self, connection: bytes) -> None:
         """It has said hello: what came before is forgiven."""
         self._records.pop(connection, None)
+        self._proven[connection] = None
+        self._proven.move_to_end(connection)
+        if len(self._proven) > self._connections_max:
+            self._proven.popitem(last=False)
 
     def _record(self, connection: bytes) -> _Record:
         record = self._records.get(connection)

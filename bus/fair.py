@@ -98,21 +98,33 @@ class FairQueue(Generic[K, T]):
 
     def take(self) -> tuple[str, T] | None:
         """The next one and its principal, taken out; None if nobody has a turn."""
+        principal = self.first()
+        if principal is None:
+            return None
+        flow = self._flows[principal]
+        _, (item, cost) = flow.items.popitem(last=False)
+        flow.credit -= cost
+        if not flow.items:
+            del self._flows[principal]
+        elif flow.credit <= 0:
+            flow.credit += self._weight(principal)
+            self._flows.move_to_end(principal)
+        return principal, item
+
+    def first(self) -> str | None:
+        """Whose turn it is; None if nobody has one."""
         while self._flows:
             principal, flow = next(iter(self._flows.items()))
-            if flow.credit <= 0:
-                flow.credit += self._weight(principal)
-                self._flows.move_to_end(principal)
-                continue
-            _, (item, cost) = flow.items.popitem(last=False)
-            flow.credit -= cost
-            if not flow.items:
-                del self._flows[principal]
-            elif flow.credit <= 0:
-                flow.credit += self._weight(principal)
-                self._flows.move_to_end(principal)
-            return principal, item
+            if flow.credit > 0:
+                return principal
+            flow.credit += self._weight(principal)
+            self._flows.move_to_end(principal)
         return None
+
+    @property
+    def has_turn(self) -> bool:
+        """Whether somebody who is not held waits."""
+        return bool(self._flows)
 
     def count_of(self, principal: str) -> int:
         """How many of this principal wait."""

@@ -35,6 +35,11 @@ CAUSE: ContextVar[Header | None] = ContextVar("cause", default=None)
 """The request whose handler is running: what is sent from there names it as its cause."""
 
 
+def _nobody(_principal: str) -> bool:
+    """No lane is served: nobody is behind."""
+    return False
+
+
 class Route(Protocol):
     """Where an answer goes: the broker, or a lane's connection of the requester."""
 
@@ -94,7 +99,9 @@ class Inbox:
     window: DuplicateWindow = field(init=False)
     _running: dict[RequestKey, Running] = field(default_factory=dict[RequestKey, Running])
     _shares: Shares = field(default_factory=Shares)  # of them, by principal
+    is_behind: Callable[[str], bool] = _nobody  # who has too much to read yet: nothing more of it begins
     _next: FairQueue[RequestKey, Running] = field(init=False)  # admitted; to begin in turns
+    _held: set[str] = field(default_factory=set[str])  # principals that have no turn until they have read
     _is_beginning: bool = False  # one has begun in this turn of the loop
     _behind: dict[str, deque[Running]] = field(default_factory=dict[str, "deque[Running]"])
     _idle: asyncio.Event | None = None  # there while somebody waits for the last one to end
@@ -117,7 +124,7 @@ class Inbox:
                 return
             deadline = self._deadline(header)
             if row.mode == "immediate":
-                self._demand_room(header, sender_role)
+                self._demand_room(header, sender_role, len(body))
             message = decode(cls, body, self.settings.body_max_bytes)
         except RuntimeFault as fault:
             self.counters.refused += 1
@@ -141,15 +148,22 @@ class Inbox:
             )
         return row, handler
 
-    def _demand_room(self, header: Header, sender_role: str) -> None:
-        """Room for all, and for each: a principal that fills its own part keeps nobody else out."""
+    def _demand_room(self, header: Header, sender_role: str, size_bytes: int) -> None:
+        """Room for all, and for each: a principal that fills its own part keeps nobody else out.
+
+        In bytes each may have one request whatever the others have.
+        """
         principal, settings = header.principal or principal_of(header.sender), self.settings
         is_client = sender_role in CLIENT_ROLES
         most = settings.client_open_max if is_client else settings.service_open_max
-        held = self._shares.of(principal).count
-        if held >= most:
+        held = self._shares.of(principal)
+        if held.count >= most:
             name = "client_open_max" if is_client else "service_open_max"
-            raise self._busy(f"{self.role} has {held} requests of {principal} (bus.{name})")
+            raise self._busy(f"{self.role} has {held.count} requests of {principal} (bus.{name})")
+        if held.count and held.size_bytes + size_bytes > settings.client_open_max_bytes:
+            raise self._busy(f"{self.role} has {held.size_bytes} bytes of {principal} (bus.client_open_max_bytes)")
+        if held.count and self._shares.size_bytes + size_bytes > settings.clients_open_max_bytes:
+            raise self._busy(f"{self.role} has {self._shares.size_bytes} bytes open (bus.clients_open_max_bytes)")
         if len(self._running) >= settings.mailbox_max:
             raise self._busy(f"{self.role} has {len(self._running)} requests at work (bus.mailbox_max)")
 
@@ -209,24 +223,53 @@ class Inbox:
 
     def _begin(self, running: Running) -> None:
         """Its handler runs from now on, or once those before it have begun."""
+        has_turn = not self._is_beginning and not self._holds(running.principal)
         if not self._is_beginning:
             self._is_beginning = True
             asyncio.get_running_loop().call_soon(self._begin_more)
+        if has_turn:
             self._start(running)
             return
         running.is_queued = True
         self._next.add(running.principal, running.key, running, cost_of(running.size_bytes, self.settings))
+        if running.principal in self._held:
+            self._next.hold(running.principal)
+
+    def _holds(self, principal: str) -> bool:
+        """Whether it has too much to read; then it has no turn, and is looked at again after a pause."""
+        if principal not in self._held and self.is_behind(principal):
+            self._held.add(principal)
+            self._next.hold(principal)
+            if len(self._held) == 1:
+                self._look_later()
+        return principal in self._held
+
+    def _look_later(self) -> None:
+        asyncio.get_running_loop().call_later(self.settings.busy_retry_ms / 1000, self._release)
+
+    def _release(self) -> None:
+        """Whoever has read enough has turns again."""
+        for principal in [one for one in self._held if not self.is_behind(one)]:
+            self._held.discard(principal)
+            self._next.release(principal)
+        if self._held:
+            self._look_later()
+        if self._next.has_turn and not self._is_beginning:
+            self._is_beginning = True
+            self._begin_more()
 
     def _begin_more(self) -> None:
         """In each turn of the loop one client's request, and those of services that come before it."""
-        self._is_beginning = bool(self._next)
+        self._is_beginning = self._next.has_turn
         for _ in range(self.settings.batch_max):
+            while (principal := self._next.first()) is not None and self._holds(principal):
+                pass
             if (taken := self._next.take()) is None:
                 break
             _, running = taken
             running.is_queued = False
             self._start(running)
-            if is_client(running.principal):
+            if is_client(running.principal) or running.row.reads:  # it may have much to read after this one
                 break
         if self._is_beginning:
             asyncio.get_running_loop().call_soon(self._begin_more)
@@ -251,7 +294,9 @@ class Inbox:
             else:  # the handler waited for something that somebody else cancelled
                 answer = internal_fault(running.header, error)
         except RuntimeFault as fault:
-            answer = fault
+            answer = fault.with_traceback(
+                None
+            )  # it would hold this frame, and that the answer: a body until the next GC
         except Exception as error:  # noqa: BLE001 - the one broad except: see the module docstring
             answer = internal_fault(running.header, error)
         self._finish(running)
@@ -293,6 +338,7 @@ class Inbox:
 
     def _finish(self, running: Running) -> None:
         """No longer at work; the next one of its routing key begins."""
+        running.task = None  # one that was cancelled holds its frame, and that this one: a body until the next GC
         if self._running.pop(running.key, None) is not None:
             self._shares.give_back(running.principal, running.size_bytes)
         if running.is_queued:
@@ -336,7 +382,7 @@ class Inbox:
             answer, is_final = outcome, True
         if running.header.kind != _REQUEST:
             return
-        if is_final:
+        if is_final and not running.row.reads:
             self.window.record(running.key, answer)
         running.route.answer(running.header, answer.kind, answer)
 

@@ -279,6 +279,23 @@ class LaneServer:
             if now - client.heard_at > limit:
                 self._lose(client)
 
+    def is_behind(self, principal: str) -> bool:
+        """Whether so much of what it was answered has not left yet that its next requests wait, over all connections.
+
+        `bus.unsent_max_bytes` each; while all together have more than `bus.all_unsent_max_bytes`, whoever has any.
+        """
+        unsent = self._transport.unsent() if self._transport is not None else {}
+        if not unsent:
+            return False
+        clients = (self._by_routing.get(routing) for routing in unsent)
+        its = sum(
+            size
+            for client, size in zip(clients, unsent.values(), strict=True)
+            if client is not None and client.principal == principal
+        )
+        settings = self.settings
+        return its > settings.unsent_max_bytes or (its > 0 and sum(unsent.values()) > settings.all_unsent_max_bytes)
+
     def unbind_all(self) -> None:
         """Everybody says hello again and sends again what is still wanted (after a standstill of this process)."""
         self._by_routing.clear()

@@ -6,7 +6,7 @@ above a link is the same code in both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 OnFrames = Callable[[bytes, bytes], None]
@@ -41,6 +41,10 @@ class LaneTransport(Protocol):
 
     def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
         """Whether the frames were handed over; False if nobody is connected under this routing id any more."""
+        ...
+
+    def unsent(self) -> Mapping[bytes, int]:
+        """Bytes that were handed over and have not left yet, by routing id; those with none are not named."""
         ...
 
     def cut(self, routing: bytes, peer: str, why: str) -> None:

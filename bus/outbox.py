@@ -135,11 +135,13 @@ class Outbox:
             )  # fmt: skip
             pending = self._open(head, body, row, waiter, timeout_s, on_stream)
         try:
-            head, body = await waiter
+            head, answer = await waiter
         except asyncio.CancelledError:
             self._abandon(pending, waiter)
             raise
-        return self._decoded(head, body, expect)
+        finally:
+            del pending, waiter, body  # a fault would hold this frame, and they the fault: a body until the next GC
+        return self._decoded(head, answer, expect)
 
     def ask(  # noqa: PLR0913 - an envelope has these fields
         self,

@@ -216,6 +216,7 @@ class Peer:
         """Requests of this lane go through the same admission as the broker's."""
         self._servers.append(server)
         server.attach(self._from_lane, self._inbox.discard_unstarted)
+        self._inbox.is_behind = server.is_behind
         if server.service in MIRRORED:
             server.on_frame = Mirror(self._broker, self._outbox)
 

@@ -25,8 +25,12 @@ class BusSettings(BaseModel):
     client_open_max: Positive = Field(
         description="requests of one client's process open at once at the broker, and at a lane; more are `busy`"
     )
-    client_open_max_bytes: Positive = Field(description="the same in bytes of their bodies; at least one largest body")
-    clients_open_max_bytes: Positive = Field(description="the same of all who ask from outside together, at the broker")
+    client_open_max_bytes: Positive = Field(
+        description="the same in bytes of bodies, also for a service at a lane; at least one largest body"
+    )
+    clients_open_max_bytes: Positive = Field(
+        description="the same of all together, outside the cluster at the broker; at a lane each may have one beside"
+    )
     service_open_max: Positive = Field(
         description="requests at once per instance on behalf of one principal, where a service passes them on"
     )
@@ -34,6 +38,12 @@ class BusSettings(BaseModel):
     service_weight: Positive = Field(description="the same for a service that asks for itself: it acts for many")
     fair_unit_bytes: Positive = Field(description="bytes of a body that cost one more part of a round")
     busy_retry_ms: Positive = Field(description="when who is told `busy` may ask again (retry_after_ms)")
+    unsent_max_bytes: Positive = Field(
+        description="answers of a lane that one principal has not taken yet; beyond, what it asks waits until it has"
+    )
+    all_unsent_max_bytes: Positive = Field(
+        description="the same of all together; beyond, whatever somebody asks who has any to take"
+    )
     attempts_max: Positive = Field(description="deliveries of one redeliverable request")
     beat_interval_ms: Positive = Field(description="how often a peer tells that it lives")
     peer_timeout_ms: Positive = Field(description="silence after which a peer is lost")
@@ -73,7 +83,10 @@ class BusSettings(BaseModel):
     record_interval_ms: Positive = Field(description="how often denials and dead letters are recorded, in batches")
     records_max: Positive = Field(description="distinct denials and dead letters kept for one record interval")
     batch_max: Positive = Field(
-        description="frames that the broker handles per wake-up before tap and timers have a turn"
+        description="frames that a server or peer handles per wake-up before timers and others have a turn"
+    )
+    batch_max_bytes: Positive = Field(
+        description="the same in bytes of bodies; the message that reaches it is the last"
     )
     drain_ms: Positive = Field(description="bound of an endpoint's orderly stop")
     listen: Annotated[str, Field(pattern=r"^(\S{1,255}:[0-9]{1,5})?$")] = Field(

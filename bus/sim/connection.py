@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -100,6 +101,10 @@ class LaneEnd:
             return False
         self.network.to_client(self.server.instance, connection, header, body)
         return True
+
+    def unsent(self) -> Mapping[bytes, int]:
+        """Nothing: here every answer is on its way at once."""
+        return {}
 
     def cut(self, routing: bytes, peer: str, why: str) -> None:  # noqa: ARG002 - the transport's signature
         """This connection ends; a client makes another one and says hello again."""

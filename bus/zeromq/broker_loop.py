@@ -216,13 +216,16 @@ class BrokerLoop:
         return router
 
     def _drain(self, *, has_spoken: bool) -> bool:
-        """Handles what has arrived, at most `bus.batch_max` frames; whether there may be more.
+        """Handles what has arrived, at most a batch; whether there may be more.
 
         A descriptor that has spoken mostly means a message; otherwise, and after each one, EVENTS is asked, which is
         cheaper than an EAGAIN.
         """
         receive, step, monotonic, option = self._receive, self._step, self._clock.monotonic, self._option
+        left_bytes = self._settings.batch_max_bytes
         for _ in range(self._settings.batch_max):
+            if left_bytes <= 0:
+                break
             if not has_spoken and not option(EVENTS) & POLLIN:
                 return False
             has_spoken = False
@@ -230,6 +233,7 @@ class BrokerLoop:
                 parts = receive()
             except zmq.Again:
                 continue
+            left_bytes -= len(parts[-1])
             now = monotonic()
             if len(parts) == _PARTS:
                 self._do(step(FrameReceived(parts[0], parts[1], parts[2]), now), now)
@@ -248,10 +252,11 @@ class BrokerLoop:
             if actions:  # not each one of a flood
                 _log.warning("key_refused", key=fingerprint, address=address)
             self._do(actions, now)
-        count = 0
-        while count < self._settings.batch_max and (received := remote.receive()) is not None:
+        count, left_bytes = 0, self._settings.batch_max_bytes
+        while count < self._settings.batch_max and left_bytes > 0 and (received := remote.receive()) is not None:
             count += 1
             connection, key, address, parts = received
+            left_bytes -= sum(map(len, parts))
             now = monotonic()
             if len(parts) == _PARTS - 1:
                 frame = FrameReceived(connection, parts[0], parts[1], Origin(key, address))

@@ -130,11 +130,10 @@ class CurveLink:
         dealer.setsockopt(zmq.CURVE_PUBLICKEY, ends.pair.public)
         dealer.setsockopt(zmq.CURVE_SECRETKEY, ends.pair.secret)
         monitor = dealer.get_monitor_socket(_EVENTS)
-        batch_max = settings.batch_max
         self._dealer = dealer
         self._sockets = (
-            DrainedSocket(dealer, batch_max, self._received, self._flush),
-            DrainedSocket(monitor, batch_max, self._monitored),
+            DrainedSocket(dealer, settings, self._received, self._flush),
+            DrainedSocket(monitor, settings, self._monitored),
         )
         # Both time-outs of the socket are over by then: it is stuck, whatever the reason.
         self._timer = self._loop.call_later(3 * settings.handshake_timeout_ms / 1000, self._failed, "unreachable", "")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
+from bus.settings import BusSettings
 from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, POLLOUT, Receive, option_of, receiver_of, sender_of
 
 
@@ -22,14 +23,14 @@ class DrainedSocket:
     def __init__(
         self,
         socket: zmq.Socket[bytes],
-        batch_max: int,
+        settings: BusSettings,
         on_message: Callable[[list[bytes]], None],
         on_writable: Callable[[], bool] | None = None,
         *,
         receive: Receive | None = None,
     ) -> None:
         self._socket = socket
-        self._batch_max = batch_max
+        self._batch_max, self._batch_max_bytes = settings.batch_max, settings.batch_max_bytes
         self._on_message = on_message
         self._on_writable = on_writable
         self._loop = asyncio.get_running_loop()
@@ -42,17 +43,30 @@ class DrainedSocket:
 
     def send(self, frames: Sequence[bytes]) -> bool:
         """Whether the socket took the message; False at EAGAIN. Raises zmq.ZMQError for an unreachable ROUTER peer."""
+        return self._sent(frames[:-1], lambda: self._send(frames[-1], NOBLOCK))
+
+    def _sent(self, before: Sequence[bytes], send_last: Callable[[], None]) -> bool:
         send = self._send
         try:
-            for frame in frames[:-1]:  # the first part decides: ZeroMQ takes a message whole or not at all
+            for frame in before:  # the first part decides: ZeroMQ takes a message whole or not at all
                 send(frame, NOBLOCK_MORE)
-            send(frames[-1], NOBLOCK)
+            send_last()
         except zmq.Again:
             return False
         finally:
             if self._again is None and not self._is_draining and self._option(EVENTS) & POLLIN:
                 self._look_again()
         return True
+
+    def send_tracked(self, frames: Sequence[bytes]) -> zmq.MessageTracker | None:
+        """As `send`, without a copy of the last frame; done once that has left. None at EAGAIN."""
+        tracker: zmq.MessageTracker | None = None
+
+        def send_last() -> None:
+            nonlocal tracker
+            tracker = self._socket.send(frames[-1], NOBLOCK, copy=False, track=True)
+
+        return tracker if self._sent(frames[:-1], send_last) else None
 
     def _look_again(self) -> None:
         if self._again is None:
@@ -78,7 +92,7 @@ class DrainedSocket:
         is cheaper than an EAGAIN.
         """
         socket, on_message, on_writable = self._socket, self._on_message, self._on_writable
-        events = POLLIN
+        events, left_bytes = POLLIN, self._batch_max_bytes
         for _ in range(self._batch_max):
             if events & POLLIN:
                 try:
@@ -87,6 +101,7 @@ class DrainedSocket:
                     message = None
                 if message is not None:
                     on_message(message)
+                    left_bytes -= len(message[-1])
                 if socket.closed:
                     return
             events = self._option(EVENTS)
@@ -94,6 +109,8 @@ class DrainedSocket:
                 events = self._option(EVENTS)
             if not events & POLLIN:
                 return
+            if left_bytes <= 0:
+                break
         self._look_again()
 
     def close(self, linger_ms: int = 0) -> None:

@@ -5,6 +5,8 @@ Routing ids are ZeroMQ's own random ones; MANDATORY tells us when nobody is ther
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import structlog
 import zmq
 
@@ -12,6 +14,7 @@ from bus.lane_server import LaneServer
 from bus.zeromq.callers import Callers
 from bus.zeromq.context import ZeroMQ, private_ipc
 from bus.zeromq.drained import DrainedSocket
+from bus.zeromq.unsent import Unsent
 
 _log = structlog.get_logger("bus")
 
@@ -29,9 +32,12 @@ class ZeroMQLane:
         self._server = server
         server.bind(self)
         self._callers = Callers(server.settings, server.clock, self._door)
-        self._socket = DrainedSocket(
-            socket, server.settings.batch_max, self._received, receive=self._callers.receiver_of(socket)
-        )
+        self._socket = DrainedSocket(socket, server.settings, self._received, receive=self._callers.receiver_of(socket))
+        self._unsent = Unsent(socket, self._socket, server.settings.mailbox_max)
+
+    def unsent(self) -> Mapping[bytes, int]:
+        """Bytes of answers that have not left yet, by connection."""
+        return self._unsent.by_connection()
 
     def _received(self, frames: list[bytes]) -> None:
         self._server.receive(frames[0], frames[1:])
@@ -39,7 +45,7 @@ class ZeroMQLane:
     def send(self, routing: bytes, header: bytes, body: bytes) -> bool:
         """Whether the connection took the frames: False if it is gone (or full, far beyond any bound of ours)."""
         try:
-            return self._socket.send((routing, header, body))
+            return self._unsent.send(routing, header, body)
         except zmq.ZMQError as error:
             if error.errno == zmq.EHOSTUNREACH:
                 return False

@@ -36,7 +36,7 @@ class ZeroMQLink:
             socket.setsockopt(zmq.RECONNECT_IVL, settings.local_reconnect_min_ms)
             socket.setsockopt(zmq.RECONNECT_IVL_MAX, settings.local_reconnect_max_ms)
         socket.connect(endpoint)
-        self._socket = DrainedSocket(socket, settings.batch_max, self._received, self._flush)
+        self._socket = DrainedSocket(socket, settings, self._received, self._flush)
         self._is_open = True
 
     def attach(self, on_frames: OnFrames) -> None:

@@ -162,7 +162,7 @@ class TapReader:
             self._ring_topic = ring_topic(SystemClock().new_id(), since_s, with_bodies=with_bodies)
             socket.setsockopt(zmq.SUBSCRIBE, self._ring_topic)
         socket.connect(endpoint)
-        self._socket = DrainedSocket(socket, settings.batch_max, self._received)
+        self._socket = DrainedSocket(socket, settings, self._received)
         self._heard = asyncio.Event()
 
     @property

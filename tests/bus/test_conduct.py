@@ -12,13 +12,20 @@ FOUR = settings_with(mailbox_max=4)
 
 
 def test_what_comes_without_a_hello_is_bounded_to_the_byte() -> None:
-    """At the bound it is still heard, beyond it it is cut off; a hello forgives what was before."""
+    """At the bound it is still heard, beyond it it is cut off."""
     conduct = Conduct(settings_with(unbound_max_bytes=1000))
-    assert conduct.unbound(b"a", 1000 - FRAME_BYTES) == ""
-    conduct.bound(b"a")
     assert conduct.unbound(b"a", 1000 - FRAME_BYTES) == ""
     assert "bus.unbound_max_bytes" in conduct.unbound(b"a", 0)
     assert conduct.unbound(b"b", 1000 - FRAME_BYTES) == ""
+
+
+def test_what_was_on_its_way_when_a_known_peer_had_to_say_hello_again_is_no_strangers() -> None:
+    """A hello proves it for the life of the connection; garbage ends that too, and another's connection is not it."""
+    conduct = Conduct(settings_with(unbound_max_bytes=1000, malformed_max=2))
+    conduct.bound(b"a")
+    assert [conduct.unbound(b"a", 8_000_000) for _ in range(9)] == [""] * 9
+    assert "bus.unbound_max_bytes" in conduct.unbound(b"b", 8_000_000)
+    assert [conduct.malformed(b"a")[0] for _ in range(2)][-1] == "cut off"
 
 
 def test_empty_frames_count_too() -> None:
@@ -41,4 +48,5 @@ def test_memory_is_bounded_whoever_comes(connections: list[bytes]) -> None:
     conduct = Conduct(FOUR)
     for connection in connections:
         conduct.malformed(connection)
-    assert len(conduct._records) <= 4
+        conduct.bound(connection[:1])
+    assert len(conduct._records) <= 4 and len(conduct._proven) <= 4

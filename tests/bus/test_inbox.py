@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from typing import ClassVar
 
 import pytest
 
+from bus.codec import encode
 from bus.dispatch import Actor, Call
+from bus.envelope import Kind, header
 from bus.errors import BusError
 from bus.messages.ledger import Body, GetBody
 from tests.conformance.clusters import SimCluster, bus_settings
 
+OF_BYTES = bus_settings(busy_retry_ms=90, body_max_bytes=1000, client_open_max_bytes=1816, clients_open_max_bytes=2000)
 SETTINGS = bus_settings(client_open_max=8, busy_retry_ms=90)
 
 
@@ -30,9 +36,9 @@ class Shelf(Actor):
 
 
 @pytest.fixture
-def cluster():
+def cluster(request):
     """In virtual time."""
-    found = SimCluster(SETTINGS)
+    found = SimCluster(getattr(request, "param", SETTINGS))
     yield found
     found.close()
 
@@ -86,6 +92,77 @@ def test_a_client_that_has_its_share_open_at_a_lane_is_told_when_to_come_again(c
     cluster.run(scenario())
 
 
+@pytest.mark.parametrize("cluster", [OF_BYTES], indirect=True)
+def test_a_principal_has_a_bounded_number_of_bytes_open_at_a_lane(cluster):
+    """A service too, to the byte; whoever has nothing open is taken in also while all together have too much."""
+
+    async def scenario():
+        shelf = Shelf()
+        await cluster.start(shelf, role="ledger")
+        greedy, polite = [await cluster.start(None, role=role) for role in ("ho1", "ho1")]
+
+        def ask(peer, size):
+            question = GetBody(ref="r" * size)
+            return asyncio.ensure_future(peer.request("ledger", question, expect=Body, timeout_s=10))
+
+        room = len(encode(GetBody(ref="r" * 900), 1000))
+        assert 2 * room == OF_BYTES.client_open_max_bytes
+        burst = [ask(greedy, 900), ask(greedy, 900)]
+        while len(shelf.begun) < 2:
+            await asyncio.sleep(0.001)
+        with pytest.raises(BusError, match=r"bus\.client_open_max_bytes") as caught:
+            await ask(greedy, 1)
+        assert (caught.value.code, caught.value.retry_after_ms) == ("busy", 90)
+        burst.append(ask(polite, 900))
+        while len(shelf.begun) < 3:
+            await asyncio.sleep(0.001)
+        with pytest.raises(BusError, match=r"bus\.clients_open_max_bytes"):
+            await ask(polite, 1)
+        shelf.go.set()
+        await asyncio.gather(*burst)
+
+    cluster.run(scenario())
+
+
+def test_what_a_principal_asks_that_has_too_much_to_read_waits_and_is_answered_later(cluster):
+    """Nothing is refused or lost; another one is answered meanwhile; what it asks in vain ends by its deadline."""
+
+    async def scenario():
+        shelf = Shelf()
+        shelf.go.set()
+        peer = await cluster.start(shelf, role="ledger")
+        slow, polite = [await cluster.start(None, role="door") for _ in range(2)]
+        behind = {slow.principal}
+        peer._inbox.is_behind = lambda principal: principal in behind
+        waiting = asked(slow, 5)
+        gives_up = asyncio.ensure_future(slow.request("ledger", GetBody(ref="g"), expect=Body, timeout_s=0.5))
+        await asyncio.gather(*asked(polite, 5))
+        assert len(shelf.begun) == 5 and not any(one.done() for one in waiting)
+        with pytest.raises(BusError) as caught:
+            await gives_up
+        assert caught.value.code == "expired"
+        behind.clear()
+        answers = await asyncio.gather(*waiting)
+        assert [answer.ref for answer in answers] == [f"{n}" for n in range(5)] and len(shelf.begun) == 10
+        await asyncio.gather(*asked(slow, 5))
+
+    cluster.run(scenario())
+
+
+def test_answers_that_may_be_given_anew_are_not_kept(cluster):
+    """What only reads is answered again by its handler: nothing of its answer stays."""
+
+    async def scenario():
+        shelf = Shelf()
+        shelf.go.set()
+        peer = await cluster.start(shelf, role="ledger")
+        client = await cluster.start(None, role="door")
+        await asyncio.gather(*asked(client, 3))
+        assert len(shelf.begun) == 3 and len(peer._inbox.window) == 0
+
+    cluster.run(scenario())
+
+
 def test_what_a_client_asked_before_it_left_is_not_worked_off(cluster):
     """What has not begun never begins; another client's question does."""
 
@@ -122,3 +199,36 @@ def test_a_handlers_busy_says_when_to_come_again(cluster):
         assert (caught.value.code, caught.value.retry_after_ms) == ("busy", 90)
 
     cluster.run(scenario())
+
+
+def test_nothing_of_a_request_that_is_over_stays_until_the_collector_comes(cluster):
+    """A body of 8 MB each: refused by its handler, and given up before it began."""
+
+    class Busy(Actor):
+        service = "ledger"
+        asked: ClassVar[list[weakref.ref[GetBody]]] = []
+
+        async def on_get_body(self, message: GetBody, _call: Call) -> Body:
+            self.asked.append(weakref.ref(message))
+            raise BusError("busy", "no room")
+
+    async def scenario():
+        peer = await cluster.start(Busy(), role="ledger")
+        client = await cluster.start(None, role="door")
+        for one in asked(client, 3):
+            with pytest.raises(BusError):
+                await one
+        await asyncio.sleep(0.1)
+        assert [one() for one in Busy.asked] == [None] * 3
+        head = header(Kind.REQUEST, "m1", type=GetBody.TYPE, destination="ledger", deadline_ms=1000, sender="door/1@a")
+        peer._inbox.receive(head, encode(GetBody(ref="r"), 1000), peer._route)
+        (unstarted,) = [weakref.ref(one.message) for one in peer._inbox._running.values()]
+        peer._inbox.discard_unstarted()
+        await asyncio.sleep(0.1)
+        assert unstarted() is None
+
+    gc.disable()
+    try:
+        cluster.run(scenario())
+    finally:
+        gc.enable()

@@ -43,12 +43,16 @@ class Wire:
     def __init__(self) -> None:
         self.sent: list[tuple[bytes, Header, bytes]] = []
         self.unreachable: list[bytes] = []
+        self.left: dict[bytes, int] = {}
 
     def send(self, routing: bytes, head: bytes, body: bytes) -> bool:
         if routing in self.unreachable:
             return False
         self.sent.append((routing, unpack_header(head), body))
         return True
+
+    def unsent(self) -> dict[bytes, int]:
+        return self.left
 
     def close(self) -> None: ...
 
@@ -290,3 +294,18 @@ def test_a_defect_in_what_loses_a_client_is_survived_too(rig: Rig) -> None:
     rig.server.attach(broken, broken)
     rig.ask(b"c1")
     assert rig.server.connected() == []
+
+
+def test_who_has_not_taken_its_answers_is_behind_over_all_its_connections(rig: Rig) -> None:
+    """To the byte; beyond what all may have together whoever has any to take, and nobody else."""
+    each, together = SETTINGS.unsent_max_bytes, SETTINGS.all_unsent_max_bytes
+    for routing, instance in ((b"c1", "door/7@a"), (b"c2", "operator/7.1@b"), (b"c3", "door/8@c"), (b"c4", "ho2/1@d")):
+        rig.hello(routing, instance)
+    assert not rig.server.is_behind("client/7")
+    rig.wire.left = {b"c1": each - 1, b"c2": 1, b"c3": 1}
+    assert not rig.server.is_behind("client/7")
+    rig.wire.left[b"c2"] = 2
+    assert rig.server.is_behind("client/7") and not rig.server.is_behind("client/8")
+    rig.wire.left = {b"c1": 1, b"gone": together}
+    assert rig.server.is_behind("client/7") and not rig.server.is_behind("client/8")
+    assert not rig.server.is_behind("ho2/1")
