@@ -115,20 +115,30 @@ def test_cancel_ends_the_run_and_raises_the_epoch(slow):
     assert slow("session replay", session).code == exit_codes.OK
 
 
-@pytest.mark.parametrize("name", ["pause", "resume", "cancel", "steer", "approve", "deny"])
-def test_without_a_run_it_is_refused_and_recorded(slow, name):
-    """With its code, and the record has it; a closed session says so instead."""
+WITHOUT_A_RUN = {
+    "pause": [],
+    "resume": [],
+    "cancel": [],
+    "steer": ["x"],
+    "approve": ["001"],
+    "deny": ["001", "--reason", "no"],
+}
+
+
+def test_without_a_run_it_is_refused_and_recorded(slow):
+    """Each with its code, and the record has it; a closed session says so instead."""
     session = slow.ask("hello")["session_id"]
-    words = {"steer": ["x"], "approve": ["001"], "deny": ["001", "--reason", "no"]}.get(name, [])
-    refused = slow(f"session {name}", session, *words)
-    assert refused.code == exit_codes.REFUSED and "no_active_run" in refused.err and "next: hobus" in refused.err
-    assert len(slow.entries("HostCommandRejected")) == 1
-    as_json = slow(f"session {name}", session, *words, "--json")
+    for number, (name, words) in enumerate(WITHOUT_A_RUN.items(), start=1):
+        refused = slow(f"session {name}", session, *words)
+        assert refused.code == exit_codes.REFUSED and "no_active_run" in refused.err and "next: hobus" in refused.err
+        assert len(slow.entries("HostCommandRejected")) == number
+    as_json = slow("session pause", session, "--json")
     assert as_json.code == exit_codes.REFUSED and as_json.json["outcome"] == "rejected"
     ended = slow("session end", session, "--json")
     assert ended.code == exit_codes.OK and ended.json["turn_count"] == 1
-    closed = slow(f"session {name}", session, *words)
-    assert closed.code == exit_codes.REFUSED and "session_closed" in closed.err
+    for name, words in WITHOUT_A_RUN.items():
+        closed = slow(f"session {name}", session, *words)
+        assert closed.code == exit_codes.REFUSED and "session_closed" in closed.err
     assert slow("session list").out == "" and "closed" in slow("session list", "--all").out
 
 
