@@ -117,7 +117,8 @@ class Inbox:
     def receive(self, header: Header, body: bytes, route: Route) -> None:
         """Admits one request or post, or answers it at once."""
         sender_role = role_of(header.sender)
-        key = (sender_role, header.type, header.message_id)
+        asker = header.sender if sender_role in CLIENT_ROLES else sender_role
+        key = (asker, header.type, header.message_id)
         try:
             row, (cls, handler) = self._allowed(header, sender_role, route)
             if self._is_duplicate(key, header, body, route):
@@ -317,7 +318,7 @@ class Inbox:
                 )
 
         return Call(
-            header.sender, running.key[0], header.message_id, header.attempt, header.key, header.trace,
+            header.sender, role_of(header.sender), header.message_id, header.attempt, header.key, header.trace,
             running.deadline, running.route.lane, stream, running.afterwards.append,
         )  # fmt: skip
 

@@ -23,7 +23,7 @@ from bus.conduct import Conduct
 from bus.envelope import Header, Kind, header
 from bus.errors import BusError, RuntimeFault
 from bus.fair import principal_of
-from bus.lanes import LANE_TYPES, epoch_of, role_of
+from bus.lanes import LANE_TYPES, epoch_of, is_foreign, role_of
 from bus.link import LaneTransport
 from bus.messages.base import Message
 from bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
@@ -200,6 +200,8 @@ class LaneServer:
             return BusError("denied", f"the {self.service} lane does not take {head.type!r}")
         if role_of(head.sender) not in row.senders:
             return BusError("denied", f"{head.sender} may not send {head.type} to {self.service}")
+        if is_foreign(head.message_id, head.sender):
+            return BusError("denied", f"the message id {head.message_id} is counted under another peer's name")
         return None
 
     # --- who misbehaves ---------------------------------------------------------------------------------------------

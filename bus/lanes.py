@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from bus.catalog import ROWS
 from bus.messages.gateway import DegradedPrompt
 
+INSTANCE_PATTERN = re.compile(r"(?P<role>[a-z0-9]{1,16})/[A-Za-z0-9._-]{1,64}@[A-Za-z0-9]{1,64}")
+"""`<role>/<n>@<incarnation>`."""
 LANE_TYPES: dict[str, frozenset[str]] = {
     "ledger": frozenset(row.cls.TYPE for row in ROWS if row.service == "ledger"),
     "gateway": frozenset({DegradedPrompt.TYPE}),
@@ -15,6 +19,14 @@ LANE_TYPES: dict[str, frozenset[str]] = {
 def lane_for(service: str, type_name: str) -> str:
     """The lane that a message to this service takes where the sender has a link to it; "" for the broker."""
     return service if type_name in LANE_TYPES.get(service, frozenset()) else ""
+
+
+def is_foreign(message_id: str, instance: str) -> bool:
+    """Whether a counted id (`<instance>:<n>`) was counted by somebody else: his request it names, and his answer."""
+    if message_id.startswith(f"{instance}:"):
+        return False
+    match = INSTANCE_PATTERN.match(message_id)
+    return match is not None and message_id[match.end() : match.end() + 1] == ":"
 
 
 def role_of(instance: str) -> str:

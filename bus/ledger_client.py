@@ -170,7 +170,7 @@ class LedgerClient:
             asyncio.get_running_loop().call_soon(self._delivered, submitted, fault)
 
     def _delivered(self, submitted: _Submitted, outcome: Written | RuntimeFault) -> None:
-        submitted.outcome = outcome if isinstance(outcome, RuntimeFault) else outcome.acks
+        submitted.outcome = _acks_of(submitted, outcome)
         submitted.is_sent = False
         self._settle()
 
@@ -243,6 +243,15 @@ class LedgerClient:
 
     async def _ask(self, question: Any, expect: Any) -> Any:
         return await self._bus.request(LEDGER, question, expect=expect, timeout_s=self._request_timeout_s)
+
+
+def _acks_of(submitted: _Submitted, outcome: Written | RuntimeFault) -> list[Ack] | RuntimeFault:
+    """What was answered about these very entries; an answer about others is none."""
+    if isinstance(outcome, RuntimeFault):
+        return outcome
+    if [ack.submission_id for ack in outcome.acks] != [entry.submission_id for entry in submitted.write.entries]:
+        return LedgerError("unavailable", "the answer to a write was about other entries", retryable=True)
+    return outcome.acks
 
 
 def _resolve(submitted: _Submitted) -> None:

@@ -31,7 +31,8 @@ PAGE = _FOLDER / "PROTOCOL.md"
 _HEADER_FIELDS = {
     "version": f"{HEADER_VERSION}",
     "kind": "see the next table",
-    "message_id": "the frame's id; a request's is unique per role while it is pending",
+    "message_id": "the frame's id; a request's is unique per role while it is pending, and `<instance>:<n>` is that "
+    "instance's alone",
     "correlation_id": "reply, failure, stream, cancel: the request's message id",
     "causation_id": "the message whose handling caused this one",
     "type": "the body's message type",

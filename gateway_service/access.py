@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from bus.errors import GatewayError
 from bus.messages.gateway import Prompt
+from bus.messages.ids import order_of_call
 from config.assets import Agent
 from config.schema import Route
 
@@ -26,6 +27,20 @@ def authenticate(caller: Caller) -> None:
     """Raises GatewayError(AUTH_ERROR) for a request without a stamped principal, or one whose role is not its own."""
     if not caller.role or caller.instance.partition("/")[0] != caller.role:
         raise GatewayError("AUTH_ERROR", f"the connection {caller.instance[:80]!r} is bound to no principal")
+
+
+def demand_own_key(prompt: Prompt, message_id: str) -> None:
+    """Raises GatewayError(FORBIDDEN) if it was asked as a call of an order, and names another call or another order.
+
+    The broker lets a worker from elsewhere ask as a call of its own orders alone.
+    """
+    order = order_of_call(message_id)
+    if order and (message_id, order) != (prompt.idempotency_key, prompt.work_order_id):
+        raise GatewayError(
+            "FORBIDDEN",
+            f"the prompt of order {prompt.work_order_id[:160]!r} was asked as {message_id[:160]!r}, "
+            f"not under its own key {prompt.idempotency_key[:160]!r}",
+        )
 
 
 def authorise(prompt: Prompt, caller: Caller, route: Route, agents: Mapping[str, Agent], *, is_degraded: bool) -> None:

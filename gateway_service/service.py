@@ -159,6 +159,8 @@ class GatewayService(Actor):
             validation.check_prompt(prompt)  # 1 validate
             caller = Caller(call.sender, call.role)
             access.authenticate(caller)  # 2 authenticate
+            if not is_degraded:
+                access.demand_own_key(prompt, call.message_id)
             route = routing.choose_route(prompt, self._config.gateway)
             access.authorise(prompt, caller, route, self._snapshot.agents, is_degraded=is_degraded)  # 3 authorise
             ask = Ask(prompt, route, records.digest_of(prompt, route), call.trace, is_degraded)

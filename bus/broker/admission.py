@@ -6,15 +6,13 @@ Envelope.
 
 from __future__ import annotations
 
-import re
-
 from bus.catalog import EVERY_ROLE, ROLES, Row, row_of
 from bus.codec import HEADER_MAX_BYTES
 from bus.envelope import HEADER_VERSION, Header, Kind
+from bus.lanes import INSTANCE_PATTERN
 from bus.messages import control
 from bus.messages.control import Hello, Refused
 
-INSTANCE_PATTERN = re.compile(r"(?P<role>[a-z0-9]{1,16})/[A-Za-z0-9._-]{1,64}@[A-Za-z0-9]{1,64}")
 ID_MAX_CHARS = 400
 """Longest message id, routing key or trace; the ledger's own bound for ids. The format's, not a setting."""
 HEADER_ROOM_BYTES = 512
@@ -76,9 +74,3 @@ def malformation_of(frame: Header, header_bytes: int) -> str:
     if not 0 < frame.attempt <= ATTEMPT_MAX:
         return f"the attempt must be 1 to {ATTEMPT_MAX}"
     return ""
-
-
-def foreign_id(message_id: str, role: str) -> bool:
-    """Whether a counted id (`<instance>:<n>`) belongs to another role's peer."""
-    match = INSTANCE_PATTERN.match(message_id)
-    return match is not None and match["role"] != role and message_id[match.end() : match.end() + 1] == ":"

@@ -6,7 +6,7 @@ Source: spec page "The bus", section "Delivery, stated".
 
 from __future__ import annotations
 
-from bus.broker.admission import DEADLINE_MAX_MS, denial_of, foreign_id, malformation_of, row_for
+from bus.broker.admission import DEADLINE_MAX_MS, denial_of, malformation_of, row_for
 from bus.broker.endings import Endings
 from bus.broker.events import Send
 from bus.broker.intake import behalf_of, over_share, share_of
@@ -16,6 +16,9 @@ from bus.broker.state import Service, State
 from bus.catalog import CLIENT_ROLES, ROWS, Row
 from bus.codec import pack_header, unpack_header
 from bus.envelope import HEADER_VERSION, Header, Kind
+from bus.lanes import is_foreign
+from bus.messages.gateway import Prompt
+from bus.messages.ids import order_of_call
 
 _CANCEL_MAX_BYTES = 256
 """A reason code; what is kept for a worker that has not come back yet is no more than that."""
@@ -44,14 +47,23 @@ class Delivery:
             detail = f"{peer.role} may not send this type to this destination ({reason}); see bus/PROTOCOL.md"
             self._endings.deny(peer, frame, body, reason, detail)
             return None
-        if not frame.message_id.startswith(peer.instance) and foreign_id(frame.message_id, peer.role):
-            self._endings.deny(peer, frame, body, "foreign_id", "the message id is counted under another role's name")
+        if not self._is_own_id(peer, frame.message_id, frame.type):
+            self._endings.deny(peer, frame, body, "foreign_id", "the message id is another peer's, or of its order")
             return None
         if len(body) > self._body_max:
             detail = f"a body of {len(body)} bytes; the limit is {self._body_max} (bus.body_max_bytes)"
             self._endings.refuse(peer, frame, "too_large", detail)
             return None
         return row
+
+    def _is_own_id(self, peer: Peer, message_id: str, type_name: str) -> bool:
+        """Not counted by another; and a worker from elsewhere asks for models under calls of its own orders alone."""
+        if not peer.address:
+            return not is_foreign(message_id, peer.instance)
+        if message_id.startswith(f"{peer.instance}:"):
+            return type_name != Prompt.TYPE
+        order = order_of_call(message_id)
+        return order in peer.in_flight or (self._state.is_collecting and order in peer.announced)
 
     def ask(self, peer: Peer, frame: Header, body: bytes, row: Row) -> None:
         """A request or post that may pass is delivered, waits, or fails."""
@@ -184,15 +196,15 @@ class Delivery:
     def _cancel_announced(self, peer: Peer, frame: Header, body: bytes) -> None:
         """Nobody asked this broker for it. It may have been asked of an earlier one, whose worker still has it.
 
-        Who asked is then not known: the role must be one that may ask this service, the id not another role's, and a
-        client's counted under its own name.
+        Who asked is then not known: the role must be one that may ask this service, the id not counted by another
+        peer, and a client's counted under its own name.
         """
         state = self._state
         service = state.services.get(frame.destination.partition("/")[0])
         if (
             service is None
             or not any(row.service == service.name and peer.role in row.senders for row in ROWS)
-            or foreign_id(frame.correlation_id, peer.role)
+            or is_foreign(frame.correlation_id, peer.instance)
         ):
             state.tap("late", frame, peer.instance, body=body)
             return

@@ -123,6 +123,11 @@ def consolidation_order_id(agent_id: str, signal_id: str, window_key: int, numbe
     return f"WO-CONS-{_digest(agent_id, signal_id, window_key)}-{number}"
 
 
+def order_of_call(key: str) -> str:
+    """The work order of a call's key; "" for what is none."""
+    return key.rpartition("#")[0]
+
+
 def call_key(wo_id: str, number: int) -> str:
     """`<wo_id>#<call number>`: the idempotency key of one provider call (counting from 1)."""
     return f"{wo_id}#{number}"

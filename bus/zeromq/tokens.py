@@ -16,10 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bus.broker.admission import INSTANCE_PATTERN
 from bus.clock import SystemClock
 from bus.envelope import HEADER_VERSION
 from bus.errors import ConfigError
+from bus.lanes import INSTANCE_PATTERN
 from bus.messages.control import Hello, Refused
 
 _FOLDER = "tokens"

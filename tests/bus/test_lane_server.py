@@ -309,3 +309,15 @@ def test_who_has_not_taken_its_answers_is_behind_over_all_its_connections(rig: R
     rig.wire.left = {b"c1": 1, b"gone": together}
     assert rig.server.is_behind("client/7") and not rig.server.is_behind("client/8")
     assert not rig.server.is_behind("ho2/1")
+
+
+def test_nobody_asks_under_an_id_that_another_counted(rig: Rig) -> None:
+    """The executor's own next id, taken by another one of its role: refused, and delivered to nobody."""
+    rig.hello(b"c1", "ho1/1@a")
+    rig.hello(b"c2", "ho1/2@a")
+    for routing, message_id in ((b"c2", "ho1/1@a:7"), (b"c1", "ho1/1@a:7")):
+        head = header(Kind.REQUEST, message_id, type=GetBody.TYPE, destination="ledger", deadline_ms=1000)
+        rig.server.receive(routing, [pack_header(head), encode(GetBody(ref="r"), 10_000)])
+    assert [head.sender for head, _ in rig.delivered] == ["ho1/1@a"]
+    (_, told, body) = rig.wire.sent[-1]
+    assert (told.kind, told.correlation_id, decode(Failure, body, 1000).code) == (Kind.FAILURE, "ho1/1@a:7", "denied")

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from bus.dispatch import Call
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
+from bus.messages.ledger import Write, Written
 from bus.sim.world import World
 from tests.bus.journal import Journal, Store, entry
 from tests.conformance.clusters import bus_settings
@@ -226,3 +228,18 @@ def test_questions_reach_the_ledger(world: World) -> None:
         assert (await client.read("governance", limit=10)).head == -1
 
     world.run(scenario())
+
+
+def test_an_answer_about_other_entries_is_none(world: World) -> None:
+    """However it came about: the write is sent again until it is acknowledged itself."""
+    store, lies = Store(), ["e9"]
+
+    class Liar(Journal):
+        async def on_write(self, message: Write, call: Call) -> Written:
+            written = await super().on_write(message, call)
+            about = lies.pop() if lies else written.acks[0].submission_id
+            return Written(acks=[ack.model_copy(update={"submission_id": about}) for ack in written.acks])
+
+    world.start(Liar(store), role="ledger")
+    (ack,) = world.run(client_of(world).write([entry("e0")]))
+    assert (ack.submission_id, ack.outcome, lies) == ("e0", "known", [])

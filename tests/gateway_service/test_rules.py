@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 from bus.errors import GatewayError
 from bus.messages.gateway import PromptMessage, ToolSpec
 from bus.messages.work_order import Segment, ToolCall
 from config.schema import ModelConfig, Route
-from gateway_service.access import Caller, authenticate, authorise
+from gateway_service.access import Caller, authenticate, authorise, demand_own_key
 from gateway_service.pricing import cost_usd, input_tokens, settle_fault, settle_response
 from gateway_service.retry import may_try_again, pause_s
 from gateway_service.routing import check_route, choose_route, model_of
@@ -102,6 +104,16 @@ def test_who_may_not_invoke_is_forbidden(role, is_degraded, changes):
             is_degraded=is_degraded,
         )  # fmt: skip
     assert caught.value.code == "FORBIDDEN"
+
+
+@pytest.mark.parametrize(
+    ("message_id", "is_its_own"),
+    [("WO-a#1", True), ("ho1/1@a:7", True), ("WO-a#2", False), ("WO-b#1", False)],
+)
+def test_a_prompt_asked_as_a_call_is_that_call_of_its_own_key(message_id, is_its_own):
+    """Key and order are those under which the broker let it pass; a counted id says nothing."""
+    with contextlib.nullcontext() if is_its_own else pytest.raises(GatewayError, match="FORBIDDEN"):
+        demand_own_key(prompt("WO-a#1"), message_id)
 
 
 @pytest.mark.parametrize("kind", ["providers", "models"])

@@ -482,6 +482,25 @@ def test_a_client_cannot_join_another_clients_request(rig):
     assert rig.answers(mine) == [("turn-1", "")]
 
 
+@pytest.mark.parametrize(
+    ("asks", "counts", "service", "type_"),
+    [
+        ("door/evil@a", "door/1@a", "host", "host.process_turn"),
+        ("ho1/remote-1@a", "ho1/1@a", "ledger", "ledger.write"),
+        ("ho2/1@b", "ho2/1@a", "ho1", "wo.execute"),
+    ],
+)
+def test_nobody_asks_under_an_id_that_another_counted(rig, asks, counts, service, type_):
+    """Neither for the answer that was given, nor for the one that will be: its own role and name make no difference."""
+    worker = rig.worker(f"{service}/1@w")
+    asking = rig.client(asks)
+    for message_id in (f"{counts}:1", f"{counts}:2"):
+        rig.ask(asking, message_id, service, type_)
+        assert rig.answers(asking) == [(message_id, "denied")]
+    rig.ask(asking, f"{asks}:1", service, type_)
+    assert [got.header.message_id for got in rig.got(worker)] == [f"{asks}:1"]
+
+
 def test_an_id_in_use_for_something_else_is_denied(rig):
     """The same id cannot mean two requests of one role."""
     ho2, _ = pair(rig)

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.broker.admission import INSTANCE_PATTERN, denial_of, foreign_id, row_for
+from bus.broker.admission import denial_of, row_for
 from bus.broker.deadlines import DeadlineHeap
 from bus.broker.peers import Peer, Pending
 from bus.broker.sticky import StickyTable, first_owner
 from bus.broker.waiting import ANYBODY, WaitingRoom
 from bus.catalog import BY_ROUTE, ROLES, ROWS
 from bus.envelope import Kind, header
+from bus.lanes import INSTANCE_PATTERN, is_foreign
 from tests.bus.broker.rig import settings_with
 
 ROW = BY_ROUTE["ho1", "wo.execute"]
@@ -185,18 +186,22 @@ def test_every_row_and_role_pair_is_allowed_exactly_as_the_catalog_says():
 
 
 @pytest.mark.parametrize(
-    ("message_id", "role", "is_foreign"),
+    ("message_id", "instance", "expected"),
     [
-        ("ho1/3@1a2b3c:7", "ho1", False),
-        ("ho1/3@1a2b3c:7", "ho2", True),
-        ("WO-6a3f-1.1.1", "ho1", False),
-        ("ho1/3@1a2b3c/7", "ho2", False),
-        ("RunRequested:x", "ho2", False),
+        ("ho1/3@1a2b3c:7", "ho1/3@1a2b3c", False),
+        ("ho1/3@1a2b3c:7", "ho2/1@1a2b3c", True),
+        ("ho1/3@1a2b3c:7", "ho1/4@1a2b3c", True),
+        ("ho1/3@1a2b3c:7", "ho1/3@1a2b", True),
+        ("ho1/3@1a2b3c:7", "ho1/3@other", True),
+        ("door/a@b:1", "door/c@b", True),
+        ("WO-6a3f-1.1.1", "ho1/3@1a2b3c", False),
+        ("ho1/3@1a2b3c/7", "ho2/1@a", False),
+        ("RunRequested:x", "ho2/1@a", False),
     ],
 )
-def test_counted_ids_belong_to_their_role(message_id, role, is_foreign):
-    """Only `<instance>:<n>` names a role; derived ids belong to nobody."""
-    assert foreign_id(message_id, role) is is_foreign
+def test_counted_ids_belong_to_who_counted_them(message_id, instance, expected):
+    """Only `<instance>:<n>` names somebody; derived ids belong to nobody."""
+    assert is_foreign(message_id, instance) is expected
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,24 @@ def test_a_key_that_is_taken_back_is_cut_off_and_its_orders_go_to_others(there, 
     assert decode(Refused, answer.body, BIG).code == "not_enrolled"
 
 
+def test_a_worker_asks_for_models_under_calls_of_its_own_orders_alone(there, operator):
+    """Not for another's order, nor for one to come, nor under a counted id; nor does it reserve those ids with a probe."""
+    key, name = there.enrolled(operator)
+    there.say(key, Kind.HELLO, hello(f"{name}@e1", in_progress=["WO-9"]))
+    there.say(key, Kind.READY, Ready(state="ready"))
+    gateway, ledger = there.rig.worker("gateway/1@a"), there.rig.worker("ledger/1@a")
+    there.rig.order(there.rig.client("ho2/1@a"), "WO-1")
+    assert there.rig.requests(key.encode()) == ["WO-1"]
+    mine = key.encode()
+    for message_id in ("WO-2#1", "WO-9#1", "#1", "WO-1", f"{name}@e1:5"):
+        there.rig.ask(mine, message_id, "gateway", "gateway.prompt")
+    there.rig.ask(mine, "WO-3#1", f"{name}@e1", "bus.probe")
+    assert {code for _, code in there.rig.answers(mine)} == {"denied"}
+    there.rig.ask(mine, "WO-1#1", "gateway", "gateway.prompt")
+    there.rig.ask(mine, f"{name}@e1:6", "ledger", "ledger.write")
+    assert (there.rig.requests(gateway), there.rig.requests(ledger)) == (["WO-1#1"], [f"{name}@e1:6"])
+
+
 def test_a_claimed_name_counts_for_nothing(there, operator):
     """Another worker's name, a local actor's name, a token of the state directory: the key decides."""
     key, name = there.enrolled(operator)
