@@ -33,14 +33,14 @@ PEOPLE = 8
 TOOLS = ("charge_keyed", "charge_unkeyed")
 DEADLINE_S = 30.0
 THINKING_MS = 200
-WHOLE_S = 30.0
-LEFT_S = 15.0
-"""What nobody waits for is over this long after everybody is answered and everything runs again."""
+WHOLE_S = 60.0
+LEFT_S = 60.0
+"""What is not as it should be by then never will be; what is too long, `verdict.py` says."""
 RETRY_S = 0.2
 SCALE = ("ho1=2", "ho2=2")
 SEGMENT_BYTES = 512 << 10
 """So small that a storm's questions fill one."""
-MOMENT_S_MAX = 15.0
+MOMENT_S_MAX = 30.0
 """A moment that has not come by then is given up, and the faults come all the same."""
 SETTINGS = {
     "gateway.providers.offline.latency_ms": THINKING_MS,

@@ -14,6 +14,10 @@ from tests.journals import answer_text, answers_of
 
 LATE_S = 10.0
 """Whoever waits longer than this, from the first fault or the question on, waits too long, whatever was hit."""
+WHOLE_S = 30.0
+"""Everybody is ready again so long after the last fault."""
+LEFT_S = 15.0
+"""What nobody waits for is over this long after everybody is answered and everything runs again."""
 
 
 @dataclass(slots=True)
@@ -46,18 +50,27 @@ class Storm:
     weights: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
-    def faults(self) -> list[str]:
-        """What must not be."""
+    def broken(self) -> list[str]:
+        """What must not be on any machine, however slow."""
         lists = {
             "not answered": self.lost, "answered twice": self.twice, "told otherwise than recorded": self.told_otherwise,
             "answered without a record": self.not_in_the_record, "wrongly charged": self.wrongly_charged,
-            "left open without an owner": self.undriven, f"answered later than {LATE_S:g} s": self.late,
+            "left open without an owner": self.undriven,
         }  # fmt: skip
-        found = [f"{what}: {', '.join(names)}" for what, names in lists.items() if names]
+        return [f"{what}: {', '.join(names)}" for what, names in lists.items() if names]
+
+    @property
+    def faults(self) -> list[str]:
+        """That, and what took too long."""
+        found = self.broken
+        if self.late:
+            found.append(f"answered later than {LATE_S:g} s: {', '.join(self.late)}")
         if self.asked_again:
             found.append(f"{self.asked_again} had to ask again: {'; '.join(self.first_told)}")
-        if self.whole_after_s < 0:
-            found.append("somebody was not ready again")
+        if not 0 <= self.whole_after_s <= WHOLE_S:
+            found.append("somebody was not ready again" + (" in time" if self.whole_after_s >= 0 else ""))
+        if self.left_after_s > LEFT_S:
+            found.append(f"what nobody waited for was over only after {self.left_after_s:.1f} s")
         return found
 
 
@@ -77,12 +90,19 @@ class Row:
     @property
     def faults(self) -> list[str]:
         """Those of each storm, and its own."""
-        found = [f"{storm.name}: {fault}" for storm in self.storms for fault in storm.faults]
+        return [f"{storm.name}: {fault}" for storm in self.storms for fault in storm.faults] + self._own()
+
+    @property
+    def broken(self) -> list[str]:
+        """Of these what must not be on any machine, however slow."""
+        return [f"{storm.name}: {fault}" for storm in self.storms for fault in storm.broken] + self._own()
+
+    def _own(self) -> list[str]:
         lists = {
             "shown to a reader and lost": self.shown_and_lost, "wrongly charged": self.wrongly_charged,
             "outlived the cluster": self.outlived, "grown": self.grown,
         }  # fmt: skip
-        found += [f"{what}: {', '.join(names)}" for what, names in lists.items() if names]
+        found = [f"{what}: {', '.join(names)}" for what, names in lists.items() if names]
         return found if self.record == "ok" else [*found, f"the record: {self.record}"]
 
 

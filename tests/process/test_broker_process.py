@@ -9,7 +9,6 @@ import random
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -96,21 +95,19 @@ def bench(tmp_path, request):
     made.end()
 
 
-@pytest.mark.parametrize(("sig", "limit_s"), [(signal.SIGKILL, 0.5), (signal.SIGSTOP, 5.0)])
-def test_a_caller_learns_of_a_killed_worker_at_once_and_of_a_frozen_one_within_a_second(bench, sig, limit_s):
-    """A death is heard and not waited for (bus.peer_timeout_ms); how soon on a quiet machine, `bench/launch.py` says."""
+@pytest.mark.parametrize(
+    ("bench", "sig"), [({"peer_timeout_ms": 60_000}, signal.SIGKILL), ({}, signal.SIGSTOP)], indirect=["bench"]
+)
+def test_a_caller_learns_of_a_killed_worker_at_once_and_of_a_frozen_one_within_a_second(bench, sig):
+    """A death is heard, not waited for; a silence is over at bus.peer_timeout_ms."""
     workers = [bench.worker(f"ho1/{number}@a") for number in range(2)]
     client = bench.peer("ho2/1@a")
-    took = []
     for number, worker in enumerate(workers):
         client.ask(f"WO-{number}", to=f"ho1/{number}@a")
         assert worker.stdout.readline() == f"WO-{number}\n"
         client.idle(0.3)
-        began = time.monotonic()
         worker.send_signal(sig)
-        assert client.failure(30.0) == (f"WO-{number}", "peer_lost")
-        took.append(time.monotonic() - began)
-    assert min(took) < limit_s, took
+        assert client.failure(20.0) == (f"WO-{number}", "peer_lost")
 
 
 def test_work_of_a_killed_worker_is_done_by_another(bench):

@@ -140,7 +140,7 @@ def test_who_stops_reading_stalls_nobody(slow):
         frozen.process.send_signal(signal.SIGSTOP)
         began = time.monotonic()
         assert slow.ask("hello")["outcome"] == "success"
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 25
         time.sleep(2)  # longer than the peer time-out: the broker has given it up
         frozen.process.send_signal(signal.SIGCONT)
         assert frozen.end() == exit_codes.OK

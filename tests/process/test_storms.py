@@ -22,6 +22,6 @@ STORMS = (
 def test_nobody_is_left_unanswered_charged_twice_or_without_an_owner(tmp_path: Path):
     """Eight people, a run that nobody waits for and a follow-up in each storm; the record and the outside agree."""
     row = run_row(tmp_path, STORMS, seed=1)
-    assert row.faults == [], row
+    assert row.broken == [], row  # how long it took, `python -m bench.storms` judges
     assert all(sum(storm.outcomes.values()) >= 8 for storm in row.storms)
     assert row.shown > 60 and not any("moment" in who for storm in row.storms for who in storm.struck)
