@@ -12,7 +12,7 @@ from launch.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record
 
 QUESTION = "what packages are installed?"
-STEP_S = 0.0016
+STEP_S = 0.0028
 DEADLINE_S = 60.0
 
 

@@ -14,7 +14,7 @@ from launch.simulated import SimulatedCluster
 from tests.journals import check_record
 from tests.sessions import QUESTION, Person, folded, names
 
-STEP_S = 0.0011
+STEP_S = 0.0018
 
 
 def struck(moment_s: float, command: Command, *, kills: bool = False) -> tuple[CommandVerdict, TurnResult, list[Any]]:
