@@ -10,6 +10,7 @@ from bench.ledger_drills.stored import segments
 
 
 @pytest.mark.process
+@pytest.mark.timeout(600)
 def test_no_drill_loses_or_accepts_anything(tmp_path):
     """Each kind of harm, each with the outcome that docs/ledger.md promises for it."""
     done = rows(tmp_path, full=False, jobs=1)

@@ -47,7 +47,7 @@ def _recovered(device) -> tuple[int, object]:
     return found.position.last, found.removed
 
 
-@pytest.mark.parametrize("batches", [4, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("batches", [4, pytest.param(12, marks=pytest.mark.slow)])
 async def test_a_tear_at_every_byte_loses_nothing_but_the_batch_in_flight(batches):
     """Whole batches before the tear stand; the removed bytes lie aside; the end is where the next batch goes."""
     device = medium()
