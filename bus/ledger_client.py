@@ -249,9 +249,15 @@ def _acks_of(submitted: _Submitted, outcome: Written | RuntimeFault) -> list[Ack
     """What was answered about these very entries; an answer about others is none."""
     if isinstance(outcome, RuntimeFault):
         return outcome
-    if [ack.submission_id for ack in outcome.acks] != [entry.submission_id for entry in submitted.write.entries]:
+    entries = submitted.write.entries
+    if len(outcome.acks) != len(entries) or not all(map(_is_about, outcome.acks, entries)):
         return LedgerError("unavailable", "the answer to a write was about other entries", retryable=True)
     return outcome.acks
+
+
+def _is_about(ack: Ack, entry: WriteEntry) -> bool:
+    """An entry that lost its once key is answered with the one that has it."""
+    return ack.submission_id == entry.submission_id or (entry.once is not None and ack.outcome == "lost")
 
 
 def _resolve(submitted: _Submitted) -> None:

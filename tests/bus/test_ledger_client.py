@@ -10,7 +10,7 @@ import pytest
 from bus.dispatch import Call
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
-from bus.messages.ledger import Write, Written
+from bus.messages.ledger import Ack, Write, Written
 from bus.sim.world import World
 from tests.bus.journal import Journal, Store, entry
 from tests.conformance.clusters import bus_settings
@@ -243,3 +243,17 @@ def test_an_answer_about_other_entries_is_none(world: World) -> None:
     world.start(Liar(store), role="ledger")
     (ack,) = world.run(client_of(world).write([entry("e0")]))
     assert (ack.submission_id, ack.outcome, lies) == ("e0", "known", [])
+
+
+def test_an_entry_that_lost_its_once_key_is_answered_with_the_winner(world: World) -> None:
+    """That is an answer about it, given once."""
+    store = Store()
+
+    class Lost(Journal):
+        async def on_write(self, message: Write, call: Call) -> Written:
+            store.arrived.append(message.entries[0].submission_id)
+            return Written(acks=[Ack(outcome="lost", sequence=4, submission_id="first")])
+
+    world.start(Lost(store), role="ledger")
+    (ack,) = world.run(client_of(world).write([entry("e0").model_copy(update={"once": "k"})]))
+    assert (ack.outcome, ack.submission_id, store.arrived) == ("lost", "first", ["e0"])
