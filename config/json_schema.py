@@ -21,17 +21,31 @@ class SchemaFault(ValueError):
     """Why something cannot be used as a schema, as the end of a sentence about it."""
 
 
-def validator_of(schema: Any) -> Draft202012Validator:
-    """The validator of a schema that stands on its own. Raises SchemaFault for any other.
+def check_schema(schema: Any) -> None:
+    """Raises SchemaFault for what is no schema that stands on its own; takes as long as the schema is large.
 
-    It fetches nothing, wherever a schema leads to. How long it takes over a value is the schema's doing (a pattern may
-    take for ever): a process that serves others makes it of schemas of its own configuration alone.
+    For schemas of strangers: it is not run. One that is run takes as long as its author likes (a pattern without an
+    end, references that double at each step), so a process that others wait for runs those of its configuration alone.
     """
     try:
         _check(json.dumps(schema, sort_keys=True))
     except RecursionError:
         raise SchemaFault("is nested too deeply") from None
-    return Draft202012Validator(schema, registry=Registry())
+
+
+def validator_of(schema: Any) -> Draft202012Validator:
+    """The validator of a schema that stands on its own and can be run; it fetches nothing. Raises SchemaFault."""
+    check_schema(schema)
+    validator = Draft202012Validator(schema, registry=Registry())
+    try:
+        list(validator.iter_errors({}))
+    except Unresolvable:
+        raise SchemaFault("refers to something that is not there") from None
+    except RecursionError:
+        raise SchemaFault("is nested too deeply") from None
+    except Exception as error:  # noqa: BLE001 - jsonschema wraps references that lead nowhere in classes of its own
+        raise SchemaFault(f"cannot be used ({type(error).__name__})") from None
+    return validator
 
 
 @functools.lru_cache(maxsize=_KEPT_MAX)
@@ -40,17 +54,12 @@ def _check(text: str) -> None:
     schema = json.loads(text)
     try:
         Draft202012Validator.check_schema(schema)
-        if _leads_outside(schema):
-            raise SchemaFault("refers to something outside itself")
-        list(Draft202012Validator(schema, registry=Registry()).iter_errors({}))
     except SchemaError as error:
         raise SchemaFault(f"is no JSON Schema at {error.json_path}") from None
-    except Unresolvable:
-        raise SchemaFault("refers to something that is not there") from None
-    except (SchemaFault, RecursionError):
-        raise
-    except Exception as error:  # noqa: BLE001 - jsonschema wraps references that lead nowhere in classes of its own
-        raise SchemaFault(f"cannot be used ({type(error).__name__})") from None
+    except OverflowError:
+        raise SchemaFault("has a pattern that is none") from None  # a{99999999999999999999}
+    if _leads_outside(schema):
+        raise SchemaFault("refers to something outside itself")
 
 
 def _leads_outside(value: Any) -> bool:

@@ -47,7 +47,7 @@ def is_handed_over() -> bool:
 def names_of(config_file: Path) -> list[str]:
     """`launcher.environment` in this file, else as shipped; what is wrong with the file is told by who checks it."""
     for path in (config_file, SHIPPED_ROOT / ADMIN_CONFIG):
-        with suppress(OSError, ValueError, LookupError, TypeError):
+        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
             names = json.loads(path.read_text(encoding="utf-8"))["launcher"]["environment"]
             if all(isinstance(name, str) for name in names):
                 return list(names)

@@ -53,7 +53,7 @@ def reason(path: Path, *, start: int) -> str:
 def _error_of(line: str) -> str:
     try:
         parsed: Any = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""  # a torn line, or the rest of one
     if not isinstance(parsed, dict):
         return ""

@@ -55,7 +55,7 @@ def entry_point_faults(config: AdminConfig, given: Mapping[str, str]) -> dict[st
         found: dict[str, str] = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         return dict.fromkeys(tools.entry_points, f"they did not all load within {limit_s} s (tools.timeout_ms)")
-    except ValueError:
+    except (ValueError, RecursionError):
         return dict.fromkeys(tools.entry_points, "loading them ended the process; load them one by one to see which")
     return found
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jsonschema import Draft202012Validator
+from referencing.exceptions import Unresolvable
 
 from bus.errors import WorkOrderFault
 from bus.messages.work_order import Segment
@@ -87,7 +88,12 @@ def gather_inputs(
 
 def schema_faults(validator: Draft202012Validator, value: Any) -> list[str]:
     """Every fault as `place: rule`, in order of place; rules are named, values are not shown."""
-    faults = sorted(validator.iter_errors(value), key=lambda error: (error.json_path, str(error.validator)))
+    try:
+        faults = sorted(validator.iter_errors(value), key=lambda error: (error.json_path, str(error.validator)))
+    except RecursionError:
+        return ["$: nested too deeply for its schema"]
+    except Unresolvable:
+        return ["$: its schema refers to something that is not there"]
     told = (f"{fault.json_path}: {_rule(fault.validator, fault.validator_value, fault.instance)}" for fault in faults)
     return list(dict.fromkeys(told))
 

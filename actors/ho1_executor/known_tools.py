@@ -8,20 +8,26 @@ missing after that is named. Source: spec page "Work orders", section Tools.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import structlog
+
 from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
 from actors.ho1_executor.tools.entry_points import SOURCE as PYTHON
+from actors.ho1_executor.tools.schema_check import schema_fault
 from bus.errors import RuntimeFault
-from bus.messages.control import SourceRow, ToolWord
+from bus.json_text import object_in
+from bus.messages.control import PARAMETERS_DEPTH_MAX, SourceRow, ToolWord
 from bus.paging import read_tools
 from bus.port import Bus
 from config.assets import Agent, names
 from config.schema import AdminConfig, ToolsConfig
-from config.tool_faults import SEPARATOR
+from config.tool_faults import SEPARATOR, TOOL_ID
+
+_log = structlog.get_logger("ho1_executor")
+_SAID_OF = ("source", "description", "parameters", "idempotent", "writes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +48,8 @@ class KnownTools:
         self._timeout_s = config.bus.peer_timeout_ms / 1000
         self._fresh_s = config.bus.beat_interval_ms / 1000
         self._grace_s = config.bus.service_grace_ms / 1000
-        self._others: Mapping[str, ToolDefinition] = {}
+        self._others: Mapping[str, ToolWord] = {}
+        self._read: dict[str, tuple[ToolWord, ToolDefinition | None]] = {}  # words that were wanted, and what they are
         self._sources: Sequence[SourceRow] = ()
         self._asked_at: float | None = None
         self._absent_since: dict[str, float] = {}  # sources that have been waited for
@@ -54,7 +61,7 @@ class KnownTools:
         known: Mapping[str, ToolDefinition] = self._own
         while missing := missing_of(wanted, known):
             await self._ask_again()
-            known = {**self._others, **self._own}
+            known = {**await self._of_others(wanted, ends_at), **self._own}
             missing = [name for name in missing_of(wanted, known) if not self._is_empty(name, wanted[name])]
             left_s = self._left_s({wanted[name] for name in missing}, ends_at)
             if left_s <= 0:
@@ -73,8 +80,36 @@ class KnownTools:
             told = await read_tools(self._bus, timeout_s=self._timeout_s)
         except RuntimeFault:
             return  # what was known a moment ago still holds
-        self._others = {row.tool_id: definition_of(row) for row in told.tools}
+        self._others = {row.tool_id: row for row in told.tools}
+        self._read = {tool_id: read for tool_id, read in self._read.items() if tool_id in self._others}
         self._sources = told.sources
+
+    async def _of_others(self, wanted: Iterable[str], ends_at: float) -> dict[str, ToolDefinition]:
+        """What others have of it and this worker has not: its own tools are what it says itself.
+
+        A word is read once, and one at a time holds this worker up, however many there are.
+        """
+        found: dict[str, ToolDefinition] = {}
+        for tool_id, word in self._others.items():
+            if tool_id in self._own or not names(wanted, tool_id):
+                continue
+            read = self._read.get(tool_id)
+            if read is None or any(getattr(read[0], field) != getattr(word, field) for field in _SAID_OF):
+                await self._bus.sleep(0)
+                if self._bus.clock.monotonic() > ends_at:
+                    break
+                read = self._read[tool_id] = (word, self._tool_of(word))
+            if read[1] is not None:
+                found[tool_id] = read[1]
+        return found
+
+    def _tool_of(self, word: ToolWord) -> ToolDefinition | None:
+        """None for a word that is no tool, which is said."""
+        tool = definition_of(word, self._config.definition_max_bytes)
+        if isinstance(tool, ToolDefinition):
+            return tool
+        _log.warning("tool_word_dropped", tool=word.tool_id, source=word.source, reason=tool)
+        return None
 
     def _left_s(self, absent: Iterable[str], ends_at: float) -> float:
         """How long one of these sources may still be waited for; none if no more can come of any."""
@@ -137,12 +172,21 @@ def is_awaited(source: str, sources: Iterable[SourceRow], tools: ToolsConfig) ->
     return not states or ("starting" in states and "ready" not in states)
 
 
-def definition_of(word: ToolWord) -> ToolDefinition:
-    """The tool that a worker told of; it runs there."""
+def definition_of(word: ToolWord, max_bytes: int) -> ToolDefinition | str:
+    """The tool that a worker told of, which runs there; or why it is none, as of a server's listing."""
+    if TOOL_ID.fullmatch(word.tool_id) is None:
+        return "its id is none that providers take"
+    if len(word.description.encode()) + len(word.parameters.encode()) > max_bytes:
+        return f"its description and schema exceed tools.definition_max_bytes ({max_bytes})"
+    parameters = object_in(word.parameters, depth_max=PARAMETERS_DEPTH_MAX)
+    if parameters is None:
+        return "its input schema is no JSON"
+    if fault := schema_fault(parameters, is_run_here=False):
+        return fault
     return ToolDefinition(
         tool_id=word.tool_id,
         description=word.description,
-        parameters=json.loads(word.parameters),
+        parameters=parameters,
         idempotent=word.idempotent,
         run=_at_its_worker,
         writes=word.writes,

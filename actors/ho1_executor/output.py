@@ -5,14 +5,13 @@ Pure. Source: spec page "Work orders", section HO1, step 3.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from actors.ho1_executor.contracts import CheckedContract, schema_faults
-from bus.messages.base import pack
+from bus.json_text import value_of
 from bus.messages.gateway import PromptMessage, PromptResponse
 from bus.messages.work_order import Segment
 
@@ -40,10 +39,8 @@ def judge_output(checked: CheckedContract, content: str) -> Verdict:
             return Verdict(None, ("$: blank text",))
         return Verdict(None, tuple(schema_faults(checked.output, content)) if checked.output else ())
     try:
-        value = json.loads(strip_fence(content), parse_constant=_no_constant, parse_float=_finite)
-        pack(value)
-    except (ValueError, OverflowError, RecursionError):
-        # The second line refuses what no record can hold: numbers over 64 bits, lone surrogates, endless nesting.
+        value = value_of(strip_fence(content))
+    except ValueError:
         return Verdict(None, ("$: not JSON",))
     if not isinstance(value, dict):
         return Verdict(None, ("$: not a JSON object",))
@@ -61,15 +58,3 @@ def repair_messages(response: PromptResponse, faults: Sequence[str], *, wants_js
         *([PromptMessage(role="assistant", segments=said)] if said else []),
         PromptMessage(role="user", segments=[Segment(name="repair", text=ask)]),
     ]
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise ValueError(text)
-    return value
-
-
-def _no_constant(name: str) -> Any:
-    """NaN and infinities are no JSON, and no record can hold them."""
-    raise ValueError(name)

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from bus.errors import BusError
+from bus.json_text import is_object
 from bus.messages.base import Message
 from bus.messages.control import LIMITED_BY, SOURCES_MAX, AnnounceTools, ToolSource, ToolWord
 from bus.settings import BusSettings
@@ -84,6 +85,12 @@ class Announcement:
                 f"{said.TYPE}: description and parameters of {large} are too large; at most "
                 f"{settings.tool_max_bytes} bytes (bus.tool_max_bytes)",
             )
+
+        for word in said.tools:
+            if not is_object(word.parameters):
+                raise BusError(
+                    "malformed", f"{said.TYPE}: parameters of {word.tool_id} are no JSON object, or nested too deeply"
+                )
 
     def _clear(self) -> None:
         self._part = self._bytes = 0

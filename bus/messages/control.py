@@ -37,6 +37,8 @@ Detail = Annotated[str, cut_to(1000), Field(max_length=1000)]
 
 REFUSED_SHOWN_MAX = 64
 """Most tools of one source that are named with the reason why they are not taken."""
+PARAMETERS_DEPTH_MAX = 128
+"""Levels of a tool's schema; the format's own bound, not a setting: what reads schemas goes level by level."""
 SOURCES_MAX = 1024
 """Most sources of tools of one worker."""
 WORKERS_SHOWN_MAX = 64
@@ -153,7 +155,7 @@ class ToolWord(Record):
     tool_id: Name = Field(description="by which models ask for it and orders are routed")
     source: Name = Field(description="where it comes from: `builtin`, `python`, or the name of an MCP server")
     description: str = Field(description="for the model; of a server's tool the server's own words")
-    parameters: str = Field(description="JSON Schema of its arguments, as JSON text")
+    parameters: str = Field(description="JSON Schema of its arguments: JSON text of an object, at most 128 levels deep")
     idempotent: bool = Field(description="running it twice is as good as once")
     writes: bool = Field(description="it may change something; an agent needs its exact name among its permissions")
 

@@ -21,6 +21,9 @@ def nested(levels: int) -> dict[str, Any]:
     ("schema", "words"),
     [
         ({"type": 5}, "is no JSON Schema at $.type"),
+        ({"pattern": "a{99999999999999999999}"}, "a pattern that is none"),
+        ({"pattern": "("}, "is no JSON Schema at $.pattern"),
+        ({"pattern": "(" * 5000}, "nested too deeply"),
         ("nonsense", "is no JSON Schema at $"),
         ({"$ref": "http://127.0.0.1:1/x"}, "outside itself"),
         ({"$ref": "file:///etc/hostname"}, "outside itself"),

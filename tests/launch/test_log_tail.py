@@ -44,6 +44,7 @@ def test_only_lines_of_this_run_are_shown(log):
         ("Traceback (most recent call last):\n  File x\nImportError: no module\n", "ImportError: no module"),
         (line(level="warning", reason="odd"), ""),
         ('{"torn": \n[1]\n' + line(level="info"), ""),
+        ("[" * 100_000 + "\n", "[" * 299 + "…"),
         ("", ""),
     ],
 )

@@ -22,7 +22,7 @@ def tell(answered: Answered) -> str:
         return f"{answered.call.tool_id} failed ({code}): {reason}"
     try:
         value = json.loads(answered.text)
-    except ValueError:
+    except (ValueError, RecursionError):
         shown = answered.text.strip()[:_CUT_SHOWN]
         if answered.call.tool_id not in TELLERS:  # what says nothing in JSON says it in words
             return f"{answered.call.tool_id}: {shown}"

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from actors.ho1_executor.contracts import check_contract, gather_inputs, label_inputs, select_contract
+from actors.ho1_executor.contracts import check_contract, gather_inputs, label_inputs, schema_faults, select_contract
 from bus.errors import WorkOrderFault
 from bus.messages.work_order import Segment
 from config.assets import Boundary, Contract
+from config.json_schema import validator_of
 from tests.actors.ho1_executor.rig import shipped
 
 
@@ -80,7 +81,7 @@ def test_the_order_wins_over_configuration_and_that_over_defaults() -> None:
     }
 
 
-@pytest.mark.parametrize(("text", "is_good"), [("[1]", True), ('["x"]', False), ("[", False)])
+@pytest.mark.parametrize(("text", "is_good"), [("[1]", True), ('["x"]', False), ("[", False), ("[" * 100_000, False)])
 def test_an_input_that_is_no_text_is_read_as_json(text: str, is_good: bool) -> None:
     """A schema may ask for a list or an object."""
     schema = {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}}
@@ -91,6 +92,20 @@ def test_an_input_that_is_no_text_is_read_as_json(text: str, is_good: bool) -> N
     with pytest.raises(WorkOrderFault) as caught:
         gather_inputs(checked, [Segment(name="a", text=text)], {})
     assert caught.value.code == "input_schema_invalid"
+
+
+TREE = {"$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}}}, "$ref": "#/$defs/t"}
+NOWHERE = {"type": "array", "items": {"$ref": "#/nowhere"}}
+
+
+@pytest.mark.parametrize(("schema", "fault"), [(TREE, "nested too deeply"), (NOWHERE, "something that is not there")])
+def test_a_value_that_its_schema_cannot_follow_breaks_it(schema: dict[str, Any], fault: str) -> None:
+    """Values and schemas of tools come from strangers: a fault is told, nothing is raised."""
+    value: list[Any] = []
+    for _ in range(400):
+        value = [value]
+    (told,) = schema_faults(validator_of(schema), value)
+    assert fault in told
 
 
 def test_a_default_that_is_no_text_is_written_as_json() -> None:

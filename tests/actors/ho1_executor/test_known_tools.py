@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 import pytest
+from structlog.testing import capture_logs
 
-from actors.ho1_executor.known_tools import KnownTools, is_awaited, wanted_by
+from actors.ho1_executor.known_tools import KnownTools, definition_of, is_awaited, wanted_by
 from actors.ho1_executor.model_step import offered_tools
 from actors.ho1_executor.tools.definition import ToolDefinition
 from actors.ho1_executor.tools.registry import BUILTIN
@@ -109,6 +111,72 @@ def test_a_model_is_told_of_tools_that_another_worker_has() -> None:
             await peer.sleep(1.0)
             made.world.network.kill_broker()
             assert "s__read" in await found()
+
+        made.world.run(scenario())
+
+
+BAD = {
+    "no_json": "{",
+    "nested": "[" * 30_000,
+    "nested_object": '{"not":' * 200 + "{}" + "}" * 200,
+    "no_object": "1",
+    "of_strings": '{"type": "string"}',
+    "no_schema": '{"properties": {"a": {"type": 5}}}',
+    "leads_out": '{"$ref": "http://127.0.0.1:1/x"}',
+    "no_number": '{"maximum": 1e999}',
+    "no_message": '{"maximum": 18446744073709551616}',
+    "no_text": '{"description": "\\ud800"}',
+}
+
+
+@pytest.mark.parametrize("why", BAD)
+def test_a_word_that_is_no_tool_is_none(why: str) -> None:
+    """Whatever a worker says of it, the reader has a sentence about it and no exception."""
+    (word,) = announced("s__bad").tools
+    limit = shipped().config.tools.definition_max_bytes
+    assert isinstance(definition_of(word, limit), ToolDefinition)
+    assert isinstance(definition_of(word.model_copy(update={"parameters": BAD[why]}), limit), str)
+
+
+def test_the_schema_of_anothers_tool_is_not_run_here() -> None:
+    """It may take as long as its author likes: this one doubles forty times."""
+    steps = {str(n): {"allOf": [{"$ref": f"#/$defs/{n + 1}"}] * 2} for n in range(40)}
+    schema = {"$defs": steps | {"40": {}}, "$ref": "#/$defs/0"}
+    (word,) = announced("s__slow").tools
+    limit = shipped().config.tools.definition_max_bytes
+    assert isinstance(definition_of(word.model_copy(update={"parameters": json.dumps(schema)}), limit), ToolDefinition)
+
+
+def test_a_word_is_bounded_as_a_servers_tool_is() -> None:
+    """Id and size; exactly the bound passes."""
+    (word,) = announced("s__big").tools
+    size = len(word.description) + len(word.parameters)
+    assert isinstance(definition_of(word, size), ToolDefinition)
+    assert "tools.definition_max_bytes" in str(definition_of(word, size - 1))
+    assert "id" in str(definition_of(word.model_copy(update={"tool_id": "no!tool"}), size))
+
+
+def test_a_word_that_is_no_tool_costs_nobody_but_its_sender() -> None:
+    """It is left out alone and said once; and no word of another stands for a tool that this worker has itself."""
+    with cluster(ScriptedGateway(), executors=2) as made:
+
+        async def scenario() -> None:
+            other, peer = made.executors[1], made.executors[0]
+            known = KnownTools(peer, BUILTIN, made.snapshot.config)
+            words = announced("s__read", "s__bad", "list_tools").tools
+            bad = [word.model_copy(update={"parameters": '{"type": "string"}'}) for word in words[1:]]
+            other.announce(AnnounceTools(tools=[words[0], *bad], sources=[]))
+            await peer.sleep(1.0)
+            with capture_logs() as logs:
+                for _ in range(3):
+                    found = await known.allowed_by(
+                        ["list_tools", "s__*", "s__gone"], agent("list_tools", "s__*", "s__gone"), within_s=1.0
+                    )
+                    assert "s__read" in found.tools
+                    assert "s__bad" not in found.tools
+                    assert found.tools["list_tools"] is BUILTIN["list_tools"]
+                    await peer.sleep(1.0)
+            assert [entry["tool"] for entry in logs if entry["event"] == "tool_word_dropped"] == ["s__bad"]
 
         made.world.run(scenario())
 

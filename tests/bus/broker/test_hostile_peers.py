@@ -181,8 +181,8 @@ def words(count: int, size: int = 2) -> list[ToolWord]:
         ToolWord(
             tool_id=f"t{number:04}",
             source="s",
-            description="d",
-            parameters="x" * (size - 1),
+            description="d" * (size - 2),
+            parameters="{}",
             idempotent=True,
             writes=False,
         )
@@ -258,6 +258,23 @@ def test_what_is_over_its_bound_is_refused_with_the_setting_s_name(what: str) ->
     after = peer_row(rig, "ho1/1@a")
     assert (after.tools, after.counters, after.reason) == (before.tools, before.counters, before.reason)
     assert rig.got(other) == []
+
+
+@pytest.mark.parametrize("parameters", ["{", "", "1", "[]", "null", "[" * 30_000,
+                                        '{"a":' * 300 + "1" + "}" * 300, '"\\ud800"',
+                                        '{"a": "\\ud800"}'])  # fmt: skip
+def test_a_word_that_can_be_no_tool_is_refused_where_it_comes_in(parameters: str) -> None:
+    """Everybody who looks for tools would read it; its sender is told, keeps what it had, and stays."""
+    rig = Rig()
+    worker = rig.worker("ho1/1@a", tools=["t"])
+    rig.control(worker, Kind.TOOLS, AnnounceTools(tools=words(1), sources=[]))
+    bad = words(2)[1].model_copy(update={"parameters": parameters})
+    rig.control(worker, Kind.TOOLS, AnnounceTools(tools=[*words(1), bad], sources=[]))
+    (told,) = rig.got(worker)
+    failure = decode(Failure, told.body, BIG)
+    assert failure.code == "malformed"
+    assert "parameters of t0001" in failure.detail
+    assert peer_row(rig, "ho1/1@a").tools == ["t0000"]
 
 
 def peer_row(rig: Rig, instance: str) -> control.PeerRow:

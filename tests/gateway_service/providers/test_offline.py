@@ -17,7 +17,8 @@ from config.prompt_pack import fill_pack, parse_pack
 from gateway_service.pricing import input_tokens
 from gateway_service.providers.offline import MODEL_ID, OfflineProvider
 from gateway_service.providers.offline.grammar import load_grammar
-from gateway_service.providers.offline.prose import TELLERS
+from gateway_service.providers.offline.prose import TELLERS, tell
+from gateway_service.providers.offline.reading import Answered
 from gateway_service.providers.offline.structured import LEAST_MAX_CHARS, least_instance
 from tests.gateway_service.rig import SHIPPED
 
@@ -391,6 +392,12 @@ async def test_any_structured_contract_gets_valid_json(schema):
         update={"contract_id": "PRC-OTHER-001", "output_schema": schema, "structured_output": True}
     )
     Draft202012Validator(schema).validate(json.loads((await ask(wanted)).content))
+
+
+def test_a_result_that_is_nested_too_deeply_is_told_as_text():
+    """Whatever a tool's server answered."""
+    call = ToolCall(call_id="001", tool_id="s__deep", arguments={})
+    assert tell(Answered(call, "[" * 100_000)).startswith("s__deep: [[[")
 
 
 def nested(levels):
