@@ -28,7 +28,7 @@ from bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from bus.ledger_client import LedgerClient
 from bus.messages.gateway import Breakers, ReadBreakers
 from bus.messages.ids import turn_in
-from bus.messages.work_order import ExecuteWorkOrder, OutputResult, Receipt
+from bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder
 from bus.port import Bus, ToolRunner
 from config.snapshot import Snapshot
 
@@ -93,7 +93,8 @@ class Executor(Actor):
         """The one receipt of an order, however often it is delivered.
 
         Raises WorkOrderFault(rejected) for an order that was not dispatched, LedgerError(unavailable, retryable) when
-        the record cannot be reached: no receipt exists that the record does not hold or has been handed.
+        the record cannot be reached, or disk_full: no receipt exists that the record does not hold or has been handed.
+        Where its tool may have had an effect by then that it must not have twice, the fault says so (IN_DOUBT).
         """
         order = message.order
         if order.state != "dispatched":
@@ -109,6 +110,10 @@ class Executor(Actor):
             job = job_of(self._bus, order, call, is_repeat=is_repeat, reserve_s=reserve_s)
             with job.draft.watched(call.stream if message.stream else None):
                 return await self._answer(job)
+        except RuntimeFault as fault:
+            if self._is_in_doubt(order):
+                fault.facts[IN_DOUBT] = True
+            raise
         finally:
             del self._at_work[order.wo_id]
             at_work.set_result(None)
@@ -174,6 +179,11 @@ class Executor(Actor):
     def _is_idempotent(self, tool_id: str) -> bool:
         tool = self._specs.get(tool_id)  # of a server it may be gone again
         return tool is not None and tool.idempotent
+
+    def _is_in_doubt(self, order: WorkOrder) -> bool:
+        """Whether its tool was begun here, its end is not known to be durable, and running it again would matter."""
+        call = order.tool_call
+        return call is not None and order.wo_id in self._begun and not self._is_idempotent(call.tool_id)
 
     async def _carry_out(self, job: Job) -> OutputResult | Receipt:
         snapshot = await self._snapshots.get(job.order.config_digest)

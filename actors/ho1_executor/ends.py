@@ -89,7 +89,11 @@ class Ends:
 
 
 def _refused(order: WorkOrder, receipt: Receipt, ack: Ack, moment: Moment) -> Receipt:
-    """What stands in the place of an end that the record cannot take at all (too large): the order still gets one."""
+    """What stands in the place of an end that the record cannot take at all (too large): the order still gets one.
+
+    A tool has done what it did: `failed` would be an invitation to run it again.
+    """
+    code = "execution_error" if order.tool_call is None else "unknown_outcome"
     message = f"the ledger refused the end of this order: {ack.code}"
-    fault = failed(order, "execution_error", message, Tally(started=moment.monotonic), moment)
+    fault = failed(order, code, message, Tally(started=moment.monotonic), moment)
     return fault.model_copy(update={"cost": receipt.cost})

@@ -6,7 +6,7 @@ Source: spec pages "Session contracts" (Where it lives, and how a turn survives)
 from __future__ import annotations
 
 from bus.errors import RuntimeFault
-from bus.messages.work_order import Cost, ExecuteWorkOrder, Receipt, WorkOrder, WorkOrderError
+from bus.messages.work_order import IN_DOUBT, Cost, ExecuteWorkOrder, Receipt, WorkOrder, WorkOrderError
 from bus.port import Bus
 from bus.streaming import Draft
 from config.schema import Ho2Config
@@ -19,11 +19,12 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
 ) -> Receipt:
     """The pool's receipt, asked for again while that may help; pieces of an answer go to `draft` if it is watched.
 
-    Raises RuntimeFault when nobody answers within the order's time-out.
+    Raises RuntimeFault when nobody answers within the order's time-out; with the fact IN_DOUBT if any attempt had it.
     """
     clock = bus.clock
     give_up = clock.monotonic() + order.constraints.timeout_seconds
     fault = RuntimeFault("expired", "no attempt fitted into the time-out")
+    is_in_doubt = False
     for attempt in range(first_attempt, first_attempt + config.order_attempts_max):
         left_s = give_up - clock.monotonic()
         if left_s <= 0:
@@ -40,6 +41,7 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
             )  # fmt: skip
         except RuntimeFault as refusal:
             fault = refusal
+            is_in_doubt = is_in_doubt or refusal.facts.get(IN_DOUBT) is True
             if not refusal.retryable:
                 break
             await bus.sleep(refusal.pause_s(config.order_retry_interval_ms / 1000, clock.random()))
@@ -48,6 +50,8 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
             return receipt
         fault = RuntimeFault("malformed", f"a receipt of {receipt.wo_id} for {order.wo_id}")
         break
+    if is_in_doubt:
+        fault.facts[IN_DOUBT] = True
     raise fault
 
 
@@ -83,8 +87,11 @@ def cancelled_receipt(order: WorkOrder, *, by: str, at: str) -> Receipt:
 def _code_of(order: WorkOrder, fault: RuntimeFault) -> str:
     """Why an order without a receipt failed; that no worker announces its tool is final, anything else may pass.
 
-    If a worker that is gone had a tool call before, what the tool did is not known.
+    What a tool did is not known if a worker that is gone had the call before, or one that began it could not record
+    its end: `failed` would be an invitation to run it again.
     """
+    if order.tool_call is not None and fault.facts.get(IN_DOUBT) is True:
+        return "unknown_outcome"
     if order.tool_call is not None and not fault.retryable:
         if fault.code == "no_route":
             return "tool_not_found"

@@ -20,6 +20,9 @@ ERROR_CODES = (
 )  # fmt: skip
 """Closed codes of a failed order; beside them the gateway's own codes (`bus.messages.gateway.ERROR_CODES`)."""
 
+IN_DOUBT = "in_doubt"
+"""Fact of a fault: the order's tool was begun and must not run twice, and its end is not in the record."""
+
 
 class Segment(Record):
     """A piece of text with its provenance: recorded by `ref` where it has one, stored where it has none."""

@@ -106,9 +106,8 @@ def _named(tools: Sequence[str]) -> str:
 def _tools(result: TurnResult) -> list[Line]:
     lines: list[Line] = []
     for call in result.tool_calls:
-        how = (
-            "" if call.status == "Succeeded" else f": {call.status.lower()}" + (f" ({call.code})" if call.code else "")
-        )
+        ended = "in doubt" if call.code == "unknown_outcome" else call.status.lower()
+        how = "" if call.status == "Succeeded" else f": {ended}" + (f" ({call.code})" if call.code else "")
         lines.append((f"tool {call.tool_id}{how}", _DIM))
     return lines
 

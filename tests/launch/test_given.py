@@ -66,7 +66,9 @@ def test_more_than_a_pipe_takes_is_refused():
         given.by_role(with_tools(environment=["BIG"]), {"BIG": "x" * 70_000})
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"launcher": {}}', '{"launcher": {"environment": [1]}}', "{", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"launcher": {}}', '{"launcher": {"environment": [1]}}', "{", "[" * 100_000]
+)
 def test_names_are_the_shipped_ones_where_a_file_has_none(tmp_path, text):
     """What is wrong with the file is told by who checks it."""
     file = tmp_path / "admin_config.json"

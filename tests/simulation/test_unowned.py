@@ -109,6 +109,29 @@ def test_a_full_disk_in_the_middle_of_a_tool_leaves_no_run_behind():
         check_record(entries)
 
 
+def test_a_tool_that_ran_while_the_disk_filled_is_in_doubt_and_not_failed():
+    """It has charged: whoever reads `failed` would charge again. Asked again, it is told and not run again."""
+    with SimulatedCluster(
+        with_tools(load_snapshot(), CHARGE), providers={"offline": AsksForTools()}, tools={"charge": CHARGE}
+    ) as cluster:
+        medium = cluster.world.disk("ledger").medium
+        capacity = medium.capacity_bytes
+
+        def fill() -> None:
+            medium.capacity_bytes = medium.used_bytes() + (5 << 20)
+
+        cluster.world.loop.call_later(1.0, fill)
+        cluster.world.loop.call_later(6.0, setattr, medium, "capacity_bytes", capacity)
+        assert cluster.ask("charge", input_id="in-1", timeout_s=40).code == "disk_full"
+        cluster.world.run(asyncio.sleep(10))
+        [call] = cluster.ask("charge", input_id="in-1", timeout_s=40).tool_calls
+        assert (call.status, call.code) == ("Failed", "unknown_outcome")
+        entries = cluster.entries()
+        assert [entry.reason for entry in entries if entry.event_type == "WO_FAILED"] == ["unknown_outcome"]
+        assert count_of(entries, "TOOL_STARTED") == 1
+        check_record(entries)
+
+
 @pytest.mark.parametrize("after_s", [0.4, 1.9])
 def test_a_follow_up_outlives_broker_and_owner(after_s: float):
     """Behind a run, and in the middle of its own."""

@@ -19,6 +19,8 @@ def tell(answered: Answered) -> str:
     failed = _ERROR.match(answered.text)
     if failed:
         code, reason = failed.group(1) or "no code", failed.group(2).strip() or "no reason given"
+        if code == "unknown_outcome":
+            return f"Nobody knows what {answered.call.tool_id} did ({code}): {reason}"
         return f"{answered.call.tool_id} failed ({code}): {reason}"
     try:
         value = json.loads(answered.text)

@@ -19,7 +19,7 @@ from actors.ho1_executor.tools.table import Validators
 from bus.errors import BusError, LedgerError, RuntimeFault, WorkOrderFault
 from bus.ledger_client import LedgerClient
 from bus.messages.ledger import Ack, Entry, WriteEntry
-from bus.messages.work_order import OutputResult, Receipt, Segment
+from bus.messages.work_order import OutputResult, Receipt, Segment, WorkOrder
 from config.snapshot import Snapshot
 from tests.actors.ho1_executor.rig import Effects, ScriptedGateway, cluster, order, shipped, tool_order
 from tests.actors.ho1_executor.test_receipts import HERE, stored
@@ -153,14 +153,15 @@ async def test_an_end_that_is_on_its_way_is_waited_for(tool_id: str) -> None:
     assert effects.runs == []
 
 
-async def test_an_end_that_the_record_refuses_becomes_a_failure_that_says_so() -> None:
-    """Too large, say: the order still gets its one end, with its cost."""
+@pytest.mark.parametrize(("given", "code"), [(order(), "execution_error"), (tool_order(ONCE), "unknown_outcome")])
+async def test_an_end_that_the_record_refuses_becomes_a_failure_that_says_so(given: WorkOrder, code: str) -> None:
+    """Too large, say: the order still gets its one end, with its cost; a tool that ran is in doubt, and not failed."""
     ledger = LedgerOnPaper(refused=["WO_COMPLETED"])
     tally = Tally(started=0.0, input_tokens=7)
-    receipt = completed(order(), OutputResult(text=Segment(text="out")), tally, HERE)
-    answered = await Ends(as_client(ledger)).record(order(), receipt, HERE, parents=["p"])
+    receipt = completed(given, OutputResult(text=Segment(text="out")), tally, HERE)
+    answered = await Ends(as_client(ledger)).record(given, receipt, HERE, parents=["p"])
     assert answered.error is not None
-    assert (answered.error.code, answered.cost) == ("execution_error", receipt.cost)
+    assert (answered.error.code, answered.cost) == (code, receipt.cost)
     assert "too_large" in answered.error.message
     assert [(entry.event_type, entry.parents) for entry in ledger.entries] == [("WO_FAILED", ["p"])]
 

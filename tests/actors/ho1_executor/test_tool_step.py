@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from bus.errors import LedgerError
 from bus.messages.base import unpack
-from bus.messages.work_order import Receipt
+from bus.messages.work_order import IN_DOUBT, Receipt
 from tests.actors.ho1_executor.rig import WO, Cluster, Effects, ScriptedGateway, cluster, tool_order
 
 SAFE, ONCE = "list_packages", "show_config"
@@ -290,6 +291,56 @@ def test_without_a_durable_start_nothing_runs_and_the_order_gets_an_end() -> Non
         assert code_of(made.world.run(main())) == "execution_error"
         assert effects.runs == []
         assert made.world.run(made.events()) == ["TOOL_STARTED", "WO_FAILED"]
+
+
+def _fill(made: Cluster) -> Callable[[], None]:
+    """The ledger's disk has no room any more; what gives it back."""
+    medium = made.world.disk("ledger").medium
+    capacity, medium.capacity_bytes = medium.capacity_bytes, medium.used_bytes() + (5 << 20)
+    return lambda: setattr(medium, "capacity_bytes", capacity)
+
+
+def test_a_call_that_ran_while_the_disk_was_full_is_in_doubt_and_not_failed() -> None:
+    """Its end is lost: whoever asked is told that the tool was begun, and the record, once it can, says unknown_outcome."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), tools=effects.tools()) as made:
+
+        async def main() -> Receipt:
+            await made.world.settled()
+            effects.gate = asyncio.Event()
+            work = asyncio.get_running_loop().create_task(made.execute(tool_order(ONCE)))
+            await made.until(lambda: bool(effects.runs))
+            free = _fill(made)
+            await made.ho2.sleep(3.0)
+            effects.gate.set()
+            for attempt in (work, made.execute(tool_order(ONCE), attempt=2)):
+                with pytest.raises(LedgerError) as caught:
+                    await attempt
+                assert (caught.value.code, caught.value.facts.get(IN_DOUBT)) == ("disk_full", True)
+            free()
+            await made.ho2.sleep(3.0)
+            return await made.execute(tool_order(ONCE), attempt=3)
+
+        assert code_of(made.world.run(main())) == "unknown_outcome"
+        assert len(effects.runs) == 1
+        assert made.world.run(made.events()) == ["TOOL_STARTED", "WO_FAILED"]
+
+
+def test_a_call_that_could_not_start_on_a_full_disk_is_in_no_doubt() -> None:
+    """Nothing ran, and the fault says nothing else."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), tools=effects.tools()) as made:
+
+        async def main() -> None:
+            await made.world.settled()
+            _fill(made)
+            await made.ho2.sleep(3.0)
+            with pytest.raises(LedgerError) as caught:
+                await made.execute(tool_order(ONCE))
+            assert (caught.value.code, IN_DOUBT in caught.value.facts) == ("disk_full", False)
+
+        made.world.run(main())
+        assert effects.runs == []
 
 
 @pytest.mark.parametrize("tool_id", [SAFE, ONCE])

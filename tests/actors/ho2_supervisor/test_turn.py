@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from actors.ho2_supervisor import composed
 from actors.ho2_supervisor.chain import trace_hash
-from bus.errors import BusError, WorkOrderFault
+from bus.errors import BusError, LedgerError, WorkOrderFault
 from bus.messages.base import unpack
-from bus.messages.work_order import OutputResult, Receipt, Segment, WorkOrder, WorkOrderError
+from bus.messages.work_order import IN_DOUBT, OutputResult, Receipt, Segment, WorkOrder, WorkOrderError
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -194,6 +195,24 @@ def test_failed_tool_is_a_result_for_the_model() -> None:
         result = asked(rig)
         assert result.response.startswith("from tools: error tool_failed: no such file")
         assert {(call.status, call.code) for call in result.tool_calls} == {("Failed", "tool_failed")}
+
+
+@pytest.mark.parametrize(("is_begun", "code"), [(True, "unknown_outcome"), (False, "execution_error")])
+def test_a_tool_that_was_begun_once_stays_in_doubt_whatever_the_last_try_says(is_begun: bool, code: str) -> None:
+    """The worker whose tool had begun could not record its end; the next tries did not get as far."""
+    tries: Counter[str] = Counter()
+
+    def script(order: WorkOrder) -> Answer:
+        if order.wo_type != "tool_call":
+            return one_tool(order)
+        tries[order.wo_id] += 1
+        is_first = tries[order.wo_id] == 1
+        return LedgerError("unavailable", "away", facts={IN_DOUBT: True} if is_begun and is_first else {})
+
+    with Rig(script=script) as rig:
+        result = asked(rig)
+        assert {(call.status, call.code) for call in result.tool_calls} == {("Failed", code)}
+        assert min(tries.values()) > 1
 
 
 def test_tool_that_no_worker_announces_is_a_result_for_the_model_too() -> None:

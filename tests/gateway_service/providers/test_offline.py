@@ -295,6 +295,8 @@ async def test_a_failed_tool_is_said_to_have_failed():
         ("list_packages", "error tool_failed: the registry is away"), ("show_config", {"path": "a.b", "value": 1})
     )
     assert text == "list_packages failed (tool_failed): the registry is away\n\na.b = 1"
+    text = await told(("charge", "error unknown_outcome: gone"))
+    assert text == "Nobody knows what charge did (unknown_outcome): gone"
 
 
 @pytest.mark.parametrize("result", ['{"cut', "[1, 2]", "{}", "5", ""])

@@ -45,9 +45,11 @@ def test_tools_are_named_and_a_failed_one_says_how():
     calls = [
         ToolCallSummary(tool_id="list_packages", status="Succeeded"),
         ToolCallSummary(tool_id="show_config", status="Failed", code="tool_failed"),
+        ToolCallSummary(tool_id="charge", status="Failed", code="unknown_outcome"),
     ]
     lines = [text for text, _ in lines_about(result(tool_calls=calls))]
     assert lines[:2] == ["tool list_packages", "tool show_config: failed (tool_failed)"]
+    assert lines[2] == "tool charge: in doubt (unknown_outcome)"
 
 
 @pytest.mark.parametrize(
