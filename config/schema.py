@@ -100,6 +100,9 @@ class GatewayConfig(Section):
         description="a call's deltas leave at most once per so long; 0: each at once"
     )
     rebuild_page: Positive = Field(description="entries per read when budgets are rebuilt at start")
+    snapshot_entries: Positive = Field(
+        description="after so many entries of `prompts` the budgets are recorded, so that a start reads on from there"
+    )
     spool_after_ms: Positive = Field(description="silence of the ledger after which unconditional records are spooled")
     on_ledger_outage: Literal["spool", "refuse"] = Field(
         description="spool: answer degraded calls and hand their records over later; refuse: answer nothing unrecorded"

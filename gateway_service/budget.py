@@ -7,8 +7,9 @@ reservation, the attempt's end its settlement). Source: spec page "Gateway", Bud
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
 
 from bus.messages.gateway import Prompt, ScopeBudget
 from config.schema import BudgetConfig, Route
@@ -54,6 +55,17 @@ class BudgetState:
 
     scopes: dict[str, Scope] = field(default_factory=dict[str, Scope])
     open: dict[str, Reservation] = field(default_factory=dict[str, Reservation])
+
+
+def figures_of(state: BudgetState) -> dict[str, dict[str, Any]]:
+    """Every scope as plain values, in order of name."""
+    return {name: asdict(state.scopes[name]) for name in sorted(state.scopes)}
+
+
+def state_of(figures: Mapping[str, Mapping[str, Any]], open_: Iterable[Reservation]) -> BudgetState:
+    """The state that had these figures, and these reservations open in them. Raises TypeError for what are none."""
+    scopes = {name: Scope(**values) for name, values in figures.items()}
+    return BudgetState(scopes, {reservation.reservation_id: reservation for reservation in open_})
 
 
 # --- events and effects -------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from bus.errors import GatewayError
 from bus.messages.base import unpack
 from bus.messages.gateway import PromptResponse
@@ -19,6 +21,17 @@ def reservation_in(entry: Entry) -> Reservation | None:
     held = unpack(entry.bodies[0])["reservation"]
     name = entry.submission_id.removeprefix("PROMPT_SENT:")
     return Reservation(reservation_id=name, tokens=held["tokens"], scopes=tuple(held["scopes"]))
+
+
+def snapshot_in(entry: Entry) -> tuple[int, dict[str, dict[str, Any]], list[str]]:
+    """(sequence up to which, figures of the scopes, names of the open calls) of a BUDGET_SNAPSHOT.
+
+    Raises ValueError, TypeError or LookupError where it cannot be read.
+    """
+    if not entry.bodies or entry.bodies[0] is None:
+        raise LookupError("erased")
+    payload = unpack(entry.bodies[0])
+    return payload["after"], payload["scopes"], payload["open"]
 
 
 def settlement_in(entry: Entry) -> Settlement:

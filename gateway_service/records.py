@@ -18,7 +18,7 @@ from bus.messages.ids import body_ref, call_id
 from bus.messages.ledger import Entry, Provenance, WriteEntry
 from bus.messages.work_order import Segment, ToolCall
 from config.schema import Route
-from gateway_service.budget import Crossed, Mode, Reservation
+from gateway_service.budget import BudgetState, Crossed, Mode, Reservation, figures_of
 from gateway_service.pricing import Settlement
 from gateway_service.validation import KEY_MAX_CHARS
 
@@ -236,6 +236,18 @@ def allocated(scope: str, limit: int, *, at_us: int) -> WriteEntry:
         event_type="BUDGET_ALLOCATED",
         at_us=at_us,
         bodies=[pack({"scope": scope, "limit": limit})],
+    )
+
+
+def snapshot(state: BudgetState, after: int, *, at_us: int) -> WriteEntry:
+    """BUDGET_SNAPSHOT: what the stream comes to up to `after`, a sequence; the next start reads on from there."""
+    payload = {"after": after, "scopes": figures_of(state), "open": sorted(state.open)}
+    return WriteEntry(
+        submission_id=f"BUDGET_SNAPSHOT:{after}",
+        stream=STREAM,
+        event_type="BUDGET_SNAPSHOT",
+        at_us=at_us,
+        bodies=[pack(payload)],
     )
 
 

@@ -42,6 +42,8 @@ from gateway_service.sending import EarlierAttempt, Sender, unavailable
 _log = structlog.get_logger("gateway")
 
 SPOOL_FILE = "prompts.spool"
+_ENTRIES_OF_CALL = 2
+"""PROMPT_SENT and its end."""
 _BUDGET_CODES = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED"})
 _OUTCOMES: dict[str, Outcome] = {
     **dict.fromkeys(("INVALID_INPUT", "AUTH_ERROR", "FORBIDDEN", "PROVIDER_NOT_FOUND", "TURN_LIMIT"), "REJECTED"),
@@ -80,6 +82,8 @@ class GatewayService(Actor):
         self._outputs = validation.OutputChecks(snapshot.output_schemas())
         self._open = asyncio.Event()
         self._rejections = 0
+        self._snapshot_task: asyncio.Task[None] | None = None
+        self._snapshot_at = 0  # calls sent when it was taken
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -95,7 +99,13 @@ class GatewayService(Actor):
             spool_after_s=config.gateway.spool_after_ms / 1000,
             retry_s=config.ledger.spool_retry_ms / 1000,
         )
-        self._recovery = Recovery(bus, self._ledger, self._spool, page=config.gateway.rebuild_page)
+        self._recovery = Recovery(
+            bus,
+            self._ledger,
+            self._spool,
+            page=config.gateway.rebuild_page,
+            snapshot_entries=config.gateway.snapshot_entries,
+        )
 
     async def ready(self) -> str:
         """Ready once budgets stand as the record has them and no PROMPT_SENT is without an end."""
@@ -121,6 +131,8 @@ class GatewayService(Actor):
     async def drain(self) -> None:
         """Calls in flight have ended and their records are in the ledger, or on disk."""
         await self._calls.drain()
+        if self._snapshot_task is not None:
+            self._snapshot_task.cancel()
         await self._ledger.flush()
 
     def counters(self) -> dict[str, int]:
@@ -182,6 +194,8 @@ class GatewayService(Actor):
             return self._refused(ask.prompt, fault, trace=ask.trace, is_degraded=ask.is_degraded)
         except RuntimeFault as fault:
             return self._refused(ask.prompt, unavailable(fault), trace=ask.trace, is_degraded=ask.is_degraded)
+        finally:
+            self._take_snapshot_sometimes()
         self._calls.remember(running.key, response)
         return response
 
@@ -225,6 +239,19 @@ class GatewayService(Actor):
             raise
         finally:
             ticket.leave()
+
+    def _take_snapshot_sometimes(self) -> None:
+        """Beside the calls, every `gateway.snapshot_entries` entries: the next start reads on from there."""
+        due_at = self._snapshot_at + self._config.gateway.snapshot_entries // _ENTRIES_OF_CALL
+        if self._sender.sent_count >= due_at and (self._snapshot_task is None or self._snapshot_task.done()):
+            self._snapshot_at = self._sender.sent_count
+            self._snapshot_task = asyncio.get_running_loop().create_task(self._snapshot_beside())
+
+    async def _snapshot_beside(self) -> None:
+        try:
+            await self._recovery.take_snapshot()
+        except RuntimeFault as fault:  # the next one covers it
+            _log.info("snapshot_put_off", code=fault.code)
 
     def _refused(self, prompt: Prompt, fault: GatewayError, *, trace: str, is_degraded: bool) -> PromptResponse:
         """The response to a fault; a rejection is recorded, and the provider was not called."""

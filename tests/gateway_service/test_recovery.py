@@ -1,0 +1,120 @@
+"""A gateway that starts reads on from the newest snapshot, and comes to the same as one that reads everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from bus.ledger_client import LedgerClient
+from bus.messages.base import unpack
+from bus.messages.gateway import Prompt, PromptResponse
+from bus.messages.ledger import Entry
+from gateway_service.recovery import Recovery
+from tests.gateway_service.rig import Cluster, answered, hang, of_type, prompt
+
+EVERY = 6
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    """With a snapshot every six entries, and pages of four."""
+    made = Cluster(gateway={"snapshot_entries": EVERY, "rebuild_page": 4})
+    yield made
+    made.close()
+
+
+def folded(cluster: Cluster, entries: list[Entry]) -> Recovery:
+    """What all these entries come to, without any snapshot."""
+    whole = Recovery(cluster.ho1, None, None, page=1, snapshot_entries=1_000_000)
+    for entry in entries:
+        whole._fold(entry)
+    return whole
+
+
+async def restarted(cluster: Cluster) -> list[str]:
+    """The gateway is killed and starts anew; the entries that the new one folded, by submission id."""
+    cluster.kill_gateway()
+    cluster.start_gateway()
+    seen: list[str] = []
+    fold = Recovery._fold
+
+    def note(self: Recovery, entry: Entry) -> None:
+        seen.append(entry.submission_id)
+        fold(self, entry)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Recovery, "_fold", note)
+        await cluster.ready()
+    return seen
+
+
+def test_a_start_reads_on_from_the_newest_snapshot(cluster: Cluster) -> None:
+    """Ten calls, a snapshot about every three, a restart: little is read, and the budgets are those of the whole."""
+
+    async def scenario() -> tuple[list[str], list[Entry]]:
+        for number in range(10):
+            await cluster.ask(prompt(f"WO-{number}#1", session_id=f"0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f2{number % 3}"))
+            await asyncio.sleep(0.5)
+        return await restarted(cluster), await cluster.settled_entries()
+
+    seen, entries = cluster.run(scenario())
+    snapshots = of_type(entries, "BUDGET_SNAPSHOT")
+    assert len(snapshots) >= 3
+    assert len(seen) <= 2 * EVERY < len(entries)
+    state = cluster.service._account._state
+    assert state.scopes == folded(cluster, entries).state.scopes and state.open == {}
+    assert sum(scope.calls for name, scope in state.scopes.items() if name.startswith("session:")) == 10
+
+
+def test_a_call_that_is_open_in_a_snapshot_is_closed_by_the_next_start(cluster: Cluster) -> None:
+    """Its beginning is not read again: it is looked up, held, and closed as unknown, once."""
+
+    async def act(wanted: Prompt) -> PromptResponse:
+        return await hang(wanted) if wanted.work_order_id == "WO-open" else answered()
+
+    cluster.provider.act = act
+
+    async def scenario() -> tuple[list[str], list[Entry]]:
+        asking = asyncio.ensure_future(cluster.ask(prompt("WO-open#1"), timeout_s=1000))
+        await asyncio.sleep(0.5)
+        for number in range(8):
+            await cluster.ask(prompt(f"WO-{number}#1"))
+            await asyncio.sleep(0.5)
+        seen = await restarted(cluster)
+        asking.cancel()
+        return seen, await cluster.settled_entries()
+
+    seen, entries = cluster.run(scenario())
+    assert any(unpack(entry.bodies[0])["open"] == ["WO-open#1/1"] for entry in of_type(entries, "BUDGET_SNAPSHOT"))
+    assert "PROMPT_SENT:WO-open#1/1" not in seen
+    ends = [entry for entry in of_type(entries, "PROMPT_FAILED") if entry.submission_id.endswith(":WO-open#1/1")]
+    assert [entry.reason for entry in ends] == ["UNKNOWN_OUTCOME"]
+    state, whole = cluster.service._account._state, folded(cluster, entries)
+    assert state.scopes == whole.state.scopes and state.open == whole._unended == {}
+
+
+def test_without_a_snapshot_that_can_be_read_everything_is(cluster: Cluster) -> None:
+    """A snapshot that nobody understands costs time, not figures."""
+
+    async def scenario() -> tuple[list[str], list[Entry]]:
+        for number in range(6):
+            await cluster.ask(prompt(f"WO-{number}#1"))
+            await asyncio.sleep(0.5)
+        with pytest.MonkeyPatch.context() as patch:
+            query = LedgerClient.query
+
+            async def odd(self, where, **options):
+                found = await query(self, where, **options)
+                bodies = {"bodies": [bytes([0x80])]}
+                return found.model_copy(update={"entries": [one.model_copy(update=bodies) for one in found.entries]})
+
+            patch.setattr(LedgerClient, "query", odd)
+            seen = await restarted(cluster)
+        return seen, await cluster.settled_entries()
+
+    seen, entries = cluster.run(scenario())
+    assert of_type(entries, "BUDGET_SNAPSHOT")
+    assert {entry.submission_id for entry in of_type(entries, "PROMPT_SENT")} <= set(seen)
+    assert cluster.service._account._state.scopes == folded(cluster, entries).state.scopes
