@@ -29,7 +29,8 @@ class BusSettings(BaseModel):
         description="the same in bytes of bodies, also for a service at a lane; at least one largest body"
     )
     clients_open_max_bytes: Positive = Field(
-        description="the same of all together, outside the cluster at the broker; at a lane each may have one beside"
+        description="the same of all together, outside the cluster at the broker; each may have one beside, at the "
+        "broker of at most bus.fair_unit_bytes"
     )
     service_open_max: Positive = Field(
         description="requests at once per instance on behalf of one principal, where a service passes them on"

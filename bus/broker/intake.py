@@ -38,7 +38,10 @@ def share_of(peer: Peer, row: Row) -> str:
 
 
 def over_share(shares: Shares, share: str, size_bytes: int, peer: Peer, settings: BusSettings) -> str:
-    """Why one more request of this size is too much for now; "" if it may come in."""
+    """Why one more request of this size is too much for now; "" if it may come in.
+
+    Whatever the others have open, whoever has nothing may ask for something of at most `bus.fair_unit_bytes`.
+    """
     held = shares.of(share)
     count_max = settings.client_open_max if peer.role in CLIENT_ROLES else settings.service_open_max
     if held.count >= count_max:
@@ -46,6 +49,7 @@ def over_share(shares: Shares, share: str, size_bytes: int, peer: Peer, settings
         return f"{held.count} requests of {share} are open (bus.{name})"
     if held.size_bytes + size_bytes > settings.client_open_max_bytes:
         return f"{held.size_bytes} bytes of {share} are open (bus.client_open_max_bytes)"
-    if shares.size_bytes + size_bytes > settings.clients_open_max_bytes:
+    is_least = held.count == 0 and size_bytes <= settings.fair_unit_bytes
+    if not is_least and shares.size_bytes + size_bytes > settings.clients_open_max_bytes:
         return f"{shares.size_bytes} bytes are open for those outside (bus.clients_open_max_bytes)"
     return ""

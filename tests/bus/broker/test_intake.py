@@ -95,7 +95,7 @@ def test_a_command_is_taken_in_while_its_senders_share_is_full():
 @pytest.mark.parametrize(("setting", "who"), [("client_open_max_bytes", 7), ("clients_open_max_bytes", 8)])
 def test_bodies_are_bounded_in_bytes_by_client_and_altogether(setting, who):
     """What is open is held in memory: beyond the bytes it is busy, and free again when it has ended."""
-    rig = Rig(**{setting: 100})
+    rig = Rig(fair_unit_bytes=10, **{setting: 100})
     host = rig.worker("host/1@a")
     first, second = rig.client("door/7@a"), rig.client(f"door/{who}.1@a")
     rig.ask(first, "t1", "host", TURN, body=b"x" * 60)
@@ -106,6 +106,20 @@ def test_bodies_are_bounded_in_bytes_by_client_and_altogether(setting, who):
     rig.reply(host, "t3", b"", "host.turn_result")
     rig.ask(second, "t4", "host", TURN, body=b"x" * 100)
     assert rig.requests(host) == ["t1", "t3", "t4"]
+
+
+def test_whoever_has_nothing_open_may_ask_whatever_the_others_have():
+    """All that may be open is taken by others: one request of the least size comes in, no second and no larger one."""
+    rig = Rig(clients_open_max_bytes=100, fair_unit_bytes=10)
+    host = rig.worker("host/1@a")
+    rig.ask(rig.client("door/7@a"), "t1", "host", TURN, body=b"x" * 100)
+    polite = rig.client("door/8@a")
+    for message_id, size in (("p1", 11), ("p2", 10), ("p3", 1)):
+        rig.ask(polite, message_id, "host", TURN, body=b"x" * size)
+    assert rig.answers(polite) == [("p1", "busy"), ("p3", "busy")]
+    rig.reply(host, "p2", b"", "host.turn_result")
+    rig.ask(polite, "p4", "host", TURN, body=b"x" * 10)
+    assert rig.requests(host) == ["t1", "p2", "p4"]
 
 
 def test_a_share_is_given_back_however_a_request_ends():
