@@ -207,7 +207,7 @@ class _Wanted:
     def last(self, home: Home, limit: int, *, with_bodies: bool) -> list[Entry]:
         """The last so many of the record, oldest of them first."""
         newest = read_entries(home.ledger, self.options, newest_first=True, with_bodies=with_bodies)
-        return list(islice(filter(self.accepts, newest), limit))[::-1]
+        return list(islice(filter(self.accepts, newest), min(limit, sys.maxsize)))[::-1]
 
     def why_nothing(self, home: Home) -> int:
         """0 where what was asked for may exist; else it is said what does not, and the exit code is that of it."""

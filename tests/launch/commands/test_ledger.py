@@ -62,6 +62,13 @@ async def test_verify_of_a_cut_record_names_file_byte_and_entries(tmp_path, caps
     assert (document["ok"], document["index"], document["fault"]["byte"]) == (False, "ahead", 0)
 
 
+async def test_more_entries_than_a_machine_can_count_are_all_of_them(tmp_path, capsys):
+    """A limit is no more than that."""
+    await _record(tmp_path)
+    assert cli.run(["ledger", "show", "--limit", "9" * 30, "--home", str(tmp_path)]) == exit_codes.OK
+    assert "e0" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("command", ["verify", "show"])
 def test_a_directory_in_place_of_a_segment_is_named(tmp_path, capsys, command):
     """One sentence with the path."""
