@@ -47,10 +47,15 @@ def make(children: int = 2, **changed: Any) -> ChildToolRunner:
     return ChildToolRunner(**fields)
 
 
-@pytest.fixture
-async def runner(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ChildToolRunner]:
-    """Two processes that have loaded their tools, gone afterwards."""
+@pytest.fixture(autouse=True)
+def _tests_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By tool processes, wherever hobus is installed: their registry is one of the tests'."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture
+async def runner() -> AsyncIterator[ChildToolRunner]:
+    """Two processes that have loaded their tools, gone afterwards."""
     made = make()
     made.start()
     pids = made.pids()

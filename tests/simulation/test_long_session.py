@@ -14,7 +14,7 @@ from tests.journals import check_record, count_of
 
 
 def converse(made: Snapshot, count: int) -> tuple[list[TurnResult], list[int]]:
-    """So many turns of one session; the results, and what each ten of them recorded beside a snapshot now and then."""
+    """So many turns of one session; the results, and what each ten of them recorded beside snapshots now and then."""
     results: list[TurnResult] = []
     entries: list[int] = [0]
     with SimulatedCluster(made) as cluster:
@@ -25,7 +25,8 @@ def converse(made: Snapshot, count: int) -> tuple[list[TurnResult], list[int]]:
             session_id = results[-1].session_id
             if number % 10 == 9:
                 recorded = cluster.entries()
-                entries.append(len(recorded) - count_of(recorded, "STATE_SNAPSHOT"))
+                snapshots = count_of(recorded, "STATE_SNAPSHOT") + count_of(recorded, "BUDGET_SNAPSHOT")
+                entries.append(len(recorded) - snapshots)
         check_record(cluster.entries())
     return results, [later - earlier for earlier, later in pairwise(entries)]
 
