@@ -55,8 +55,8 @@ class Recovery:
         """
         if read_on:
             await self._read_on()
-        if self._read_count < self._snapshot_entries:
-            return
+        if self._read_count < max(self._snapshot_entries, len(self.state.scopes)):
+            return  # a snapshot has a line per scope: so it costs no more than what it saves
         entry = records.snapshot(self.state, self._after, at_us=round(self._bus.now() * 1_000_000))
         self._read_count = 0
         try:
