@@ -101,7 +101,7 @@ class GatewayConfig(Section):
     )
     rebuild_page: Positive = Field(description="entries per read when budgets are rebuilt at start")
     snapshot_entries: Positive = Field(
-        description="after so many entries of `prompts`, or as many as there are budgets, these are recorded for a start"
+        description="after so many entries of `prompts`, or as many as there are budgets, these are recorded"
     )
     spool_after_ms: Positive = Field(description="silence of the ledger after which unconditional records are spooled")
     on_ledger_outage: Literal["spool", "refuse"] = Field(
