@@ -110,5 +110,10 @@ class Doorkeeper:
         self._ended += 1
         now = self._clock.monotonic()
         if now - self._logged_at >= self._log_interval_s:
-            _log.warning("connections_ended", socket=self._what, count=self._ended, why="too many at this socket (bus.strangers_max, bus.connections_max)")
+            _log.warning(
+                "connections_ended",
+                socket=self._what,
+                count=self._ended,
+                why="too many (bus.strangers_max, bus.connections_max)",
+            )
             self._logged_at, self._ended = now, 0
