@@ -11,7 +11,7 @@ from bus.messages.ledger import Entry
 from bus.messages.work_order import ToolCall
 from gateway_service.budget import Reservation
 from gateway_service.pricing import NEVER_SENT, Settlement
-from gateway_service.records import record_id
+from gateway_service.records import Ask, record_id
 
 
 def reservation_in(entry: Entry) -> Reservation | None:
@@ -41,16 +41,16 @@ def settlement_in(entry: Entry) -> Settlement:
     return Settlement(**unpack(entry.bodies[0])["settlement"])
 
 
-def digest_in(entry: Entry) -> str | None:
-    """The SHA-256 of what a PROMPT_SENT sent; None where the request was erased."""
-    if len(entry.bodies) < 2 or entry.bodies[1] is None:  # noqa: PLR2004 - payload and request
-        return None
-    digest: str = unpack(entry.bodies[1])["sha256"]
-    return digest
+def is_another(sent: Entry, ask: Ask) -> bool:
+    """Whether a PROMPT_SENT under this key was of another request; not to be told where it was erased."""
+    return _request_in(sent).get("asked_sha256", ask.asked) != ask.asked
 
 
-def response_in(entry: Entry, digest: str) -> PromptResponse:
-    """The recorded answer behind a PROMPT_RECEIVED. Raises GatewayError(UNAVAILABLE) where its content was erased."""
+def response_in(sent: Entry, entry: Entry) -> PromptResponse:
+    """The recorded answer behind a PROMPT_RECEIVED, as its PROMPT_SENT was asked.
+
+    Raises GatewayError(UNAVAILABLE) where its content was erased.
+    """
     name = entry.submission_id.removeprefix("PROMPT_RECEIVED:")
     if any(body is None for body in entry.bodies):
         raise GatewayError("UNAVAILABLE", f"the recorded answer {entry.submission_id} was erased; ask under a new key")
@@ -70,8 +70,17 @@ def response_in(entry: Entry, digest: str) -> PromptResponse:
         latency_ms=payload["latency_ms"],
         cost_usd=payload["cost_usd"],
         budget_remaining=payload["budget_remaining"],
-        context_hash=digest,
+        context_hash=_request_in(sent).get("sha256", ""),
+        tools_told=unpack(sent.bodies[0])["tools"] if sent.bodies and sent.bodies[0] is not None else [],
         sent_record_id=record_id("PROMPT_SENT", name),
         received_record_id=entry.submission_id,
         attempts=payload["attempt"],
     )
+
+
+def _request_in(sent: Entry) -> dict[str, Any]:
+    """Body 1 of a PROMPT_SENT; empty where it was erased."""
+    if len(sent.bodies) < 2 or sent.bodies[1] is None:  # noqa: PLR2004 - payload and request
+        return {}
+    request: dict[str, Any] = unpack(sent.bodies[1])
+    return request

@@ -1,8 +1,8 @@
 """What the gateway writes into stream `prompts`. Pure. Source: spec pages "Gateway" and "The ledger".
 
 Body 0 of every entry is its payload: ids and figures. Texts stand apart, so that erasing one forgets no spending:
-PROMPT_SENT body 1 is the request (segments as {ref} or {text}, SHA-256 of the exact bytes sent), PROMPT_RECEIVED body 1
-the content and body 2 the tool calls, where there are any.
+PROMPT_SENT body 1 is the request (segments as {ref} or {text}, SHA-256 of the exact bytes sent and of what the call key
+stands for), PROMPT_RECEIVED body 1 the content and body 2 the tool calls, where there are any.
 """
 
 from __future__ import annotations
@@ -30,11 +30,15 @@ Name = Literal["PROMPT_SENT", "PROMPT_RECEIVED", "PROMPT_FAILED"]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One admitted request: what is wanted, of whom, and the SHA-256 of the exact bytes that stand for it there."""
+    """One admitted request: what is wanted, and of whom.
+
+    `digest` is the SHA-256 of the exact bytes that stand for it there; `asked`, of what its key stands for.
+    """
 
     prompt: Prompt
     route: Route
     digest: str
+    asked: str
     trace: str
     is_degraded: bool
 
@@ -77,20 +81,29 @@ def once_got(name: str) -> str:
 
 def digest_of(prompt: Prompt, route: Route) -> str:
     """SHA-256 of the exact bytes that stand for this request at its provider."""
+    tools = [tool.model_dump() for tool in prompt.tools]
+    return _sha256([route.provider_id, route.model_id, tools, *_wanted(prompt)])
+
+
+def asked_digest(prompt: Prompt) -> str:
+    """SHA-256 of what the prompt's key stands for: what its order and the configuration that this names have fixed.
+
+    Who asks for an order again may know other tools than who asked first, as one that has just started does, and the
+    gateway may be routed otherwise since: that makes no other request of it.
+    """
+    return _sha256([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id, *_wanted(prompt)])
+
+
+def _wanted(prompt: Prompt) -> list[Any]:
     messages = [
         [message.role, message.text, [call.model_dump() for call in message.tool_calls], message.tool_call_id]
         for message in prompt.messages
     ]
-    request = [
-        route.provider_id,
-        route.model_id,
-        messages,
-        [tool.model_dump() for tool in prompt.tools],
-        prompt.max_tokens,
-        prompt.temperature,
-        prompt.reasoning_effort,
-        prompt.output_schema if prompt.structured_output else None,
-    ]
+    schema = prompt.output_schema if prompt.structured_output else None
+    return [messages, prompt.max_tokens, prompt.temperature, prompt.reasoning_effort, schema]
+
+
+def _sha256(request: list[Any]) -> str:
     return hashlib.sha256(pack(request)).hexdigest()
 
 
@@ -116,7 +129,11 @@ def sent(attempt: Attempt, *, at_us: int) -> WriteEntry:
             "scopes": list(attempt.reservation.scopes),
         },
     }
-    request = {"sha256": attempt.ask.digest, "messages": [_message(message) for message in prompt.messages]}
+    request = {
+        "sha256": attempt.ask.digest,
+        "asked_sha256": attempt.ask.asked,
+        "messages": [_message(message) for message in prompt.messages],
+    }
     return WriteEntry(
         submission_id=record_id("PROMPT_SENT", attempt.name),
         stream=STREAM,

@@ -144,7 +144,7 @@ class Sender:
         sent, end = await self._find(attempt.name)
         if sent is None:
             raise GatewayError("UNAVAILABLE", f"PROMPT_SENT:{attempt.name} was {ack.outcome} and cannot be found")
-        if recorded.digest_in(sent) not in (None, attempt.ask.digest):
+        if recorded.is_another(sent, attempt.ask):
             raise key_conflict(attempt.ask.prompt.idempotency_key)
         if end is None and sent.origin == self._bus.instance:
             if attempt.name not in self._made:
@@ -153,7 +153,7 @@ class Sender:
         if end is None:
             end = await self._close_earlier(held, sent)
         if end.event_type == "PROMPT_RECEIVED":
-            return recorded.response_in(end, attempt.ask.digest)
+            return recorded.response_in(sent, end)
         raise EarlierAttempt(
             end.reason or "UNKNOWN_OUTCOME", f"{sent.submission_id} of {sent.origin} brought no answer"
         )
@@ -173,10 +173,10 @@ class Sender:
         number = 1
         while True:
             sent, end = await self._find(records.attempt_name(ask.prompt.idempotency_key, number))
-            if sent is None or recorded.digest_in(sent) not in (None, ask.digest):
+            if sent is None or recorded.is_another(sent, ask):
                 return None
             if end is not None and end.event_type == "PROMPT_RECEIVED":
-                return recorded.response_in(end, ask.digest)
+                return recorded.response_in(sent, end)
             number += 1
 
     async def _find(self, name: str) -> tuple[Entry | None, Entry | None]:
@@ -260,6 +260,7 @@ class Sender:
                 "cost_usd": settlement.cost_usd,
                 "budget_remaining": self._account.remaining_after(attempt, settlement),
                 "context_hash": attempt.ask.digest,
+                "tools_told": [tool.tool_id for tool in attempt.ask.prompt.tools],
                 "sent_record_id": record_id("PROMPT_SENT", attempt.name),
                 "received_record_id": received_id,
                 "attempts": attempt.number,

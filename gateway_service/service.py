@@ -175,10 +175,11 @@ class GatewayService(Actor):
                 access.demand_own_key(prompt, call.message_id)
             route = routing.choose_route(prompt, self._config.gateway)
             access.authorise(prompt, caller, route, self._snapshot.agents, is_degraded=is_degraded)  # 3 authorise
-            ask = Ask(prompt, route, records.digest_of(prompt, route), call.trace, is_degraded)
+            digests = records.digest_of(prompt, route), records.asked_digest(prompt)
+            ask = Ask(prompt, route, *digests, call.trace, is_degraded)
             return await self._calls.answer(  # 4 idempotency
                 prompt.idempotency_key,
-                ask.digest,
+                ask.asked,
                 deadline,
                 lambda running: self._run(ask, running),
                 listener=call.stream if prompt.stream else None,

@@ -8,7 +8,7 @@ missing after that is named. Source: spec page "Work orders", section Tools.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -36,6 +36,12 @@ class Known:
 
     tools: Mapping[str, ToolDefinition]
     missing: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()
+
+    def lacking(self, offered: Collection[str], told: Collection[str]) -> list[str]:
+        """Those wanted names of which a model was told nothing: the missing ones, and what it would be offered now."""
+        due = [name for name in self.wanted if name in self.missing or not missing_of([name], offered)]
+        return missing_of(due, told)
 
 
 class KnownTools:
@@ -69,7 +75,7 @@ class KnownTools:
             await self._bus.sleep(min(left_s, self._fresh_s))
         for source in set(wanted.values()) - {wanted[name] for name in missing}:
             self._absent_since.pop(source, None)
-        return Known(known, tuple(missing))
+        return Known(known, tuple(missing), tuple(wanted))
 
     async def _ask_again(self) -> None:
         now = self._bus.clock.monotonic()
@@ -152,8 +158,8 @@ def _reach(patterns: Iterable[str], name: str) -> bool:
     return any(pattern == "*" or pattern.startswith(name[:-1]) for pattern in patterns)
 
 
-def missing_of(wanted: Iterable[str], known: Mapping[str, ToolDefinition]) -> list[str]:
-    """Those of the wanted names that mean nothing among these."""
+def missing_of(wanted: Iterable[str], known: Collection[str]) -> list[str]:
+    """Those of the wanted names that mean nothing among these tool ids."""
     return [
         name
         for name in wanted

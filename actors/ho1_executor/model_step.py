@@ -70,11 +70,11 @@ class ModelStep:
             # The outcome before the content: whatever a refusal or an error carries as text is no answer.
             if response.outcome != "SUCCESS":
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
-            if response.tool_calls and tools:
-                return result_of(response, known)
+            if response.tool_calls and response.tools_told:
+                return result_of(response, known, tools)
             verdict = judge_output(checked, response.content)
             if not verdict.faults:
-                return result_of(response, known).model_copy(update={"parsed": verdict.parsed, "tool_calls": []})
+                return result_of(response, known, tools).model_copy(update={"parsed": verdict.parsed, "tool_calls": []})
             is_last = number > self.config.ho1.repair_calls_max
             if is_last or tally.total_tokens >= order.constraints.token_budget:
                 raise WorkOrderFault(
@@ -131,14 +131,14 @@ class ModelStep:
 def offered_tools(order: WorkOrder, agent: Agent | None, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
     """What the model is told about: tools that this order allows and its agent may use.
 
-    In the order's order; what one of its wildcards names, by id.
+    In the order's order; what one of its wildcards names, by id, so that it is the same whoever has which of them.
     """
     if agent is None:
         return []
     offered = dict.fromkeys(
         tool_id
         for name in order.constraints.tools_allowed
-        for tool_id in ([name] if name in specs else specs)
+        for tool_id in ([name] if name in specs else sorted(specs))
         if names([name], tool_id) and agent.may_use(tool_id, writes=specs[tool_id].writes)
     )
     return [
@@ -190,12 +190,15 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
     )
 
 
-def result_of(response: PromptResponse, known: Known) -> OutputResult:
-    """An answer with its provenance, and what its model was not told of; its text stays where the gateway has it."""
+def result_of(response: PromptResponse, known: Known, tools: Sequence[ToolSpec]) -> OutputResult:
+    """An answer with its provenance, and what its model was not told of; its text stays where the gateway has it.
+
+    `tools`: what a model is told of now. The answer may be one that another worker, which knew others, asked for.
+    """
     ref = response.content_ref if response.content else None
     return OutputResult(
         text=Segment(name="answer", ref=ref, text=response.content),
         tool_calls=response.tool_calls,
         finish_reason=response.finish_reason,
-        tools_missing=list(known.missing),
+        tools_missing=known.lacking({tool.tool_id for tool in tools}, set(response.tools_told)),
     )

@@ -107,7 +107,11 @@ class PromptResponse(Message):
         default=None, description="against output_schema, if that is its contract's at the gateway; None: not judged"
     )
     output_errors: list[str] = Field(default_factory=list[str], description="why the answer breaks its schema")
-    context_hash: str = Field(default="", description="SHA-256 of the prompt as sent, hex")
+    context_hash: str = Field(default="", description="SHA-256 of the prompt as sent, hex; empty: erased")
+    tools_told: list[str] = Field(
+        default_factory=list[str],
+        description="tools that the model of this answer was told of, whoever asks now",
+    )
     sent_record_id: str = Field(default="", description="submission id of PROMPT_SENT; empty: never sent")
     received_record_id: str = Field(default="", description="submission id of PROMPT_RECEIVED; empty: no answer")
     error_code: str = Field(default="", description="one of ERROR_CODES; empty: none")

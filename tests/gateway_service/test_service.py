@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from bus.errors import BusError, GatewayError
 from bus.messages.base import pack, unpack
-from bus.messages.gateway import Breakers, Budget, PromptMessage, PromptResponse, ReadBreakers, ReadBudget
+from bus.messages.gateway import Breakers, Budget, PromptMessage, PromptResponse, ReadBreakers, ReadBudget, ToolSpec
 from bus.messages.ledger import Write, WriteEntry, Written
 from bus.messages.work_order import Segment, ToolCall
 from tests.gateway_service.rig import (
@@ -26,6 +26,7 @@ from tests.gateway_service.rig import (
     payload,
     prompt,
     recorded_sends,
+    snapshot,
     totals,
 )
 
@@ -246,6 +247,26 @@ def test_a_key_that_stands_for_another_request_is_refused(make):
     cluster.kill_gateway()
     cluster.start_gateway()
     assert cluster.run(cluster.ask(prompt(text="other"))).error_code == "INVALID_INPUT"
+    assert cluster.provider.calls == 1
+
+
+def test_a_key_stands_for_what_its_order_fixes_whatever_tools_the_next_worker_knows(make):
+    """The answer is the recorded one, and tells which tools its model knew; also where that one went elsewhere."""
+    cluster = make()
+    told = ToolSpec(tool_id="a", description="", parameters={"x": 1, "y": 2})
+    others = (told.model_copy(update={"parameters": {"y": 2, "x": 1}}), told.model_copy(update={"tool_id": "b"}))
+    first = cluster.run(cluster.ask(prompt(tools=[told])))
+    assert (first.outcome, first.tools_told) == ("SUCCESS", ["a"])
+
+    def again() -> list[PromptResponse]:
+        return [cluster.run(cluster.ask(prompt(tools=tools))) for tools in ([], [others[0]], [*others])]
+
+    assert again() == [first] * 3
+    for changes in ({}, {"default_route": {"provider_id": "offline", "model_id": "later"}}):
+        cluster.kill_gateway()
+        cluster.snapshot = snapshot(gateway=changes)
+        cluster.start_gateway()
+        assert again() == [first] * 3
     assert cluster.provider.calls == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -13,6 +14,7 @@ from bus.messages.control import AnnounceTools, ToolSource, ToolWord
 from config.schema import AdminConfig
 from config.snapshot import Snapshot, load_snapshot
 from launch.simulated import SimulatedCluster
+from tests.journals import check_record
 from tests.simulation.turns import AsksForTools, with_tools
 
 NOTHING = '{"type": "object", "properties": {}, "additionalProperties": false}'
@@ -53,6 +55,10 @@ class Executors:
         """Each announces its source in this state, and with `ready` its tool."""
         if state == "ready":
             self.table.put("python", [self.card.tool()])
+        self.announce(state)
+
+    def announce(self, state: str) -> None:
+        """Each announces what the table holds."""
         words = [
             ToolWord(tool_id=name, source="python", description="", parameters=NOTHING, idempotent=False, writes=False)
             for name in self.table
@@ -126,3 +132,46 @@ def test_a_turn_that_is_asked_twice_names_what_it_lacked_both_times(made):
     first = made.cluster.ask("charge my card", input_id="in-1")
     made.say("ready")
     assert made.cluster.ask("charge my card", input_id="in-1", session_id=first.session_id) == first
+
+
+class Thinks(AsksForTools):
+    """A model that takes a while for what it says, so that there is a middle to strike in."""
+
+    async def complete(self, prompt, **how):
+        """After a second."""
+        await asyncio.sleep(1.0)
+        return await super().complete(prompt, **how)
+
+
+@pytest.mark.parametrize("found", ["reworded", "gone"])
+@pytest.mark.parametrize(
+    ("struck", "is_asked_anew"),
+    [(["ho1"], False), (["ho1", "gateway"], False), (["ho1", "gateway", "broker"], True)],
+    ids=["ho1", "ho1+gateway", "ho1+gateway+broker"],
+)
+def test_an_order_goes_on_at_a_worker_that_knows_other_tools(struck, is_asked_anew, found):
+    """Its call is no other one: joined while it is under way, and asked anew once nobody knows of it but the record."""
+    card, table = Card(), ToolTable({})
+    with SimulatedCluster(configured(card), providers={"offline": Thinks()}, tools=table) as cluster:
+        executors = Executors(cluster, table, card)
+        executors.say("ready")
+        for role in struck:
+            cluster.strike(role, after_s=1.5, back_after_s=0.2)
+        reworded = dataclasses.replace(card.tool(), description="Charges the card, once.")
+        cluster.world.loop.call_later(1.6, table.put, "python", [reworded] if found == "reworded" else [])
+        cluster.world.loop.call_later(1.9, executors.announce, "ready" if found == "reworded" else "failed")
+        result = cluster.ask("charge my card", input_id="in-1")
+        entries = cluster.entries()
+    assert (result.outcome, result.code) == ("success", None)
+    check_record(entries)
+    # What was lacking is said of the model that answered, not of the worker that passes its answer on.
+    was_told = found == "reworded" or not is_asked_anew
+    [end] = [
+        entry
+        for entry in entries
+        if entry.submission_id.startswith("WO_COMPLETED:") and "-1.2.1/" in entry.submission_id
+    ]
+    assert unpack(end.bodies[0])["output_result"].get("tools_missing", []) == ([] if was_told else ["charge"])
+    assert [call.tool_id for call in result.tool_calls] == (["charge"] if was_told else [])
+    calls = {entry.submission_id.partition(":")[2] for entry in entries if entry.event_type == "PROMPT_SENT"}
+    assert not [name for name in calls if "#2/" in name]  # no answer was taken for a bad one

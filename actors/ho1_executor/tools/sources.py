@@ -107,7 +107,7 @@ class ToolSources:
     def announcement(self) -> AnnounceTools:
         """What can be run here now, and how each source of it is."""
         able = set(self.available())
-        words, left_out = bounded([_word(tool) for name, tool in self._table.items() if name in able], self._bus)
+        words, left_out = bounded([word_of(tool) for name, tool in self._table.items() if name in able], self._bus)
         sources = [ToolSource(name="builtin", kind="builtin", state="ready")]
         if self._children.entry_points:
             sources.append(self._python)
@@ -160,12 +160,13 @@ async def _elsewhere(_arguments: Mapping[str, Any], _host: ToolHost) -> Any:
     raise AssertionError("a package's tool runs in a tool process")
 
 
-def _word(tool: ToolDefinition) -> ToolWord:
+def word_of(tool: ToolDefinition) -> ToolWord:
+    """As it is announced: whoever reads it tells a model of it in the same bytes as the worker that has it."""
     return ToolWord(
         tool_id=tool.tool_id,
         source=tool.source,
         description=tool.description,
-        parameters=json.dumps(tool.parameters, sort_keys=True),
+        parameters=json.dumps(tool.parameters),
         idempotent=tool.idempotent,
         writes=tool.writes,
     )

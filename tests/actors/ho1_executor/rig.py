@@ -106,7 +106,8 @@ class ScriptedGateway(Actor):
             if following.outcome == "SUCCESS":
                 key = f"{message.idempotency_key}/1"
                 ids = {"sent_record_id": f"PROMPT_SENT:{key}", "received_record_id": f"PROMPT_RECEIVED:{key}"}
-                following = following.model_copy(update=ids)
+                told = {"tools_told": [tool.tool_id for tool in message.tools]}
+                following = following.model_copy(update=ids | told)
             self._given[message.idempotency_key] = following
         return self._given[message.idempotency_key]
 

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 import pytest
 from structlog.testing import capture_logs
 
-from actors.ho1_executor.known_tools import KnownTools, definition_of, is_awaited, wanted_by
+from actors.ho1_executor.known_tools import Known, KnownTools, definition_of, is_awaited, wanted_by
 from actors.ho1_executor.model_step import offered_tools
 from actors.ho1_executor.tools.definition import ToolDefinition
 from actors.ho1_executor.tools.registry import BUILTIN
+from actors.ho1_executor.tools.sources import word_of
+from bus.messages.base import pack
 from bus.messages.control import AnnounceTools, SourceRow, ToolWord
 from config.assets import Agent
 from config.schema import StdioServer, ToolsConfig
@@ -113,6 +115,39 @@ def test_a_model_is_told_of_tools_that_another_worker_has() -> None:
             assert "s__read" in await found()
 
         made.world.run(scenario())
+
+
+def test_a_model_is_told_the_same_bytes_of_a_tool_whoever_has_it() -> None:
+    """Its own worker, or one that has only heard of it; and a wildcard's tools in one order."""
+    parameters = {
+        "type": "object",
+        "properties": {"b": {"type": "string"}, "a": {"enum": [1, 2.0, "ä"]}},
+        "required": ["b"],
+    }
+    own = {
+        name: ToolDefinition(
+            name, f"does {name}", parameters, idempotent=True, run=BUILTIN["list_tools"].run, source="s"
+        )
+        for name in ("s__a", "s__b", "s__c")
+    }
+    read = [definition_of(word_of(tool), 10_000) for tool in own.values()]
+    heard = {tool.tool_id: tool for tool in read if isinstance(tool, ToolDefinition)}
+    assert list(heard) == list(own)
+    given = order(constraints={"tools_allowed": ["s__*"]})
+    told = {
+        pack([spec.model_dump() for spec in offered_tools(given, agent("s__*"), specs)])
+        for specs in (own, heard, {"s__b": heard["s__b"]} | own, {"s__c": own["s__c"]} | heard)
+    }
+    assert len(told) == 1
+
+
+def test_what_an_answer_lacked_is_said_of_the_tools_that_its_model_knew() -> None:
+    """Whoever passes it on may know more by now, or less; what the agent may not be told of is not lacking."""
+    known = Known({}, missing=("gone",), wanted=("gone", "a", "s__*", "hidden"))
+    offered = {"a", "s__x"}
+    assert known.lacking(offered, {"a", "s__x"}) == ["gone"]
+    assert known.lacking(offered, {"a", "s__y", "gone"}) == []
+    assert known.lacking(offered, set()) == ["gone", "a", "s__*"]
 
 
 BAD = {
