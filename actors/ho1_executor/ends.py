@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
+import structlog
+
 from actors.ho1_executor.receipts import (
     Moment,
     Tally,
@@ -21,6 +23,8 @@ from bus.ledger_client import LedgerClient
 from bus.messages.ledger import Ack
 from bus.messages.work_order import Receipt, WorkOrder
 
+_log = structlog.get_logger("ho1_executor")
+
 
 class Ends:
     """Ends of orders, over one ledger client."""
@@ -29,12 +33,23 @@ class Ends:
         self._ledger = ledger
 
     async def find(self, order: WorkOrder) -> Receipt | None:
-        """The recorded receipt of this order, whoever wrote it; None while it has no end."""
+        """The recorded receipt of this order, whoever wrote it; None while it has no end that can be answered with.
+
+        A model's answer may be passed on before its record is durable. Where its gateway died with that, the end names
+        a text that never came into the record: the gateway is asked again, and its next answer counts.
+        """
         entry = (await self._ledger.lookup(once=[end_once(order.wo_id)], with_bodies=True))[0]
         if entry is None:
             return None
         ref = text_ref(entry)
-        return receipt_of(entry, order, None if ref is None else await self._ledger.body(ref))
+        try:
+            text = None if ref is None else await self._ledger.body(ref)
+        except RuntimeFault as fault:
+            if fault.code != "not_found":
+                raise
+            _log.warning("text_of_end_missing", submission_id=entry.submission_id, ref=ref)
+            return None
+        return receipt_of(entry, order, text)
 
     async def record(self, order: WorkOrder, receipt: Receipt, moment: Moment, *, parents: list[str]) -> Receipt:
         """The receipt that won, once it is durable; ours if nobody ended this order before.
@@ -50,6 +65,8 @@ class Ends:
         winner = await self.find(order)
         if winner is not None:
             return winner
+        if ack.outcome == "lost":
+            return receipt
         if receipt.state == "completed":
             return await self.record(order, _refused(order, receipt, ack, moment), moment, parents=parents)
         raise LedgerError("rejected", f"the ledger refused WO_FAILED of {order.wo_id}: {ack.code}")

@@ -50,11 +50,14 @@ def without_texts(receipt: Receipt) -> Receipt:
 def with_own_text(receipt: Receipt) -> tuple[Receipt, list[bytes]]:
     """The receipt as the journal takes it, and the text that its OrderEnded brings.
 
-    An output that stands in its executor's end alone may be answered before that end is durable: the journal then has
-    it itself, and whoever shows it to a model names the journal's copy.
+    An output may be answered before the record that has it is durable, and its writer die with that. What later orders
+    of the run show a model, a tool's output and what a model said when it asked for tools, the journal then has itself,
+    and they name the journal's copy.
     """
     output = receipt.output_result
-    if output is None or output.text.ref is None or not output.text.ref.startswith(f"WO_COMPLETED:{receipt.wo_id}/"):
+    if output is None or output.text.ref is None:
+        return receipt, []
+    if not output.tool_calls and not output.text.ref.startswith(f"WO_COMPLETED:{receipt.wo_id}/"):
         return receipt, []
     text = output.text.model_copy(update={"ref": body_ref(f"OrderEnded:{receipt.wo_id}", 1)})
     taken = receipt.model_copy(update={"output_result": output.model_copy(update={"text": text})})

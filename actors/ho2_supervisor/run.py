@@ -16,7 +16,7 @@ from actors.ho2_supervisor import chain, composed, pool, recorded_form, work_ord
 from actors.ho2_supervisor.history import History
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.own_entries import OwnEntries
-from actors.ho2_supervisor.owner import OwnedSession
+from actors.ho2_supervisor.owner import BodyMissing, OwnedSession
 from actors.ho2_supervisor.session.commands import DENIED
 from actors.ho2_supervisor.session.leases import FIRST
 from actors.ho2_supervisor.session.record import RunMemo, step_key
@@ -363,11 +363,23 @@ class Run:
         ended = self._memo.receipts.get(planned.wo_id)
         if ended is not None:
             receipt = Receipt.model_validate(ended)
-            texts = await self.session.texts(recorded_form.receipt_refs(receipt))
-            return _Pending(order, 0, recorded_form.expand_receipt(receipt, texts))
+            return _Pending(order, 0, recorded_form.expand_receipt(receipt, await self._texts_of(receipt)))
         texts = await self.session.texts(recorded_form.order_refs(order))
         attempt = 2 + self.session.tenure - self._memo.dispatched_in[planned.wo_id]
         return _Pending(recorded_form.expand_order(order, texts), attempt)
+
+    async def _texts_of(self, receipt: Receipt) -> dict[str, str]:
+        """The texts that a recorded receipt leaves out.
+
+        That of a classification may have died with its gateway, before the record had it: the run goes by the labels.
+        """
+        refs = recorded_form.receipt_refs(receipt)
+        try:
+            return await self.session.texts(refs)
+        except BodyMissing:
+            if receipt.output_result is None or receipt.output_result.parsed is None:
+                raise
+            return dict.fromkeys(refs, "")
 
     def _planned(self, planned: WorkOrder) -> _Pending:
         completed = {wo_id for wo_id, receipt in self.receipts.items() if receipt.state == "completed"}

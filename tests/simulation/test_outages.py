@@ -6,10 +6,12 @@ import asyncio
 
 import pytest
 
+from actors.ho1_executor.tools.registry import BUILTIN
 from bus.messages.control import Peers, ReadPeers
 from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record
+from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"
 STEP_S = 0.0028
@@ -77,3 +79,76 @@ def test_a_disk_that_fills_is_named_by_the_answer_and_by_the_ledger_until_there_
         medium.capacity_bytes = capacity
         assert ledger(cluster) == ("ready", "")
         assert cluster.ask(QUESTION, input_id="in-2").outcome == "success"
+
+
+def test_an_answer_that_died_with_its_gateway_is_asked_for_anew():
+    """The end of its order stands in the record, and names a text that never came there."""
+    with SimulatedCluster(with_thinking(load_snapshot(), 1000)) as cluster:
+        cluster.strike(
+            "ledger", after_s=1.9, back_after_s=0.5
+        )  # PROMPT_SENT stands; the answer comes after two seconds
+        cluster.strike("gateway", after_s=2.2, back_after_s=0.2)
+        cluster.strike("ho2", after_s=2.2, back_after_s=1.5)
+        cluster.strike("ho1", after_s=3.5, back_after_s=0.2)
+        result = cluster.ask("hello", input_id="in-1", timeout_s=DEADLINE_S)
+        cluster.world.run(asyncio.sleep(1.0))
+        entries = cluster.entries()
+        assert cluster.verify().ok
+    assert (result.outcome, result.code) == ("success", None)
+    check_record(entries)
+    unknown = [entry.submission_id for entry in entries if entry.reason == "UNKNOWN_OUTCOME"]
+    assert [name.rpartition("-")[2] for name in unknown] == ["1.2.1#1/1"]
+    ends = [
+        entry.event_type for entry in entries if entry.event_type.startswith("WO_") and "-1.2.1/" in entry.submission_id
+    ]
+    assert ends == ["WO_COMPLETED", "WO_LATE"]
+    assert result.exchange_entry_ids[-1].endswith("-1.2.1#1/2")
+
+
+def test_labels_outlive_the_record_of_the_call_that_gave_them():
+    """A run goes on with what its journal holds of an answer whose text died with its gateway, whoever drives it."""
+    with SimulatedCluster(with_thinking(load_snapshot(), 1000)) as cluster:
+        cluster.strike("ledger", after_s=0.9, back_after_s=0.5)
+        cluster.strike("gateway", after_s=1.2, back_after_s=0.2)
+        cluster.strike("ho2", after_s=2.2, back_after_s=0.2)
+        result = cluster.ask("hello", input_id="in-1", timeout_s=DEADLINE_S)
+        cluster.world.run(asyncio.sleep(1.0))
+        entries = cluster.entries()
+        assert cluster.verify().ok
+    unknown = [entry.submission_id for entry in entries if entry.reason == "UNKNOWN_OUTCOME"]
+    assert "1.1.1#1/1" in [name.rpartition("-")[2] for name in unknown]
+    assert (result.outcome, result.code) == ("success", None)
+    check_record(entries)
+
+
+class Talks(AsksForTools):
+    """A model that thinks for a second, and says what it is about to do."""
+
+    async def complete(self, prompt, **how):
+        """With words beside the calls that it asks for."""
+        await asyncio.sleep(1.0)
+        answer = await super().complete(prompt, **how)
+        return answer.model_copy(update={"content": "Let me look."}) if answer.tool_calls else answer
+
+
+@pytest.mark.parametrize("struck", [[], ["gateway"]], ids=["alone", "with its gateway"])
+def test_what_a_model_said_beside_its_calls_outlives_the_record_of_its_answer(struck):
+    """The next order shows it to the model, whoever sends that order again."""
+    snapshot = with_tools(load_snapshot(), BUILTIN["list_packages"])
+    with SimulatedCluster(snapshot, providers={"offline": Talks()}) as cluster:
+        cluster.strike("ledger", after_s=1.9, back_after_s=0.5)
+        cluster.strike("gateway", after_s=2.2, back_after_s=0.2)
+        for role in ["ho2", "ho1", *struck]:
+            cluster.strike(role, after_s=3.2, back_after_s=0.2)
+        result = cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S)
+        cluster.world.run(asyncio.sleep(1.0))
+        entries = cluster.entries()
+        assert cluster.verify().ok
+    unknown = [entry.submission_id for entry in entries if entry.reason == "UNKNOWN_OUTCOME"]
+    assert "1.2.1#1/1" in [name.rpartition("-")[2] for name in unknown]
+    assert (result.outcome, result.code, [call.status for call in result.tool_calls]) == (
+        "success",
+        None,
+        ["Succeeded"],
+    )
+    check_record(entries)

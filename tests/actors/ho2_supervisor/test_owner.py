@@ -13,7 +13,6 @@ from bus.messages.base import unpack
 from bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
 from bus.messages.work_order import OutputResult, Segment, WorkOrder
 from tests.actors.ho2_supervisor.rig import (
-    CLASSIFIED,
     SESSION,
     Answer,
     Rig,
@@ -124,11 +123,14 @@ def test_write_that_the_bus_does_not_take_fails_the_run_once() -> None:
 
 
 def test_body_that_is_missing_is_no_unknown_session() -> None:
-    """A receipt names a body that never committed: the successor fails the run, and not with `not_found`."""
-    output = OutputResult(parsed=CLASSIFIED, text=Segment(text="gone", ref="PROMPT_RECEIVED:never/1"))
+    """A rejected answer names a body that never committed: the successor fails the run, and not with `not_found`."""
+    rejected = OutputResult(text=Segment(text="gone", ref="PROMPT_RECEIVED:never/1"))
 
-    with Rig(script=lambda order: output if order.wo_type == "classify" else "done") as rig:
-        rig.pool.delay_s = lambda order: 60.0 if order.wo_type == "synthesize" else 0.0
+    def script(order: WorkOrder) -> Answer:
+        return question_and_answer(order) if order.wo_type == "classify" else rejected
+
+    with Rig(("quality_gate.min_response_length", 10), script=script) as rig:
+        rig.pool.delay_s = lambda order: 60.0 if "-1.3." in order.wo_id else 0.0
         rig.run(rig.start_session())
 
         async def cut() -> None:
