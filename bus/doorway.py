@@ -3,14 +3,15 @@
 A connection costs its server a descriptor before anybody has said a word, and who came last need not be who is too
 many: of those that have said nothing the oldest ends, so that whoever speaks soon after it came is heard under any
 flood of the silent. Of those that were heard, one caller (a process, a key) keeps `bus.connections_per_caller_max`, and
-all together `bus.connections_max`. Source: spec page "The bus": a stranger harms nobody. OpenSSH's MaxStartups is the
-like of it.
+all together `bus.connections_max`. Where nobody tells who has spoken (the tap) callers come at a pace, too.
+Source: spec page "The bus": a stranger harms nobody. OpenSSH's MaxStartups is the like of it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 
+from bus.pace import Pace
 from bus.settings import BusSettings
 
 
@@ -24,6 +25,7 @@ class Doorway:
         self._strangers: OrderedDict[int, None] = OrderedDict()
         self._heard: dict[int, str] = {}
         self._of_caller: dict[str, set[int]] = {}
+        self._arrivals = Pace(settings.tap_connect_interval_ms / 1000, settings.connections_max)
 
     def accepted(self, inode: int) -> int | None:
         """One more connection; the one that ends now, if one must."""
@@ -42,6 +44,14 @@ class Doorway:
         own.add(inode)
         self._heard[inode] = who
         return True
+
+    def came(self, inode: int, who: str, now: float) -> bool:
+        """Whether one more connection may stay where none is told to have spoken: it counts as heard.
+
+        Of one caller no sooner than `bus.tap_connect_interval_ms` after the last: coming and going costs the server
+        more than a connection that stays.
+        """
+        return self._arrivals.allows(who.encode(), now) and self.heard(inode, who)
 
     def ended(self, inode: int) -> None:
         """It is no more."""

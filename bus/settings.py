@@ -68,6 +68,13 @@ class BusSettings(BaseModel):
     post_hold_ms: Positive = Field(description="how long a post waits for its service")
     tap_ring: Positive = Field(description="recent frames kept for --since")
     tap_ring_max_bytes: Positive = Field(description="the same ring, bounded in bytes")
+    tap_connect_interval_ms: Positive = Field(
+        description="how long after one connection of a process to the tap its next one is let in"
+    )
+    tap_replay_ms: Positive = Field(
+        description="of each second of the broker's, what answers from that ring take together; one alone may take "
+        "what the second before left"
+    )
     tap_hwm: Positive = Field(description="batches queued for a slow tap reader")
     high_water_mark: Positive = Field(description="ZeroMQ high-water mark of what is sent; credit stays far below")
     receive_max: Positive = Field(

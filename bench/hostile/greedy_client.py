@@ -120,7 +120,7 @@ ASKS: dict[str, Ask] = {
     "budget reads": _budget,
     "big bodies": _big,
 }
-KINDS = (*ASKS, "tap replays", "connections")
+KINDS = (*ASKS, "tap replays", "whole tap replays", "connections")
 
 
 async def flood(place: Place, kind: str, seconds: float) -> Counter[str]:
@@ -129,8 +129,9 @@ async def flood(place: Place, kind: str, seconds: float) -> Counter[str]:
     seen: Counter[str] = Counter()
     if kind == "connections":
         await asyncio.gather(*(_come_and_go(place, until, seen) for _ in range(16)))
-    elif kind == "tap replays":
-        await asyncio.gather(*(_replay(place, until, seen) for _ in range(16)))
+    elif kind in ("tap replays", "whole tap replays"):
+        is_whole = kind == "whole tap replays"
+        await asyncio.gather(*(_replay(place, until, seen, is_whole=is_whole) for _ in range(16)))
     else:
         await _ask_on(place, kind, until, seen)
     return seen
@@ -173,16 +174,27 @@ async def _come_and_go(place: Place, until: float, seen: Counter[str]) -> None:
             seen[fault.code] += 1
 
 
-async def _replay(place: Place, until: float, seen: Counter[str]) -> None:
+async def _replay(place: Place, until: float, seen: Counter[str], *, is_whole: bool) -> None:
+    """Asks, and leaves at the first word; or reads its answer to the end."""
     zeromq = ZeroMQ(place.snapshot.config.bus)
     try:
         while time.perf_counter() < until:
             reader = TapReader(zeromq, place.snapshot.config.bus, place.tap, since_s=REPLAYED_S, with_bodies=True)
-            await reader.is_heard()
-            seen["replayed"] += 1
+            try:
+                async with asyncio.timeout(max(0.0, until - time.perf_counter())):
+                    await (_read_ring(reader) if is_whole else reader.is_heard())
+                seen["replayed"] += 1
+            except TimeoutError:
+                seen["not replayed"] += 1
             reader.close()
     finally:
         zeromq.close()
+
+
+async def _read_ring(reader: TapReader) -> None:
+    async for batch in reader.batches():
+        if batch.reaches_at is not None:
+            return
 
 
 def main(words: list[str]) -> None:

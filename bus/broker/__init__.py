@@ -13,5 +13,6 @@ operations.py   what the broker answers itself (service `broker`)
 records.py      denials and dead letters on their way into the ledger
 waiting.py      bounded fair queues; sticky.py: key -> owner; deadlines.py: the heap
 state.py        peers, services, pending requests, and the list of actions of the running step
-tap_record.py   what is said about every frame; tap_wire.py: batches, losses, the ring
+tap_record.py   what is said about every frame; tap_wire.py: batches, losses
+ring.py         recent frames; replays.py: its answers, within their share of the broker's time
 """

@@ -1,4 +1,4 @@
-"""The tap's own protocol: batches of records, what a reader missed, the bounded ring behind `--since`; no socket.
+"""The tap's own protocol: batches of records, what a reader missed, questions for the ring (`ring.py`); no socket.
 
 Two topics carry what happens: `LIVE` without bodies, `BODIES` with them, for readers that ask for bodies and may. Both
 carry batches of consecutive records; every new subscription is answered by an empty batch that says where the
@@ -9,20 +9,17 @@ answer comes in pieces on that very topic, then the reader drops it. Source: spe
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bus.broker.tap_record import Tap, TapRecord, record_from, record_of
-from bus.envelope import Kind
 from bus.messages.base import pack, unpack
 
 TAP_VERSION = 2
 LIVE, BODIES = b"t", b"b"
 _RING, _RING_BODIES = b"r", b"R"
-_BEAT = int(Kind.BEAT)
-_RING_PIECE = 64
-"""Records per piece of a ring's answer: small enough that the broker's loop hardly notices."""
+_SHORT_ARRAY = 0x90
+"""MessagePack: an array of less than sixteen begins with this and its length."""
 
 
 class TapBatch(NamedTuple):
@@ -72,41 +69,10 @@ def question_of(topic: bytes) -> RingQuestion | None:
     return RingQuestion(value, topic[:1] == _RING_BODIES) if 0 <= value < math.inf else None
 
 
-class Ring:
-    """Recent frames, bounded in number and bytes. Beats are not kept: they would push everything else out."""
-
-    def __init__(self, *, frames_max: int, bytes_max: int) -> None:
-        self._frames_max = frames_max
-        self._bytes_max = bytes_max
-        self._taps: deque[Tap] = deque()
-        self._bytes = 0
-
-    def add(self, taps: Sequence[Tap]) -> None:
-        """Keeps these; the oldest go."""
-        for tap in taps:
-            if tap.header.kind != _BEAT:
-                self._taps.append(tap)
-                self._bytes += len(tap.body)
-        while self._taps and (len(self._taps) > self._frames_max or self._bytes > self._bytes_max):
-            self._bytes -= len(self._taps.popleft().body)
-
-    def answer(self, epoch: str, *, since: float, next_sequence: int, with_bodies: bool = False) -> Iterator[bytes]:
-        """Pieces of everything kept that was tapped at `since` or later (wall clock); the last one says so.
-
-        Each names the first number of the answer and how many records it has in all: what of it is lost on the way is
-        known, and what else is missing between that number and the next one is beats.
-        """
-        reaches_at = self._taps[0].at if self._taps else 0.0
-        chosen = [tap for tap in self._taps if tap.at >= since]
-        first = chosen[0].sequence if chosen else next_sequence
-        pieces = [chosen[start : start + _RING_PIECE] for start in range(0, len(chosen), _RING_PIECE)] or [[]]
-        for number, piece in enumerate(pieces, start=1):
-            records = [list(record_of(tap, epoch, with_body=with_bodies)) for tap in piece]
-            is_last = number == len(pieces)
-            yield pack(["ring", TAP_VERSION, epoch, reaches_at, first, next_sequence, len(chosen), is_last, records])
-
-    def __len__(self) -> int:
-        return len(self._taps)
+def ring_piece(head: Sequence[Any], records: bytes) -> bytes:
+    """One piece of a ring's answer; `records` are an array that is packed already, for several answers."""
+    fields = ["ring", TAP_VERSION, *head]
+    return bytes([_SHORT_ARRAY | len(fields) + 1]) + pack(fields)[1:] + records
 
 
 class TapAssembler:
@@ -118,6 +84,7 @@ class TapAssembler:
         self._expected = 0  # sequence number that comes next
         self._kept: list[list[Any]] = []  # live payloads that arrived before the ring's answer was complete
         self._kept_records: list[TapRecord] = []
+        self._answer: tuple[Any, ...] = ()  # whose pieces these are
 
     @property
     def is_ring_done(self) -> bool:
@@ -128,7 +95,7 @@ class TapAssembler:
         """The batches that are complete with this payload. Raises ValueError for anything that is not a tap's."""
         fields = unpack(payload)
         if not isinstance(fields, list) or len(fields) < 2 or fields[1] != TAP_VERSION:  # noqa: PLR2004 - name, version
-            raise ValueError("not a tap payload of version 1")
+            raise ValueError(f"not a tap payload of version {TAP_VERSION}")
         if fields[0] == "ring":
             return self._ring(fields) if self._wants_ring else []
         if self._wants_ring:
@@ -148,9 +115,10 @@ class TapAssembler:
 
     def _ring(self, fields: list[Any]) -> list[TapBatch]:
         _, _, epoch, reaches_at, first, next_sequence, count, is_last, records = fields
-        if epoch != self._epoch:
-            self._kept_records = []  # a restarted broker was asked once more, and answers from its own ring
-        self._epoch = epoch
+        answer, kept = (epoch, first, next_sequence), self._kept_records
+        if answer != self._answer or (kept and records and records[0][1] <= kept[-1].sequence):
+            self._kept_records = []  # asked once more, after a restart of the broker or of the connection
+        self._answer, self._epoch = answer, epoch
         self._kept_records += [record_from(record) for record in records]
         if not is_last:
             return []

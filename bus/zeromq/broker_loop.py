@@ -178,12 +178,7 @@ class BrokerLoop:
             more = self._drain(has_spoken=self._router_descriptor in ready)
             if self._remote is not None and self._drain_remote(self._remote):
                 more = True  # what it sent may have swallowed the other router's edge
-            if self._tap_descriptor in ready or tap.has_sent:
-                tap.hear()
-            if self._taps:
-                taps, self._taps = self._taps, []
-                self._publish(taps)
-            tap.answer_some()
+            self._serve_tap(has_spoken=self._tap_descriptor in ready)
             now = clock.monotonic()
             at = core.next_wakeup()
             if at is not None and at <= now:
@@ -196,7 +191,7 @@ class BrokerLoop:
                 self._listen(ready)
                 if self._told and any(may_stop(core.peers) for may_stop in self._told):
                     return
-            wait_ms = 0 if more or self._taps or tap.has_sent or tap.is_answering else self._wait_ms(at, now)
+            wait_ms = 0 if more or self._taps or tap.has_sent else self._wait_ms(now, at, tap.next_answer_at)
 
     def close(self) -> None:
         """All sockets are closed and the context ended."""
@@ -310,10 +305,17 @@ class BrokerLoop:
             _log.exception("broker_step_failed", at=type(event).__name__)
             return self._core.survive(event, now)
 
-    def _publish(self, taps: list[Tap]) -> None:
+    def _serve_tap(self, *, has_spoken: bool) -> None:
         """Whatever goes wrong with watching, routing goes on; readers see the gap in the sequence."""
+        tap, taps = self._tap, self._taps
+        if taps:
+            self._taps = []
         try:
-            self._tap.publish(taps)
+            if has_spoken or tap.has_sent:
+                tap.hear()
+            if taps:
+                tap.publish(taps)
+            tap.answer_some()
         except Exception:  # noqa: BLE001 - logged with its traceback, and counted
             self._core.count({"tap_failed": 1})
             _log.exception("tap_failed", frames=len(taps))
@@ -334,11 +336,11 @@ class BrokerLoop:
             self._poller.unregister(descriptor)
             self._told.append(self._stops.pop(descriptor))
 
-    def _wait_ms(self, at: float | None, now: float) -> int:
-        if self._told:
-            soon = now + self._settings.beat_interval_ms / 1000
-            at = soon if at is None else min(at, soon)
-        return -1 if at is None else max(0, math.ceil((at - now) * 1000))
+    def _wait_ms(self, now: float, *at: float | None) -> int:
+        """Until the first of these."""
+        soon = now + self._settings.beat_interval_ms / 1000 if self._told else None
+        known = [one for one in (*at, soon) if one is not None]
+        return max(0, math.ceil((min(known) - now) * 1000)) if known else -1
 
 
 def _garbage(connection: bytes, parts: list[bytes]) -> FrameGarbage:

@@ -99,7 +99,7 @@ class Doorkeeper:
         if self._speaks:
             excess = self._doorway.accepted(end.inode)
         else:
-            excess = None if self._doorway.heard(end.inode, end.who) else end.inode
+            excess = None if self._doorway.came(end.inode, end.who, self._clock.monotonic()) else end.inode
         if excess is not None:
             self._counts["connections_ended"] += 1
             self._say_sometimes()
@@ -114,6 +114,6 @@ class Doorkeeper:
                 "connections_ended",
                 socket=self._what,
                 count=self._ended,
-                why="too many (bus.strangers_max, bus.connections_max)",
+                why="too many or too fast (bus.strangers_max, bus.connections_max)",
             )
             self._logged_at, self._ended = now, 0

@@ -8,14 +8,16 @@ program of that user need not.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections import Counter, deque
+from collections.abc import AsyncIterator
 
 import structlog
 import zmq
 
+from bus.broker.replays import Replays
+from bus.broker.ring import Ring
 from bus.broker.tap_record import Tap
-from bus.broker.tap_wire import BODIES, LIVE, Ring, TapAssembler, TapBatch, live_batch, question_of, ring_topic
+from bus.broker.tap_wire import BODIES, LIVE, TapAssembler, TapBatch, live_batch, question_of, ring_topic
 from bus.clock import SystemClock
 from bus.conduct import Conduct
 from bus.port import Clock
@@ -39,9 +41,9 @@ class TapPublisher:
         self._conduct = Conduct(settings)
         self._callers = Callers(settings, clock)
         self._ring = Ring(frames_max=settings.tap_ring, bytes_max=settings.tap_ring_max_bytes)
-        self._answers: deque[tuple[bytes, Iterator[bytes]]] = deque()
-        self._answers_max = settings.tap_hwm
-        self._readers = {LIVE: 0, BODIES: 0}
+        self._replays = Replays(self._ring, ms_per_s=settings.tap_replay_ms, answers_max=settings.tap_hwm)
+        self._readers: Counter[bytes] = Counter()  # by topic
+        self._newly: set[bytes] = set()
         self._next_sequence = 1
         self.has_sent = False  # since it last heard: a send may swallow the edge of its descriptor
         self.socket = zeromq.feed(zmq.XPUB)
@@ -53,30 +55,37 @@ class TapPublisher:
         private_ipc(endpoint)
 
     @property
-    def is_answering(self) -> bool:
-        """Whether a ring's answer is not sent in full yet."""
-        return bool(self._answers)
+    def next_answer_at(self) -> float | None:
+        """When a ring's answer goes on (monotonic clock); None if there is none on its way."""
+        return self._replays.next_at
 
     def publish(self, taps: list[Tap]) -> None:
         """These frames, in order, are on their way to live readers and in the ring."""
         self._next_sequence = taps[-1].sequence + 1
         self._ring.add(taps)
-        for topic, readers in self._readers.items():
-            if readers:
-                self._send_live(topic, taps)
+        if self._readers:
+            for topic in (LIVE, BODIES):
+                if self._readers[topic]:
+                    self._send_live(topic, taps)
 
     def hear(self) -> None:
         """Readers that came and went are known, a batch of them at a time; who only asks nonsense is cut off."""
-        self.has_sent = False
+        self.has_sent = self._take_in()
+        newly, self._newly = self._newly, set()
+        for topic in newly:  # once, however many there are
+            self._send_live(topic, [])
+
+    def _take_in(self) -> bool:
+        """Whether there may be more: asked again before the loop waits."""
         for _ in range(self._batch_max):
             try:
                 message = self.socket.recv(zmq.NOBLOCK, copy=False)
             except zmq.Again:
-                return
+                return False
             data = message.bytes
             if not data or not self._subscription(data[0], data[1:]):
                 self._bear(message)
-        self.has_sent = True  # there may be more: asked again before the loop waits
+        return True
 
     def _bear(self, message: zmq.Frame) -> None:
         """An XPUB has no routing id: the descriptor stands for the connection."""
@@ -86,35 +95,45 @@ class TapPublisher:
             _log.warning("tap_reader_cut_off", who=self._callers.cut(connection), why=why)
 
     def answer_some(self) -> None:
-        """One more piece of one ring's answer is sent."""
-        if not self._answers:
+        """One more piece of one ring's answer is sent, if there is one and it is time."""
+        if not self._replays:
             return
-        topic, pieces = self._answers[0]
-        piece = next(pieces, None)
-        if piece is None:
-            self._answers.popleft()
-        else:
-            self._send(topic, piece)
-            self._answers.rotate(-1)
+        began = self._clock.monotonic()
+        piece = self._replays.next_piece(began)
+        if piece is not None:
+            self._send(*piece)
+            ended = self._clock.monotonic()
+            self._replays.took(ended - began, ended)
 
     def _subscription(self, verb: int, topic: bytes) -> bool:
         """Whether that was one."""
-        if topic in self._readers and verb == _UNSUBSCRIBE:
-            self._readers[topic] = max(0, self._readers[topic] - 1)
-        elif topic in self._readers and verb == _SUBSCRIBE:
-            self._readers[topic] += 1
-            self._send_live(topic, [])
-        elif verb == _SUBSCRIBE and len(self._answers) >= self._answers_max:
-            return False  # nobody reads so many at once
-        elif verb == _SUBSCRIBE and (question := question_of(topic)) is not None:
-            since = self._clock.now() - question.since_s
-            answer = self._ring.answer(
-                self._epoch, since=since, next_sequence=self._next_sequence, with_bodies=question.with_bodies
-            )
-            self._answers.append((topic, answer))
-        else:
-            return verb == _UNSUBSCRIBE  # whatever it was: also said by ZeroMQ when a reader is gone
+        if verb == _UNSUBSCRIBE:
+            self._left(topic)  # whatever it was: also said by ZeroMQ when a reader is gone
+            return True
+        if verb != _SUBSCRIBE or not (topic in (LIVE, BODIES) or self._is_asked(topic)):
+            return False
+        if topic in (LIVE, BODIES):
+            self._newly.add(topic)
+        self._readers[topic] += 1
         return True
+
+    def _left(self, topic: bytes) -> None:
+        """A reader that is back after its connection broke may be told before the end of its old connection is."""
+        self._readers[topic] -= 1
+        if self._readers[topic] <= 0:
+            del self._readers[topic]
+            self._replays.drop(topic)
+
+    def _is_asked(self, topic: bytes) -> bool:
+        """Whether that is a question for the ring, and nobody reads so many at once; its answer begins."""
+        question = question_of(topic)
+        if question is None:
+            return False
+        since = self._clock.now() - question.since_s
+        answer = self._ring.answer(
+            self._epoch, since=since, next_sequence=self._next_sequence, with_bodies=question.with_bodies
+        )
+        return self._replays.begin(topic, answer)
 
     def _send_live(self, topic: bytes, taps: list[Tap]) -> None:
         self._send(topic, live_batch(self._epoch, taps, self._next_sequence, with_bodies=topic == BODIES))

@@ -39,6 +39,16 @@ def test_a_caller_has_its_share_and_all_together_theirs() -> None:
     assert [doorway.heard(inode, "a") for inode in (7, 8)] == [True, False]
 
 
+def test_where_nobody_tells_who_spoke_a_caller_comes_once_per_interval() -> None:
+    """What comes too soon is not kept and does not count; others are not concerned; its number holds as well."""
+    doorway = Doorway(settings_with(connections_per_caller_max=2, tap_connect_interval_ms=50))
+    assert [doorway.came(inode, "a", at) for inode, at in ((1, 0.0), (2, 0.049), (3, 0.05))] == [True, False, True]
+    assert doorway.came(4, "b", 0.05)
+    assert not doorway.came(5, "a", 0.1)
+    doorway.ended(1)
+    assert [doorway.came(inode, "a", at) for inode, at in ((6, 0.149), (7, 0.151))] == [False, True]
+
+
 @given(st.lists(st.tuples(st.sampled_from(("accepted", "heard", "ended")), st.integers(1, 12), st.sampled_from("ab"))))
 def test_whatever_happens_the_numbers_hold(words: list[tuple[str, int, str]]) -> None:
     """At most so many silent, so many of one caller, so many in all; after all have ended there is nothing."""

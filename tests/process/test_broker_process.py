@@ -174,6 +174,40 @@ async def test_the_tap_shows_all_frames_live_and_from_the_ring_without_gap_or_re
     assert numbers == sorted(set(numbers))
 
 
+async def until_the_ring_is_read(reader):
+    """Its batches up to the one with the ring's answer."""
+    async for batch in reader.batches():
+        yield batch
+        if batch.reaches_at is not None:
+            return
+
+
+async def test_many_that_ask_for_the_ring_at_once_have_all_of_it_and_the_broker_goes_on(bench):
+    """One process lets in one at a time (`bus.tap_connect_interval_ms`); nobody has a gap or a frame twice."""
+    client = bench.peer("ho2/1@a")
+    for number in range(500):
+        client.ask(f"early-{number}", to="ledger", type_name="wo.execute", body=b"x" * 2_000)
+        client.failure(30.0)
+    zeromq = ZeroMQ(bench.settings)
+    readers = [TapReader(zeromq, bench.settings, bench.tap, since_s=60, with_bodies=True) for _ in range(8)]
+
+    async def read(reader):
+        return [batch async for batch in until_the_ring_is_read(reader)][-1]
+
+    async with asyncio.timeout(60):
+        batches = await asyncio.gather(*map(read, readers))
+    client.ask("late", to="ledger", type_name="wo.execute")
+    client.failure(5.0)
+    for reader in readers:
+        reader.close()
+    zeromq.close()
+    for batch in batches:
+        asked = [record.message_id for record in batch.records if record.verdict == "denied"]
+        assert asked == [f"early-{number}" for number in range(500)]
+        assert batch.lost == 0
+        assert len(batch.records) + batch.beats == batch.next - batch.first
+
+
 @pytest.mark.parametrize("bench", [{"tap_hwm": 2}], indirect=True)
 async def test_a_slow_tap_reader_slows_nobody_and_knows_exactly_what_it_lost(bench):
     """While a reader sleeps its batches are dropped; afterwards records and losses add up to every frame."""

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bus.broker.ring import Ring
 from bus.broker.tap_record import Tap, record_from, record_of
-from bus.broker.tap_wire import Ring, RingQuestion, TapAssembler, live_batch, question_of, ring_topic
+from bus.broker.tap_wire import RingQuestion, TapAssembler, live_batch, question_of, ring_topic
 from bus.envelope import Kind, header
 from bus.messages.base import pack
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+import zmq
 
 from bus.broker.tap_record import Tap
-from bus.broker.tap_wire import BODIES, LIVE, ring_topic
+from bus.broker.tap_wire import BODIES, LIVE, TapAssembler, ring_topic
 from bus.envelope import Kind, header
 from bus.zeromq import tap as tap_module
 from bus.zeromq.context import ZeroMQ
 from bus.zeromq.tap import TapPublisher
-from tests.bus.broker.rig import settings_with
+from tests.bus.broker.rig import SHIPPED, settings_with
 
 SECRET = b"what a user said"
 
@@ -18,8 +21,14 @@ SECRET = b"what a user said"
 class HandClock:
     """Time by hand."""
 
+    def __init__(self) -> None:
+        self.at = 50.0
+
     def now(self) -> float:
         return 1_000.0
+
+    def monotonic(self) -> float:
+        return self.at
 
 
 @pytest.fixture
@@ -58,6 +67,7 @@ def test_while_nobody_listens_nothing_is_encoded_hashed_or_sent(publisher, monke
         raise AssertionError("a record was made for nobody")
 
     monkeypatch.setattr("bus.broker.tap_wire.record_of", never)
+    monkeypatch.setattr("bus.broker.ring.record_of", never)
     for first in range(1, 300, 3):
         publisher.publish(taps(first))
     assert (publisher.sent, publisher.encoded) == ([], 0)
@@ -68,8 +78,6 @@ def test_each_kind_of_reader_costs_one_encoding_and_bodies_go_where_they_are_ask
     """Ten readers of headers are one encoding; the last one that leaves ends it."""
     for _ in range(10):
         publisher._subscription(1, LIVE)
-    publisher.sent.clear()
-    publisher.encoded = 0
     publisher.publish(taps(1))
     assert (publisher.encoded, [topic for topic, _ in publisher.sent]) == (1, [LIVE])
     assert SECRET not in publisher.sent[0][1]
@@ -92,7 +100,73 @@ def test_the_ring_answers_on_the_topic_that_asked_piece_by_piece(publisher, with
     publisher.publish(taps(1, 100))
     topic = ring_topic("n", 60.0, with_bodies=with_bodies)
     publisher._subscription(1, topic)
-    while publisher.is_answering:
+    while publisher.next_answer_at is not None:
         publisher.answer_some()
     assert [sent for sent, _ in publisher.sent] == [topic, topic]
     assert [SECRET in payload for _, payload in publisher.sent] == [with_bodies, with_bodies]
+
+
+def test_what_is_tapped_between_a_question_and_its_answer_is_shown_once(publisher):
+    """The loop hears a question, publishes what it has forwarded, and answers then: the answer reaches to the question."""
+    publisher.publish(taps(1))
+    publisher._subscription(1, LIVE)
+    publisher._subscription(1, ring_topic("n", 60.0))
+    publisher.publish(taps(4))
+    while publisher.next_answer_at is not None:
+        publisher.answer_some()
+    assembler = TapAssembler(wants_ring=True)
+    batches = [batch for _, payload in publisher.sent for batch in assembler.feed(payload)]
+    assert [record.sequence for batch in batches for record in batch.records] == [1, 2, 3, 4, 5, 6]
+    assert sum(batch.beats + batch.lost for batch in batches) == 0
+
+
+def test_a_reader_that_left_is_answered_no_more(publisher):
+    """Its subscription's end drops the rest of its answer; a second subscriber of the same topic still gets it."""
+    publisher.publish(taps(1, 300))
+    topic = ring_topic("n", 60.0)
+    for verb in (1, 1, 0):
+        publisher._subscription(verb, topic)
+    publisher.answer_some()
+    assert len(publisher.sent) == 1
+    publisher._subscription(0, topic)
+    assert publisher.next_answer_at is None
+    publisher._subscription(0, topic)  # one end too many takes nothing from the next one who asks
+    publisher._subscription(1, topic)
+    assert publisher.next_answer_at is not None
+
+
+def test_readers_that_come_together_are_greeted_together(publisher):
+    """One empty batch of their kind, however many they are."""
+    waiting = [b"\x01" + LIVE] * 30 + [b"\x01" + BODIES] * 3
+
+    def receive(*_arguments, **_options):
+        if not waiting:
+            raise zmq.Again
+        return zmq.Frame(waiting.pop())
+
+    publisher.socket = SimpleNamespace(recv=receive, close=publisher.socket.close)
+    publisher.hear()
+    assert sorted(topic for topic, _ in publisher.sent) == [BODIES, LIVE]
+
+
+def test_a_replay_takes_its_share_of_the_brokers_time_and_says_when_it_goes_on(publisher, monkeypatch):
+    """Each piece takes ten milliseconds here; after those of the last second there is a pause (`bus.tap_replay_ms`)."""
+    publisher.publish(taps(1, 64 * 30))
+    publisher._subscription(1, ring_topic("n", 60.0))
+
+    def slow(topic, payload):
+        publisher.sent.append((topic, payload))
+        publisher._clock.at += 0.01
+
+    monkeypatch.setattr(publisher, "_send", slow)
+    for _ in range(100):
+        publisher.answer_some()
+    at_once = SHIPPED["tap_replay_ms"] // 10
+    assert at_once <= len(publisher.sent) <= at_once + 2
+    publisher._clock.at = publisher.next_answer_at
+    publisher.answer_some()
+    publisher.answer_some()
+    assert len(publisher.sent) <= at_once + 3
+    assert publisher.next_answer_at - publisher._clock.at == pytest.approx(
+        0.01 / (SHIPPED["tap_replay_ms"] / 1000), rel=0.2
+    )

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bus.broker.ring import Ring
 from bus.broker.tap_record import Tap
-from bus.broker.tap_wire import Ring, TapAssembler, live_batch
+from bus.broker.tap_wire import TapAssembler, live_batch
 from bus.envelope import Kind, header
 from launch.filters.tap_fields import tap_filter
 from launch.tapping.choice import Chooser

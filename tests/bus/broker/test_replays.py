@@ -1,0 +1,77 @@
+"""Answers from the ring take their share of the broker's time and no more, in turns."""
+
+from __future__ import annotations
+
+from bus.broker.replays import Replays
+from bus.broker.ring import Ring
+from tests.bus.broker.rig import SHIPPED
+
+
+def replays(ms_per_s=100, answers_max=10):
+    """None on its way, of an empty ring."""
+    return Replays(Ring(frames_max=1, bytes_max=1), ms_per_s=ms_per_s, answers_max=answers_max)
+
+
+def run(made, *, start, seconds, cost_s):
+    """Asks for a piece as often as it is time; when each of them began."""
+    now, began = start, []
+    while made.next_at is not None and max(now, made.next_at) < start + seconds:
+        now = max(now, made.next_at)
+        if made.next_piece(now) is not None:
+            began.append(now)
+            now += cost_s
+            made.took(cost_s, now)
+    return began
+
+
+def test_whoever_asks_without_end_gets_its_share_of_each_second():
+    """Ten milliseconds each: what a second leaves at once, then ten pieces in each second."""
+    made = replays(ms_per_s=SHIPPED["tap_replay_ms"])
+    assert made.begin(b"t", iter([b"x"] * 1000))
+    began = run(made, start=50.0, seconds=10, cost_s=0.01)
+    share = SHIPPED["tap_replay_ms"] / 1000
+    for at in began:
+        spent = sum(0.01 for other in began if at <= other < at + 1)
+        assert spent <= 2 * share + 0.02
+    assert 10 * share <= len(began) * 0.01 <= 11 * share + 0.02
+
+
+def test_after_a_quiet_second_one_answer_is_sent_at_once():
+    """The share of that second, without a pause."""
+    made = replays()
+    assert made.begin(b"t", iter([b"x"] * 9))
+    began = run(made, start=50.0, seconds=10, cost_s=0.01)
+    assert (len(began), began[-1] < 50.1) == (9, True)
+    assert made.next_at is None
+
+
+def test_several_are_served_in_turns():
+    """A short answer does not wait for a long one."""
+    made = replays()
+    assert made.begin(b"long", iter([b"1", b"2", b"3"]))
+    assert made.begin(b"short", iter([b"4"]))
+    sent = [made.next_piece(1.0) for _ in range(5)]
+    assert sent == [(b"long", b"1"), (b"short", b"4"), (b"long", b"2"), (b"long", b"3"), None]
+    assert len(made) == 0
+
+
+def test_an_answer_that_nobody_waits_for_is_not_made():
+    """Dropped in the middle; not one more piece of it is encoded."""
+    made = replays()
+    pieces = iter([b"1", b"2"])
+    made.begin(b"t", pieces)
+    made.next_piece(1.0)
+    made.drop(b"t")
+    made.drop(b"unknown")
+    assert (made.next_piece(1.0), made.next_at, list(pieces)) == (None, None, [b"2"])
+
+
+def test_asked_again_it_begins_anew_and_there_are_not_more_than_so_many():
+    """The same topic is one answer; one more than the limit has to wait for another time."""
+    made = replays(answers_max=2)
+    assert made.begin(b"a", iter([b"old", b"old"]))
+    assert made.begin(b"b", iter([b"b"]))
+    assert made.begin(b"a", iter([b"new"]))
+    assert not made.begin(b"c", iter([b"c"]))
+    assert [made.next_piece(1.0) for _ in range(3)] == [(b"a", b"new"), (b"b", b"b"), None]
+    assert made.begin(b"c", iter([b"c"]))

@@ -1,0 +1,146 @@
+"""Answers of the ring: shared by who asks at the same time, exact whatever happens meanwhile, nothing held for them."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.broker import ring as ring_module
+from bus.broker.ring import Ring
+from bus.broker.tap_record import Tap
+from bus.broker.tap_wire import TapAssembler, live_batch
+from bus.envelope import Kind, header
+from bus.messages.base import pack, unpack
+
+
+def tap(sequence, *, body=b"body", kind=Kind.REQUEST):
+    """One tapped frame; its number is also its time."""
+    return Tap(sequence, float(sequence), "delivered", header(kind, f"m{sequence}"), "ho2/1@a", "ho1/1@a", body, "")
+
+
+def sequences(pieces):
+    """What a reader of these pieces gets: numbers, and how many it knows to be lost."""
+    assembler = TapAssembler(wants_ring=True)
+    (batch,) = [batch for piece in pieces for batch in assembler.feed(piece)]
+    return [record.sequence for record in batch.records], batch.lost
+
+
+@pytest.fixture
+def encoded(monkeypatch):
+    """The numbers of the frames that were encoded, in order."""
+    numbers, encode = [], ring_module.record_of
+
+    def counted(one, epoch, *, with_body):
+        numbers.append(one.sequence)
+        return encode(one, epoch, with_body=with_body)
+
+    monkeypatch.setattr(ring_module, "record_of", counted)
+    return numbers
+
+
+def test_sixteen_that_ask_at_once_cost_little_more_than_one(encoded):
+    """Also from different times on: but for the ends of an answer, each frame is encoded once with and once without bodies."""
+    ring = Ring(frames_max=4096, bytes_max=10**7)
+    ring.add([tap(n) for n in range(4000)])
+    answers = [
+        (since, ring.answer("e", since=float(since), next_sequence=4000, with_bodies=since % 2 == 0))
+        for since in range(100, 116)
+    ]
+    arrived = {since: [] for since, _ in answers}
+    for pieces in zip_longest(*(answer for _, answer in answers)):
+        for (since, _), piece in zip(answers, pieces, strict=True):
+            arrived[since] += [piece] if piece is not None else []
+    for since, pieces in arrived.items():
+        assert sequences(pieces) == (list(range(since, 4000)), 0)
+    assert len(encoded) <= 2 * 4000 + 16 * 2 * 64
+
+
+def test_what_was_encoded_is_given_back_once_nobody_asks(encoded):
+    """The next one who asks pays for itself."""
+    ring = Ring(frames_max=4096, bytes_max=10**7)
+    ring.add([tap(n) for n in range(128)])
+    first = list(ring.answer("e", since=0.0, next_sequence=128))
+    assert list(ring.answer("e", since=0.0, next_sequence=128)) == first
+    assert len(encoded) == 128 + 64  # the last piece may still grow
+    ring.forget_encoded()
+    assert list(ring.answer("e", since=0.0, next_sequence=128)) == first
+    assert len(encoded) == 128 + 64 + 128
+
+
+def test_what_is_kept_encoded_leaves_with_its_frames():
+    """A ring that is asked for ever holds no more than what is in it, encoded once of each kind."""
+    ring = Ring(frames_max=128, bytes_max=10**7)
+    endless = ring.answer("e", since=0.0, next_sequence=1)
+    for start in range(1, 20_000, 100):
+        ring.add([tap(n, body=b"x" * 1000) for n in range(start, start + 100)])
+        answer = ring.answer("e", since=0.0, next_sequence=start + 100, with_bodies=True)
+        assert sum(map(len, answer)) < 128 * 1500
+        assert sum(map(len, ring._encoded.values())) < 2 * 128 * 1500
+    assert sequences(endless) == ([], 0)
+
+
+def test_an_answer_reaches_to_the_question_whatever_comes_before_its_first_piece():
+    """What is tapped after the question comes live."""
+    ring = Ring(frames_max=4096, bytes_max=10**7)
+    ring.add([tap(1), tap(2)])
+    answer = ring.answer("e", since=0.0, next_sequence=3)
+    ring.add([tap(3)])
+    assert sequences(answer) == ([1, 2], 0)
+
+
+@given(
+    sizes=st.lists(st.integers(0, 90), min_size=1, max_size=20),
+    frames_max=st.integers(1, 300),
+    since=st.integers(0, 200),
+    body=st.sampled_from((b"", b"x" * 3_000, b"x" * 10_000)),
+)
+def test_frames_that_leave_the_ring_before_their_turn_are_counted_as_lost(sizes, frames_max, since, body):
+    """Between two pieces the ring goes on: what came is in order and once, and the rest is a number. Pieces are small."""
+    ring = Ring(frames_max=frames_max, bytes_max=10**8)
+    ring.add([tap(n, body=body) for n in range(1, 301)])
+    kept = min(frames_max, 300)
+    wanted = list(range(max(301 - kept, since), 301))
+    answer, pieces, number = ring.answer("e", since=float(since), next_sequence=301, with_bodies=True), [], 301
+    for size in [0, *sizes, *[0] * 400]:
+        ring.add([tap(number + n) for n in range(size)])
+        number += size
+        piece = next(answer, None)
+        if piece is None:
+            break
+        pieces.append(piece)
+        assert len(piece) < ring_module._PIECE_BYTES + len(body) + 64 * 400
+    seen, lost = sequences(pieces)
+    assert seen == sorted(set(seen))
+    assert set(seen) <= set(wanted)
+    assert len(seen) + lost == len(wanted)
+    assert number > 301 or lost == 0
+
+
+def test_a_piece_is_the_message_that_it_would_be_if_it_was_packed_whole():
+    """Head and records are joined as bytes."""
+    ring = Ring(frames_max=9, bytes_max=999)
+    ring.add([tap(1), tap(2)])
+    (piece,) = ring.answer("e", since=0.0, next_sequence=3)
+    assert pack(unpack(piece)) == piece
+    assert unpack(piece)[:8] == ["ring", 2, "e", 1.0, 1, 3, 2, True]
+
+
+@pytest.mark.parametrize("between", [0, 40])
+@pytest.mark.parametrize("arrived", [0, 1, 2, 3])
+def test_a_reader_whose_connection_broke_asks_again_and_has_everything_once(arrived, between):
+    """Half of the first answer, then all of the second one, from the same broker; the live frames go on behind it."""
+    ring = Ring(frames_max=200, bytes_max=10**7)
+    ring.add([tap(n) for n in range(1, 201)])
+    assembler = TapAssembler(wants_ring=True)
+    pieces = list(ring.answer("e", since=0.0, next_sequence=201))
+    batches = [batch for piece in pieces[:arrived] for batch in assembler.feed(piece)]
+    ring.add([tap(200 + n) for n in range(1, between + 1)])
+    again = ring.answer("e", since=0.0, next_sequence=201 + between)
+    batches += [batch for piece in again for batch in assembler.feed(piece)]
+    batches += assembler.feed(live_batch("e", [tap(201 + between)], 202 + between))
+    (answer, live) = batches
+    assert [record.sequence for record in answer.records] == list(range(1 + between, 201 + between))
+    assert (answer.lost, answer.beats, live.lost) == (0, 0, 0)
