@@ -20,11 +20,10 @@ from bench.documents import markdown
 _PART = b"\x03" + (1_000_000).to_bytes(8, "big") + b"x" * 1_000_000  # a long frame, and more to come
 _GREETING = b"\xff" + b"\0" * 8 + b"\x7f\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" * 32
 _READY = b"\x05READY\x0bSocket-Type" + (6).to_bytes(4, "big") + b"DEALER"
-_PAUSE_S = 0.002
 _AFTER_S = 2.0
 
 
-def flood(path: Path, server: psutil.Process, seconds: float) -> list[object]:
+def flood(path: Path, server: psutil.Process, seconds: float, pause_s: float) -> list[object]:
     """MB sent, and MB of the server before, at most, and afterwards."""
     before = highest = server.memory_info().rss
     sent, end = 0, time.monotonic() + seconds
@@ -38,7 +37,7 @@ def flood(path: Path, server: psutil.Process, seconds: float) -> list[object]:
                 break
             sent += len(_PART)
             highest = max(highest, server.memory_info().rss)
-            time.sleep(_PAUSE_S)
+            time.sleep(pause_s)
     time.sleep(_AFTER_S)
     return [size >> 20 for size in (sent, before, highest, server.memory_info().rss)]
 
@@ -46,11 +45,13 @@ def flood(path: Path, server: psutil.Process, seconds: float) -> list[object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--pause-ms", type=float, default=2.0, help="after each part")
     parser.add_argument("--server", choices=("broker", "ledger", "gateway"), default="broker")
     given = parser.parse_args()
     with cluster({}) as found:
         server = next(process for actor, process in found.processes.items() if actor.partition("/")[0] == given.server)
-        row = [given.server, *flood(found.place.sockets / f"{given.server}.sock", server, given.seconds)]
+        path = found.place.sockets / f"{given.server}.sock"
+        row = [given.server, *flood(path, server, given.seconds, given.pause_ms / 1000)]
     print(markdown(("server", "sent, MB", "RSS before, MB", "highest", "after"), [row]))
 
 

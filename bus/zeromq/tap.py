@@ -8,7 +8,7 @@ program of that user need not.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator
 
 import structlog
@@ -42,14 +42,14 @@ class TapPublisher:
         self._callers = Callers(settings, clock)
         self._ring = Ring(frames_max=settings.tap_ring, bytes_max=settings.tap_ring_max_bytes)
         self._replays = Replays(self._ring, ms_per_s=settings.tap_replay_ms, answers_max=settings.tap_hwm)
-        self._readers: Counter[bytes] = Counter()  # by topic
+        self._listened: set[bytes] = set()
         self._newly: set[bytes] = set()
         self._next_sequence = 1
         self.has_sent = False  # since it last heard: a send may swallow the edge of its descriptor
         self.socket = zeromq.feed(zmq.XPUB)
         self.socket.setsockopt(zmq.SNDHWM, settings.tap_hwm)
         self.socket.setsockopt(zmq.MAXMSGSIZE, _TOPIC_MAX_BYTES)
-        self.socket.setsockopt(zmq.XPUB_VERBOSER, 1)  # every subscription and its end is told, also repeated ones
+        self.socket.setsockopt(zmq.XPUB_VERBOSE, 1)  # every subscription is told, and when a topic has none left
         self.door = zeromq.door(self.socket, clock, what="tap", speaks=False)
         self.socket.bind(endpoint)
         private_ipc(endpoint)
@@ -63,10 +63,9 @@ class TapPublisher:
         """These frames, in order, are on their way to live readers and in the ring."""
         self._next_sequence = taps[-1].sequence + 1
         self._ring.add(taps)
-        if self._readers:
-            for topic in (LIVE, BODIES):
-                if self._readers[topic]:
-                    self._send_live(topic, taps)
+        if self._listened:
+            for topic in sorted(self._listened):
+                self._send_live(topic, taps)
 
     def hear(self) -> None:
         """Readers that came and went are known, a batch of them at a time; who only asks nonsense is cut off."""
@@ -83,7 +82,7 @@ class TapPublisher:
             except zmq.Again:
                 return False
             data = message.bytes
-            if not data or not self._subscription(data[0], data[1:]):
+            if not data or not self._subscription(data[0], data[1:], is_said=_is_said(message)):
                 self._bear(message)
         return True
 
@@ -105,24 +104,22 @@ class TapPublisher:
             ended = self._clock.monotonic()
             self._replays.took(ended - began, ended)
 
-    def _subscription(self, verb: int, topic: bytes) -> bool:
-        """Whether that was one."""
-        if verb == _UNSUBSCRIBE:
-            self._left(topic)  # whatever it was: also said by ZeroMQ when a reader is gone
-            return True
-        if verb != _SUBSCRIBE or not (topic in (LIVE, BODIES) or self._is_asked(topic)):
-            return False
-        if topic in (LIVE, BODIES):
-            self._newly.add(topic)
-        self._readers[topic] += 1
-        return True
+    def _subscription(self, verb: int, topic: bytes, *, is_said: bool) -> bool:
+        """Whether that was one.
 
-    def _left(self, topic: bytes) -> None:
-        """A reader that is back after its connection broke may be told before the end of its old connection is."""
-        self._readers[topic] -= 1
-        if self._readers[topic] <= 0:
-            del self._readers[topic]
+        That nobody listens any more is believed of ZeroMQ alone, which tells it once the last reader is gone: it passes
+        on as well what somebody says who never listened. One that says it, and did, is paid for until another has gone.
+        """
+        if verb == _UNSUBSCRIBE:
+            if not is_said:
+                self._listened.discard(topic)
             self._replays.drop(topic)
+            return True
+        if verb == _SUBSCRIBE and topic in (LIVE, BODIES):
+            self._listened.add(topic)
+            self._newly.add(topic)
+            return True
+        return verb == _SUBSCRIBE and self._is_asked(topic)
 
     def _is_asked(self, topic: bytes) -> bool:
         """Whether that is a question for the ring, and nobody reads so many at once; its answer begins."""
@@ -149,6 +146,14 @@ class TapPublisher:
         """Closed without another word."""
         self.door.close()
         self.socket.close(linger=0)
+
+
+def _is_said(message: zmq.Frame) -> bool:
+    """Whether it came by a connection, and is not ZeroMQ's own word."""
+    try:
+        return int(message.get(zmq.SRCFD)) >= 0
+    except zmq.ZMQError:
+        return False
 
 
 class TapReader:

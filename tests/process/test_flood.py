@@ -165,6 +165,8 @@ while True:
     time.sleep(0.05)
 """
 DESCRIPTORS = 1024
+LOW = 128
+"""Descriptors that this process and what it starts may have, fewer than a server needs."""
 
 
 @pytest.mark.timeout(240)
@@ -190,3 +192,16 @@ def test_connections_that_say_nothing_end_no_server(cluster: Cluster):
             flood.communicate()
     assert {row.actor: row.pid for row in cluster.run().children} == before
     assert cluster.home.log("broker-1").read_text().count("connections_ended") > 0
+
+
+def test_processes_have_as_many_descriptors_as_may_be_whatever_they_are_started_with(cluster: Cluster):
+    """Shells give a soft limit far below the hard one: each process raises its own."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (LOW, hard))
+    try:
+        cluster.up()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    limits = {row.actor: resource.prlimit(row.pid, resource.RLIMIT_NOFILE) for row in cluster.run().children}
+    assert len(limits) > 4
+    assert set(limits.values()) == {(hard, hard)}
