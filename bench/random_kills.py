@@ -1,6 +1,7 @@
 """Random SIGKILLs under load (R2), on real processes: no turn lost or answered twice, no record lost, no effect doubled.
 
 usage: python -m bench.random_kills [--kills 1000] [--sessions 8] [--pause 0.3] [--seed 1] [--write]
+       [--only ROLE ...] [--keep DIR]
 
 Eight people ask one question after the other, each in a session of their own, while processes of the cluster (two
 executors, two supervisors, one of everything else, the zygote) are killed one after the other at random. Some of the
@@ -26,6 +27,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,6 +59,7 @@ QUESTIONS = (
 SESSIONS = 8
 DEADLINE_S = 30
 THINKING_MS = 100
+ROLES = ("broker", "gateway", "ho1", "ho2", "ho3", "host", "ledger", "zygote")
 SCALE = ("ho1=2", "ho2=2")
 SETTINGS = {
     "gateway.providers.offline.latency_ms": THINKING_MS,
@@ -118,8 +121,10 @@ class Storm:
         return found if self.record == "ok" else [*found, f"the record: {self.record}"]
 
 
-def run_storm(directory: Path, *, kills: int, sessions: int, pause_s: float, seed: int) -> Storm:
-    """One cluster, this many kills; everything that it started has ended when this returns."""
+def run_storm(
+    directory: Path, *, kills: int, sessions: int, pause_s: float, seed: int, only: Sequence[str] = ()
+) -> Storm:
+    """One cluster, this many kills (of these roles alone, if any are named); all that it started has ended then."""
     outside = Outside.at(directory / "outside")
     cluster = cluster_in(directory / "home", outside.environment())
     outside.govern(cluster.home.root, SETTINGS)
@@ -140,7 +145,7 @@ def run_storm(directory: Path, *, kills: int, sessions: int, pause_s: float, see
         began = time.monotonic()
         for person in people:
             person.start()
-        struck = _strike(cluster, random.Random(seed), kills, pause_s)
+        struck = _strike(cluster, random.Random(seed), kills, pause_s, only)
         is_over.set()
         for person in people:
             person.join()
@@ -201,15 +206,17 @@ async def _ask_again(cluster: Cluster, answers: list[Asked]) -> list[str]:
     return told
 
 
-def _strike(cluster: Cluster, draw: random.Random, kills: int, pause_s: float) -> Counter[str]:
+def _strike(cluster: Cluster, draw: random.Random, kills: int, pause_s: float, only: Sequence[str]) -> Counter[str]:
     """Kills one living process after the other, the pauses between them random around `pause_s`."""
     struck: Counter[str] = Counter()
     while struck.total() < kills:
         time.sleep(draw.random() * 2 * pause_s)
         run = cluster.run()
         living = [(row.role, row.pid, row.mark) for row in run.children if row.pid]
-        role, pid, mark = draw.choice([*living, ("zygote", run.zygote_pid, run.zygote_mark)])
-        struck[role] += identity.end(pid, mark, signal.SIGKILL)
+        living.append(("zygote", run.zygote_pid, run.zygote_mark))
+        if victims := [row for row in living if not only or row[0] in only]:
+            role, pid, mark = draw.choice(victims)
+            struck[role] += identity.end(pid, mark, signal.SIGKILL)
     return struck
 
 
@@ -286,13 +293,18 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=SESSIONS, help="people who ask at the same time")
     parser.add_argument("--pause", type=float, default=0.3, help="mean seconds between two kills")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", nargs="+", default=(), choices=ROLES, help="kill processes of these roles alone")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="leave record and logs in this new directory")
     parser.add_argument("--write", action="store_true", help="into the document and the results")
     given = parser.parse_args()
-    directory = Path(tempfile.mkdtemp(prefix="hobus-random-kills-"))
+    directory = given.keep or Path(tempfile.mkdtemp(prefix="hobus-random-kills-"))
+    directory.mkdir(parents=True, exist_ok=given.keep is None)
+    asked = {"kills": given.kills, "sessions": given.sessions, "pause_s": given.pause, "seed": given.seed}
     try:
-        storm = run_storm(directory, kills=given.kills, sessions=given.sessions, pause_s=given.pause, seed=given.seed)
+        storm = run_storm(directory, **asked, only=given.only)
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        if given.keep is None:
+            shutil.rmtree(directory, ignore_errors=True)
     print(told(storm))
     print(*storm.faults, sep="\n")
     if given.write:
