@@ -9,6 +9,8 @@ worker is lost.
 `sensitive`: the body is shown on the tap only to readers with that right. `low`: waits behind other work.
 `about`: a command about what its sender has open: counted apart from that, so that it never waits behind it.
 `reads`: changes nothing, so that it is answered anew when it comes again, and no answer is kept for that.
+`work`: what it costs its sender's rate (`bus.client_rate`) beside its size: a command writes, a page
+of the record is made while nobody else is answered, anything else waits for its turn elsewhere or reads a little.
 `by_tool`: its key is no stickiness but the tool that it needs; it goes to workers that announce that tool.
 """
 
@@ -43,17 +45,28 @@ class Row(NamedTuple):
     by_tool: bool = False
     about: bool = False
     reads: bool = False
+    work: int = 1
 
+
+_COMMAND, _PAGE = 4, 8
 
 _ROWS = (
     # host
-    Row(session.StartSession, "host", session.SessionReady, CLIENT_ROLES),
+    Row(session.StartSession, "host", session.SessionReady, CLIENT_ROLES, work=_COMMAND),
     Row(session.ProcessTurn, "host", session.TurnResult, CLIENT_ROLES, sensitive=True),
-    Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES, about=True),
+    Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES, about=True, work=_COMMAND),
     # ho2 (StartSession and EndSession are passed on by the host)
     Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host"}), sensitive=True),
     Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator"})),
-    Row(session.SessionCommand, "ho2", session.CommandVerdict, CLIENT_ROLES | {"host"}, sensitive=True, about=True),
+    Row(
+        session.SessionCommand,
+        "ho2",
+        session.CommandVerdict,
+        CLIENT_ROLES | {"host"},
+        sensitive=True,
+        about=True,
+        work=_COMMAND,
+    ),
     Row(session.Consolidate, "ho2", None, frozenset({"host"}), "ordered", redeliver=False, low=True),
     # ho1
     Row(
@@ -80,9 +93,9 @@ _ROWS = (
     # ledger
     Row(ledger.Write, "ledger", ledger.Written, EVERY_ROLE, sensitive=True),
     Row(ledger.Lookup, "ledger", ledger.Found, EVERY_ROLE, sensitive=True, reads=True),
-    Row(ledger.Read, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True),
-    Row(ledger.Query, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True),
-    Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True),
+    Row(ledger.Read, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
+    Row(ledger.Query, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
+    Row(ledger.Tail, "ledger", ledger.Entries, EVERY_ROLE, sensitive=True, reads=True, work=_PAGE),
     Row(ledger.GetBody, "ledger", ledger.Body, EVERY_ROLE, sensitive=True, reads=True),
     Row(ledger.ReadLedgerStats, "ledger", ledger.LedgerStats, EVERY_ROLE),
     # launcher

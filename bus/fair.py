@@ -226,5 +226,9 @@ class Shares:
         if not share.count:
             del self._open[principal]
 
+    def has_others(self, *own: str) -> bool:
+        """Whether anything is open of somebody who is none of these."""
+        return len(self._open) > sum(name in self._open for name in own)
+
     def __len__(self) -> int:
         return len(self._open)

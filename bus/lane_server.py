@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import structlog
 
 from bus.broker.admission import refusal_of
-from bus.catalog import row_of
+from bus.catalog import CLIENT_ROLES, row_of
 from bus.codec import decode, encode, pack_header, unpack_header
 from bus.conduct import Conduct
 from bus.envelope import Header, Kind, header
@@ -29,12 +30,13 @@ from bus.messages.base import Message
 from bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
 from bus.outcome import failure_answer
 from bus.pace import Pace
+from bus.pacing import TOO_MUCH, Others, PacedIntake, client_rate_of, may_wait_whole
 from bus.port import Clock
 from bus.settings import BusSettings
 from bus.window import Recorded
 
 _log = structlog.get_logger("bus")
-_ASKS, _HELLO = (int(Kind.REQUEST), int(Kind.CANCEL)), int(Kind.HELLO)
+_REQUEST, _HELLO = int(Kind.REQUEST), int(Kind.HELLO)
 Authenticate = Callable[[Hello], Refused | None]
 OnFrame = Callable[[str, Header, bytes], None]
 """(verdict, header with the stamped sender, body) of every request, cancel and answer: the tap's `lane=direct`."""
@@ -59,6 +61,16 @@ class _Client:
     instance: str
     principal: str
     heard_at: float
+
+
+class _Asked(NamedTuple):
+    """A client's request that waits until its rate allows it."""
+
+    client: _Client
+    head: Header
+    body: bytes | None  # None: there was no room for it
+    size_bytes: int
+    arrived_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +99,25 @@ class LaneServer:
     _transport: LaneTransport | None = None
     _deliver: Callable[[Header, bytes, LaneRoute], None] | None = None
     _on_gone: Callable[[str, str], None] | None = None
+    _arm: Callable[[float], None] | None = None
     _by_routing: dict[bytes, _Client] = field(default_factory=dict[bytes, _Client])
     _by_instance: dict[str, _Client] = field(default_factory=dict[str, _Client])
     _count: int = 0
     _asking: Pace = field(init=False)
     _refusing: Pace = field(init=False)
     _conduct: Conduct = field(init=False)
+    _others: Others = field(init=False)
+    _pacing: PacedIntake[_Asked] = field(init=False)
 
     def __post_init__(self) -> None:
         beat_s = self.settings.beat_interval_ms / 1000
         self._asking = Pace(beat_s, self.settings.mailbox_max)
         self._refusing = Pace(beat_s, self.settings.mailbox_max)
         self._conduct = Conduct(self.settings)
+        self._others = Others(self.settings.contended_ms / 1000, lambda _: False)  # the cluster's own ask often
+        self._pacing = PacedIntake(
+            client_rate_of(self.settings), shares_max=self.settings.mailbox_max, is_contended=self._others.are_about
+        )
 
     @property
     def service(self) -> str:
@@ -110,10 +129,16 @@ class LaneServer:
         self._transport = transport
 
     def attach(
-        self, deliver: Callable[[Header, bytes, LaneRoute], None], on_gone: Callable[[str, str], None] | None = None
+        self,
+        deliver: Callable[[Header, bytes, LaneRoute], None],
+        on_gone: Callable[[str, str], None] | None = None,
+        arm: Callable[[float], None] | None = None,
     ) -> None:
-        """Requests and cancels, stamped and allowed, are handed to `deliver`; `on_gone` hears who left which lane."""
-        self._deliver, self._on_gone = deliver, on_gone
+        """Requests and cancels, stamped and allowed, are handed to `deliver`; `on_gone` hears who left which lane.
+
+        `arm` is told when `release` is to be called next.
+        """
+        self._deliver, self._on_gone, self._arm = deliver, on_gone, arm
 
     # --- arriving ---------------------------------------------------------------------------------------------------
 
@@ -170,8 +195,12 @@ class LaneServer:
         self._from_client(client, stamped, frames)
 
     def _from_client(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:
-        if head.kind in _ASKS:
-            self._request(client, head, frames)
+        if head.kind == _REQUEST:
+            if self._has_turn(client, head, frames[1]):
+                self._request(client, head, frames[1])
+        elif head.kind == Kind.CANCEL:
+            if not self._stops_waiting(client, head):
+                self._request(client, head, frames[1])
         elif head.kind == Kind.BEAT:
             self._send(client.routing, Kind.BEAT, Beat())
         elif head.kind == Kind.BYE:
@@ -180,16 +209,19 @@ class LaneServer:
             self._tapped("malformed", head, frames[1])
             self._malformed(client.routing)
 
-    def _request(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:
-        fault = self._refusal(head, frames[1])
+    def _request(self, client: _Client, head: Header, body: bytes) -> None:
+        fault = self._refusal(head, body)
         if fault is not None and head.kind == Kind.REQUEST:
             self.counters.denied += 1
-            self._tapped("denied", head, frames[1])
-            self.answer(client.instance, head, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
+            self._fail(client, head, fault, body)
             return
-        self._tapped("delivered", head, frames[1])
+        self._tapped("delivered", head, body)
         if self._deliver is not None:
-            self._deliver(head, frames[1], LaneRoute(self, self.service, client.instance))
+            self._deliver(head, body, LaneRoute(self, self.service, client.instance))
+
+    def _fail(self, client: _Client, head: Header, fault: RuntimeFault, body: bytes = b"") -> None:
+        self._tapped("denied", head, body)
+        self.answer(client.instance, head, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
 
     def _refusal(self, head: Header, body: bytes) -> RuntimeFault | None:
         limit = self.settings.body_max_bytes
@@ -203,6 +235,68 @@ class LaneServer:
         if is_foreign(head.message_id, head.sender):
             return BusError("denied", f"the message id {head.message_id} is counted under another peer's name")
         return None
+
+    # --- at which rate ----------------------------------------------------------------------------------------------
+
+    def _has_turn(self, client: _Client, head: Header, body: bytes) -> bool:
+        """Whether this goes on now: a client's request may have to wait, or be refused (`bus/pacing.py`)."""
+        now, pacing, principal = self.clock.monotonic(), self._pacing, client.principal
+        self._others.heard(principal, now)
+        if role_of(client.instance) not in CLIENT_ROLES:
+            return True
+        if pacing.arrives(principal, principal, now):
+            self._charge(client, head.type, len(body))
+            return True
+        fits = may_wait_whole(pacing.sizes, principal, len(body), self.settings)
+        asked = _Asked(client, head, body if fits else None, len(body), now)
+        kept = len(body) if fits else 0
+        verdict = pacing.wait(principal, head.message_id, asked, kept, dropped_bytes=len(body) - kept)
+        if verdict == "cut off":
+            self._cut_off(client.routing, TOO_MUCH)
+        elif verdict == "full":
+            self._busy(asked)
+        self._arm_release()
+        return False
+
+    def release(self) -> None:
+        """Those whose turn has come go on, with the time left to them; who left meanwhile will ask again."""
+        now = self.clock.monotonic()
+        for asked in self._pacing.take(now):
+            client, head, body, size_bytes, arrived_at = asked
+            self._charge(client, head.type, size_bytes)
+            left_ms = max(0, head.deadline_ms - int((now - arrived_at) * 1000))
+            if self._by_instance.get(client.instance) is not client:
+                continue
+            if body is None:
+                self._busy(asked)
+            else:
+                self._request(client, head._replace(deadline_ms=left_ms), body)
+        self._arm_release()
+
+    def _stops_waiting(self, client: _Client, cancel: Header) -> bool:
+        asked = self._pacing.leave(client.principal, cancel.correlation_id)
+        if asked is not None:
+            detail = f"{asked.head.type} {asked.head.message_id} was cancelled before it came in"
+            self._fail(client, asked.head, BusError("cancelled", detail))
+        return asked is not None
+
+    def _charge(self, client: _Client, type_name: str, size_bytes: int) -> None:
+        row = row_of(self.service, type_name)
+        self._charge_units(client, (row.work if row is not None else 1) + size_bytes // self.settings.fair_unit_bytes)
+
+    def _charge_units(self, client: _Client, units: int) -> None:
+        if role_of(client.instance) in CLIENT_ROLES:
+            self._pacing.charge(client.principal, client.principal, units, self.clock.monotonic())
+
+    def _busy(self, asked: _Asked) -> None:
+        detail = f"{self.service} has requests of {asked.client.principal} waiting (bus.client_rate)"
+        fault = BusError("busy", detail, retry_after_ms=self.settings.busy_retry_ms)
+        self._fail(asked.client, asked.head, fault)
+
+    def _arm_release(self) -> None:
+        at = self._pacing.next_at()
+        if at is not None and self._arm is not None:
+            self._arm(at)
 
     # --- who misbehaves ---------------------------------------------------------------------------------------------
 
@@ -321,6 +415,8 @@ class LaneServer:
         if client is None:
             self.counters.unreachable += 1
             return
+        if units := len(answer.body) // self.settings.fair_unit_bytes:
+            self._charge_units(client, units)
         row = row_of(self.service, request.type)
         head = header(
             kind,

@@ -215,7 +215,7 @@ class Peer:
     def serve_lane(self, server: LaneServer) -> None:
         """Requests of this lane go through the same admission as the broker's."""
         self._servers.append(server)
-        server.attach(self._from_lane, self._inbox.discard_unstarted)
+        server.attach(self._from_lane, self._inbox.discard_unstarted, self._arm)
         self._inbox.is_behind = server.is_behind
         if server.service in MIRRORED:
             server.on_frame = Mirror(self._broker, self._outbox)
@@ -436,6 +436,8 @@ class Peer:
         now = self._clock.monotonic()
         self._outbox.expire(now)
         self._inbox.expire(now)
+        for server in self._servers:
+            server.release()
         for earliest in (self._outbox.deadlines.earliest(), self._inbox.deadlines.earliest()):
             if earliest is not None:
                 self._arm(earliest)

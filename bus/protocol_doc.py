@@ -104,7 +104,8 @@ def _routes() -> Iterable[str]:
     yield (
         "`redeliver`: goes to another worker when its worker is lost. `low`: waits behind other work. "
         "`sensitive`: its body may hold text. `by_tool`: its key names a tool; it goes to workers that announce it. "
-        "`about`: a command about what its sender has open, counted apart from that."
+        "`about`: a command about what its sender has open, counted apart from that. "
+        "`work n`: what it costs a client's rate, 1 if nothing is said."
     )
     for service in dict.fromkeys(row.service for row in ROWS):
         yield f"### Service `{service}`"
@@ -116,6 +117,8 @@ def _routes() -> Iterable[str]:
 
 def _route(row: Row) -> tuple[str, ...]:
     marks = [name for name in ("redeliver", "sensitive", "low", "by_tool", "about") if getattr(row, name)]
+    if row.work > 1:
+        marks.append(f"work {row.work}")
     reply = f"`{row.reply.TYPE}`" if row.reply is not None else "*(post)*"
     senders = "everybody" if len(row.senders) == len(ROLES) else ", ".join(r for r in ROLES if r in row.senders)
     return f"`{row.cls.TYPE}`", reply, senders, row.mode, ", ".join(marks)

@@ -32,6 +32,18 @@ class BusSettings(BaseModel):
         description="the same of all together, outside the cluster at the broker; each may have one beside, at the "
         "broker of at most bus.fair_unit_bytes"
     )
+    client_rate: Positive = Field(
+        description="units a second that a client's process may ask while others ask, too; what comes faster waits. A "
+        "command about a session is 4, a page of the record 8, anything else 1, each bus.fair_unit_bytes one more"
+    )
+    client_burst: Positive = Field(description="units that a client's process may have saved up")
+    client_waiting_max: Positive = Field(
+        description="requests of one client's process that wait for that; more are `busy`, and that often again its end"
+    )
+    client_dropped_max_bytes: Positive = Field(
+        description="bodies beyond bus.client_open_max_bytes borne while requests wait; then the connection ends"
+    )
+    contended_ms: Positive = Field(description="how long after somebody else's request a client is not alone")
     service_open_max: Positive = Field(
         description="requests at once per instance on behalf of one principal, where a service passes them on"
     )

@@ -83,6 +83,7 @@ def _order_faults(config: AdminConfig) -> list[str]:
         ("bus.client_open_max_bytes", bus.client_open_max_bytes,
          "bus.clients_open_max_bytes", bus.clients_open_max_bytes),
         ("bus.body_max_bytes", bus.body_max_bytes, "bus.unbound_max_bytes", bus.unbound_max_bytes),
+        ("bus.body_max_bytes", bus.body_max_bytes, "bus.client_dropped_max_bytes", bus.client_dropped_max_bytes),
         ("bus.dedupe_window", bus.dedupe_window, "bus.hello_ids_max", bus.hello_ids_max),
         ("bus.mailbox_max", bus.mailbox_max, "bus.hello_ids_max", bus.hello_ids_max),
         ("launcher.restart_backoff_min_ms", launcher.restart_backoff_min_ms,

@@ -35,6 +35,9 @@ class LedgerConfig(Section):
     entry_max_bytes: Positive = Field(description="one entry without its bodies")
     bodies_max_bytes: Positive = Field(description="bodies of one entry together; with the entry they must fit a reply")
     read_bytes_max: Positive = Field(description="a page of entries ends here, though one entry is always given")
+    read_entries_max: Positive = Field(
+        description="most entries of a page, whatever was asked for: nobody else is answered while one is made"
+    )
     outstanding_max: Positive = Field(description="unacknowledged writes before `busy`")
     outstanding_max_bytes: Positive = Field(description="the same in bytes of their bodies; any one write is taken")
     lazy_commit_ms: Positive = Field(description="how long a write that nobody waits for may wait to share a sync")
@@ -306,6 +309,10 @@ class Ho2Config(Section):
 
     count: Positive = Field(description="supervisors that `hobus up` starts")
     runs_max: Positive = Field(description="runs at once per instance; beyond it `busy`, but for who has none there")
+    principal_run_rate: Positive = Field(
+        description="runs of one client that begin in a second beside another of its own, while others ask, too"
+    )
+    principal_run_burst: Positive = Field(description="of these, so many may have been saved up")
     principal_runs_max: Positive = Field(
         description="of these, runs of one client at work at once; its further ones wait their turn"
     )

@@ -190,7 +190,7 @@ class LedgerService(Actor):
             message.stream,
             after=message.after,
             before=message.before,
-            limit=message.limit + 1,
+            limit=self._most(message.limit) + 1,
             newest_first=message.newest_first,
         )
         return self._page(found, message.limit, with_bodies=message.with_bodies)
@@ -199,7 +199,10 @@ class LedgerService(Actor):
         """A page by provenance, from the index. Failures: denied, malformed."""
         self._demand_query(call, message)
         found = self._open().pages.query(
-            message.where, after=message.after, limit=message.limit + 1, newest_first=message.newest_first
+            message.where,
+            after=message.after,
+            limit=self._most(message.limit) + 1,
+            newest_first=message.newest_first,
         )
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 
@@ -254,9 +257,12 @@ class LedgerService(Actor):
             await self._next_commit()
         return self._open()
 
+    def _most(self, limit: int) -> int:
+        return min(limit, self._config.read_entries_max)
+
     def _page(self, found: list[Committed], limit: int, *, with_bodies: bool) -> m.Entries:
         ledger = self._open()
-        return ledger.pages.page(found, limit, head=ledger.writer.head, with_bodies=with_bodies)
+        return ledger.pages.page(found, self._most(limit), head=ledger.writer.head, with_bodies=with_bodies)
 
     def _now_us(self) -> int:
         return int(self._bus.now() * 1_000_000 + 0.5)
@@ -303,7 +309,7 @@ class LedgerService(Actor):
     # --- those who follow
 
     def _tail(self, message: m.Tail) -> list[Committed]:
-        return self._open().tables.select(message.stream, after=message.after, limit=message.limit + 1)
+        return self._open().tables.select(message.stream, after=message.after, limit=self._most(message.limit) + 1)
 
     async def _tail_later(self, message: m.Tail, wait_s: float) -> list[Committed]:
         """A long poll; each principal has a bounded number of them, so that they crowd out nobody."""

@@ -92,10 +92,14 @@ class Person:
 
     async def journal(self) -> list[Entry]:
         """The session's stream."""
-        read = Read(stream=session_stream(self.session_id), after=-1, limit=500, with_bodies=True)
-        page = await self._patiently("ledger", read, Entries)
-        assert not page.more
-        return page.entries
+        entries: list[Entry] = []
+        while True:
+            after = entries[-1].sequence if entries else -1
+            read = Read(stream=session_stream(self.session_id), after=after, limit=500, with_bodies=True)
+            page = await self._patiently("ledger", read, Entries)
+            entries += page.entries
+            if not page.more:
+                return entries
 
     async def _patiently(self, service: str, message: Any, expect: Any) -> Any:
         deadline = self.bus.clock.monotonic() + PATIENCE_S

@@ -9,6 +9,7 @@ Source: spec pages "Session contracts" and "Session host and HO2 supervisor".
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -44,6 +45,7 @@ from bus.messages.session import (
     TimePassed,
     TurnResult,
 )
+from bus.pacing import Rate
 from bus.port import Bus
 from bus.streaming import Draft
 from bus.turnstile import Ticket, Turnstile
@@ -103,7 +105,11 @@ class Drives:
         self._unowned = unowned
         self._drives: dict[str, Drive] = {}
         self._turnstile = Turnstile(
-            each_max=self._config.ho2.principal_runs_max, all_max=self._config.ho2.runs_max, settings=self._config.bus
+            each_max=self._config.ho2.principal_runs_max,
+            all_max=self._config.ho2.runs_max,
+            settings=self._config.bus,
+            # As many as the gate lets wait at most.
+            beside=Rate(self._config.ho2.principal_run_rate, self._config.ho2.principal_run_burst, math.inf),
         )
         self._following: dict[str, asyncio.Task[None]] = {}
         self._is_draining = False

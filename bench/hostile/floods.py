@@ -112,6 +112,24 @@ class Memory:
             await asyncio.sleep(0.1)
 
 
+class Cores:
+    """CPU seconds per second of each process since this was made."""
+
+    def __init__(self, processes: dict[str, psutil.Process]) -> None:
+        self._processes = processes
+        self._began, self._before = time.perf_counter(), self._seconds()
+
+    def used(self) -> dict[str, float]:
+        """By process, those that used a hundredth of a core."""
+        elapsed, now = time.perf_counter() - self._began, self._seconds()
+        shares = {name: round((now[name] - self._before[name]) / elapsed, 2) for name in now}
+        return {name: share for name, share in shares.items() if share > 0}
+
+    def _seconds(self) -> dict[str, float]:
+        times = {name: process.cpu_times() for name, process in self._processes.items()}
+        return {name: time.user + time.system for name, time in times.items()}
+
+
 def _named(found: Cluster, role: str) -> str:
     return next((name for name in found.processes if name.partition("/")[0] == role), "")
 
@@ -134,7 +152,9 @@ async def under(found: Cluster, kind: str, seconds: float) -> dict[str, Any]:
         flooding = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
         try:
             await asyncio.sleep(2 * WARM_S)
+            cores = Cores({**found.processes, "the flood": psutil.Process(flooding.pid)})
             flooded = await ask_on(door, until=time.perf_counter() + seconds, found=found)
+            used = cores.used()
             said, _ = await asyncio.to_thread(flooding.communicate, timeout=DEADLINE_S)
         finally:
             flooding.kill()
@@ -152,6 +172,7 @@ async def under(found: Cluster, kind: str, seconds: float) -> dict[str, Any]:
         "afterwards": afterwards.figures(),
         "ratio_p50": round(during["p50_ms"] / before["p50_ms"], 2),
         "ratio_p99": round(during["p99_ms"] / before["p99_ms"], 2),
+        "cores": used,
         "flood": json.loads(said.splitlines()[-1] if said else "{}"),  # its log may stand before it
         "memory_mb": {
             role: [size >> 20 for size in (memory.before[role], memory.highest[role], memory.now()[role])]

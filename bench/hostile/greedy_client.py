@@ -120,7 +120,9 @@ ASKS: dict[str, Ask] = {
     "budget reads": _budget,
     "big bodies": _big,
 }
-KINDS = (*ASKS, "tap replays", "whole tap replays", "connections")
+CONTROL = "a busy core"
+"""No flood at all, but as hungry: what the machine costs the polite client, whatever the cluster does."""
+KINDS = (CONTROL, *ASKS, "tap replays", "whole tap replays", "connections")
 
 
 async def flood(place: Place, kind: str, seconds: float) -> Counter[str]:
@@ -129,6 +131,9 @@ async def flood(place: Place, kind: str, seconds: float) -> Counter[str]:
     seen: Counter[str] = Counter()
     if kind == "connections":
         await asyncio.gather(*(_come_and_go(place, until, seen) for _ in range(16)))
+    elif kind == CONTROL:
+        while time.perf_counter() < until:
+            seen["rounds of a loop"] += 1
     elif kind in ("tap replays", "whole tap replays"):
         is_whole = kind == "whole tap replays"
         await asyncio.gather(*(_replay(place, until, seen, is_whole=is_whole) for _ in range(16)))

@@ -31,12 +31,13 @@ from bus.broker.events import (
 from bus.broker.liveness import Liveness
 from bus.broker.membership import Membership
 from bus.broker.operations import Operations
+from bus.broker.paced import Paced
 from bus.broker.peers import Peer
 from bus.broker.placing import Placement
 from bus.broker.records import RecordBook
 from bus.broker.remote import KeyBook
 from bus.broker.state import State
-from bus.catalog import row_of
+from bus.catalog import CLIENT_ROLES, row_of
 from bus.codec import unpack_header
 from bus.envelope import Header, Kind, header
 from bus.errors import BusError
@@ -72,6 +73,7 @@ class BrokerCore:
         self._delivery = Delivery(state, endings, self._placement)
         self._enrolment = Enrolment(state, self._records, authenticate, keys)
         self._membership = Membership(state, endings, self._placement, self._records, self._enrolment)
+        self._paced = Paced(state, endings, self._membership)
         self._operations = Operations(state, endings, self._placement, self._membership, self._enrolment)
         self._liveness = Liveness(state, self._membership)
         self._endings = endings
@@ -166,7 +168,7 @@ class BrokerCore:
         """When a Tick is due; None if nothing will ever be."""
         state = self._state
         at = self._liveness.next_at()
-        for other in (state.deadlines.next_at(), self._records.next_at()):
+        for other in (state.deadlines.next_at(), self._records.next_at(), state.pacing.next_at()):
             if other is not None and other < at:
                 at = other
         if state.is_collecting:
@@ -196,11 +198,13 @@ class BrokerCore:
             return
         peer.last_seen = state.now
         if kind in _ASKS:
-            self._ask(peer, frame, len(data), body)
+            if peer.role not in CLIENT_ROLES or self._paced.has_turn(peer, frame, len(data), body):
+                self._ask(peer, frame, len(data), body)
         elif kind in _ANSWERS:
             self._delivery.answer(peer, frame, body, len(data))
         elif kind == Kind.CANCEL:
-            self._delivery.cancel(peer, frame, body)
+            if peer.role not in CLIENT_ROLES or not self._paced.cancel(peer, frame.correlation_id):
+                self._delivery.cancel(peer, frame, body)
         else:
             self._control(peer, frame, body, origin)
 
@@ -250,6 +254,8 @@ class BrokerCore:
             self._end_collecting()
         while (pending := state.deadlines.pop_due(state.now)) is not None:
             self._delivery.look_at(pending)
+        for asked in self._paced.due():
+            self._ask(asked.peer, asked.frame, asked.header_bytes, asked.body or b"")
         for service in state.services.values():
             service.sticky.expire(state.now)
             if service.absent_since is None or service.is_flushed or state.is_collecting:

@@ -16,6 +16,7 @@ from bus.broker.state import Service, State
 from bus.catalog import CLIENT_ROLES, ROWS, Row
 from bus.codec import pack_header, unpack_header
 from bus.envelope import HEADER_VERSION, Header, Kind
+from bus.fair import is_client
 from bus.lanes import is_foreign
 from bus.messages.gateway import Prompt
 from bus.messages.ids import order_of_call
@@ -119,6 +120,8 @@ class Delivery:
         if share:
             pending.share = share
             state.shares.take(share, len(body))
+        if peer.role not in CLIENT_ROLES and is_client(pending.principal):
+            state.others.heard(pending.principal, state.now)
         return pending
 
     def answer(self, worker: Peer, frame: Header, body: bytes, header_bytes: int) -> None:
@@ -151,6 +154,8 @@ class Delivery:
     def _pass_on(self, pending: Pending, worker: Peer, frame: Header, body: bytes) -> None:
         """To everybody who asked and still lives, stamped."""
         state, requester, asked = self._state, pending.requester, pending.header
+        if pending.share and (units := len(body) // state.settings.fair_unit_bytes) and requester.role in CLIENT_ROLES:
+            state.pacing.charge(pending.share, pending.principal, units, state.now)
         stamped = Header(
             HEADER_VERSION, frame.kind, frame.message_id, frame.correlation_id, frame.causation_id, frame.type,
             frame.type_version, requester.instance, asked.key, 0, asked.attempt, pending.row.sensitive,

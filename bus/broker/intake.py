@@ -7,6 +7,8 @@ Source: spec page "The bus", Back-pressure.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from bus.broker.peers import Peer
 from bus.catalog import CLIENT_ROLES, Row
 from bus.envelope import Header
@@ -15,6 +17,17 @@ from bus.settings import BusSettings
 
 _BELIEVED = "ho2"
 _ABOUT = ":about"
+
+
+class Asked(NamedTuple):
+    """A client's request that waits until its rate allows it (`bus/pacing.py`)."""
+
+    peer: Peer
+    frame: Header
+    header_bytes: int
+    body: bytes | None  # None: there was no room for it
+    size_bytes: int
+    arrived_at: float
 
 
 def behalf_of(peer: Peer, frame: Header) -> str:
@@ -35,6 +48,11 @@ def share_of(peer: Peer, row: Row) -> str:
     if peer.role not in CLIENT_ROLES and not peer.address:
         return ""
     return peer.principal + _ABOUT if row.about else peer.principal
+
+
+def shares_of(principal: str) -> tuple[str, str]:
+    """Both that a client has."""
+    return principal, principal + _ABOUT
 
 
 def over_share(shares: Shares, share: str, size_bytes: int, peer: Peer, settings: BusSettings) -> str:

@@ -6,6 +6,7 @@ from collections import Counter, OrderedDict
 
 from bus.broker.deadlines import DeadlineHeap
 from bus.broker.events import Action, Send
+from bus.broker.intake import Asked, shares_of
 from bus.broker.peers import Peer, Pending
 from bus.broker.sticky import StickyTable
 from bus.broker.tap_record import Tap, Told
@@ -16,6 +17,7 @@ from bus.conduct import Conduct
 from bus.envelope import Header, Kind, header
 from bus.fair import Shares
 from bus.messages.base import Message
+from bus.pacing import Others, PacedIntake, client_rate_of
 from bus.settings import BusSettings
 
 SERVICES: tuple[str, ...] = tuple(sorted({row.service for row in ROWS}))
@@ -64,6 +66,12 @@ class State:
         self.services: dict[str, Service] = {name: Service(name, settings, now) for name in SERVICES}
         self.asked: dict[str, dict[str, Pending]] = {role: {} for role in ROLES}  # requester's role -> id -> request
         self.shares = Shares()  # what is open of those who ask from outside
+        self.others = Others(
+            settings.contended_ms / 1000, lambda principal: self.shares.has_others(*shares_of(principal))
+        )
+        self.pacing: PacedIntake[Asked] = PacedIntake(
+            client_rate_of(settings), shares_max=settings.mailbox_max, is_contended=self.others.are_about
+        )
         self.deadlines = DeadlineHeap()
         self.gone: OrderedDict[str, str] = OrderedDict()  # instances that never come back -> why
         self.counts: Counter[str] = Counter()

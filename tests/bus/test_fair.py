@@ -146,7 +146,7 @@ def test_a_ticket_that_leaves_in_any_state_gives_its_place_on():
         unasked.leave()
         third.leave()
         other.leave()
-        assert len(turnstile.gate) == 0
+        assert len(turnstile) == 0
 
     asyncio.run(scenario())
 

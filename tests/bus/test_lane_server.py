@@ -10,7 +10,8 @@ from bus.lane_server import LaneServer
 from bus.messages.control import Beat, Bye, Hello, Refused, Welcome
 from bus.messages.failure import Failure
 from bus.messages.gateway import DegradedPrompt, Prompt
-from bus.messages.ledger import Body, GetBody
+from bus.messages.ledger import Body, GetBody, Query
+from bus.settings import BusSettings
 from bus.window import Recorded
 from tests.conformance.clusters import bus_settings
 
@@ -63,12 +64,12 @@ class Wire:
 class Rig:
     """A lane of the ledger (or another service) with everything observable."""
 
-    def __init__(self, instance: str = "ledger/1@L1") -> None:
+    def __init__(self, instance: str = "ledger/1@L1", settings: BusSettings = SETTINGS) -> None:
         self.clock, self.wire = HandClock(), Wire()
         self.tapped: list[str] = []
         self.server = LaneServer(
             instance,
-            SETTINGS,
+            settings,
             self.clock,
             lambda hello: None if hello.token == GOOD else Refused(code="bad_token", detail="no"),
             on_frame=lambda verdict, _head, _body: self.tapped.append(verdict),
@@ -76,7 +77,8 @@ class Rig:
         self.server.bind(self.wire)
         self.delivered: list[tuple[Header, bytes]] = []
         self.routes = []
-        self.server.attach(self._deliver)
+        self.due: list[float] = []
+        self.server.attach(self._deliver, arm=self.due.append)
 
     def _deliver(self, head, body, route) -> None:
         self.delivered.append((head, body))
@@ -102,7 +104,8 @@ class Rig:
         self.frame(routing, Kind.HELLO, encode(said, 10_000))
 
     def frame(self, routing: bytes, kind: Kind, body: bytes = b"", **fields) -> None:
-        self.server.receive(routing, [pack_header(header(kind, "m1", **fields)), body])
+        message_id = fields.pop("message_id", "m1")
+        self.server.receive(routing, [pack_header(header(kind, message_id, **fields)), body])
 
     def ask(self, routing: bytes, message=None, **fields) -> None:
         message = message or GetBody(ref="r")
@@ -321,3 +324,74 @@ def test_nobody_asks_under_an_id_that_another_counted(rig: Rig) -> None:
     assert [head.sender for head, _ in rig.delivered] == ["ho1/1@a"]
     (_, told, body) = rig.wire.sent[-1]
     assert (told.kind, told.correlation_id, decode(Failure, body, 1000).code) == (Kind.FAILURE, "ho1/1@a:7", "denied")
+
+
+PACED = SETTINGS.model_copy(update={"client_rate": 10, "client_burst": 1, "contended_ms": 500, "client_waiting_max": 3})
+
+
+@pytest.fixture
+def busy() -> Rig:
+    """A ledger lane where a supervisor has just asked, and a client may ask ten units a second."""
+    rig = Rig(settings=PACED)
+    rig.hello(b"h", "ho2/1@a")
+    rig.hello(b"c", "operator/7@a")
+    rig.ask(b"h", message_id="h0")
+    return rig
+
+
+def ids(rig: Rig) -> list[str]:
+    """Of what was delivered since the last look."""
+    found = [head.message_id for head, _ in rig.delivered]
+    rig.delivered.clear()
+    return found
+
+
+def test_a_client_asks_a_lane_at_its_rate_while_others_ask_and_they_at_any(busy: Rig) -> None:
+    """What comes faster waits, in order, with less time left; a page of the record costs eight."""
+    for number in range(3):
+        busy.ask(b"c", message_id=f"c{number}")
+        busy.ask(b"h", message_id=f"h{number + 1}")
+    assert ids(busy) == ["h0", "c0", "h1", "c1", "h2", "h3"]
+    busy.clock.time += 0.1
+    busy.server.release()
+    assert [(head.message_id, head.deadline_ms) for head, _ in busy.delivered] == [("c2", 900)]
+    busy.clock.time += 0.2
+    busy.ask(b"h", message_id="h9")
+    busy.ask(b"c", Query(limit=5), message_id="page")
+    busy.ask(b"c", message_id="after")
+    assert ids(busy)[-1] == "page"
+    before = busy.clock.time
+    assert busy.due[-1] == pytest.approx(before + 0.7)
+
+
+def test_a_client_that_is_alone_at_a_lane_is_not_slowed_down(busy: Rig) -> None:
+    """Half a second after anybody else."""
+    busy.clock.time += 0.5
+    ids(busy)
+    for number in range(9):
+        busy.ask(b"c", message_id=f"c{number}")
+    assert len(ids(busy)) == 9
+
+
+def test_what_waits_at_a_lane_can_be_cancelled_and_who_left_gets_nothing_of_it(busy: Rig) -> None:
+    """Its sender is told; the same instance on a new connection asks anew."""
+    for number in range(4):
+        busy.ask(b"c", message_id=f"c{number}")
+    ids(busy)
+    busy.frame(b"c", Kind.CANCEL, correlation_id="c2")
+    assert busy.wire.types_to(b"c")[-1] == "bus.failure"
+    busy.hello(b"again", "operator/7@a")
+    busy.clock.time += 1
+    busy.ask(b"h", message_id="h1")
+    busy.server.release()
+    assert ids(busy) == ["h1"]
+
+
+def test_who_asks_a_lane_on_far_beyond_what_may_wait_is_told_busy_and_then_cut_off(busy: Rig) -> None:
+    """As many again as may wait are borne."""
+    for number in range(2 + 3 + 3):
+        busy.ask(b"c", message_id=f"c{number}")
+    assert busy.wire.types_to(b"c")[-3:] == ["bus.failure"] * 3
+    assert busy.server.counters.cut_off == 0
+    busy.ask(b"c", message_id="c8")
+    assert busy.server.counters.cut_off == 1 and "operator/7@a" not in busy.server.connected()

@@ -33,6 +33,7 @@ def ledger_config(**changed: int) -> LedgerConfig:
         "entry_max_bytes": 8_192,
         "bodies_max_bytes": 32_768,
         "read_bytes_max": 65_536,
+        "read_entries_max": 1_000,
         "outstanding_max": 1_000,
         "outstanding_max_bytes": 1_000_000,
         "lazy_commit_ms": 10,

@@ -114,6 +114,23 @@ async def test_a_stream_is_read_in_order_in_pages_across_index_and_memory(flushe
         assert [e.sequence for e in page.entries] == [6, 8] and not page.more
 
 
+async def test_a_page_has_at_most_so_many_entries_whatever_was_asked_for():
+    """Read, query and tail alike: nobody else is answered while one is made."""
+    async with running(SimDisk(medium()), ledger_config(read_entries_max=3)) as ledger:
+        for number in range(7):
+            await ledger.write(write(f"e{number}"))
+        await ledger.bus.release()
+        asked = (Read(stream="ho1m", limit=100), Query(where={"stream": "ho1m"}, limit=100), Tail(after=-1, limit=100))
+        handlers = (ledger.service.on_read, ledger.service.on_query, ledger.service.on_tail)
+        for handler, message in zip(handlers, asked, strict=True):
+            seen, page = [], await handler(message, call())
+            while page.more:
+                assert len(page.entries) == 3
+                seen += page.entries
+                page = await handler(message.model_copy(update={"after": seen[-1].sequence}), call())
+            assert [entry.submission_id for entry in (*seen, *page.entries)] == [f"e{n}" for n in range(7)]
+
+
 async def test_a_page_ends_at_its_bytes_and_gives_one_entry_at_least():
     """`more` says that there is a next page; following it reads everything once."""
     async with running(SimDisk(medium()), ledger_config(read_bytes_max=2_500)) as ledger:

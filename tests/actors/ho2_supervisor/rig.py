@@ -280,9 +280,13 @@ class Rig:
     # --- the record ---------------------------------------------------------------------------------------------------
 
     async def journal(self, stream: str = session_stream(SESSION)) -> list[Entry]:
-        page = await self.client.read(stream, limit=10_000, with_bodies=True)
-        assert not page.more
-        return page.entries
+        entries: list[Entry] = []
+        while True:
+            after = entries[-1].sequence if entries else -1
+            page = await self.client.read(stream, after=after, limit=10_000, with_bodies=True)
+            entries += page.entries
+            if not page.more:
+                return entries
 
     async def write(self, *entries: WriteEntry) -> list[Ack]:
         """Each by the role that writes such entries."""

@@ -72,7 +72,7 @@ def test_one_request_more_than_a_clients_share_is_busy_at_once_with_a_time():
         rig.ask(host, f"h{number}", "ho2", "ho2.turn", key=f"s{number}")
     assert len(rig.requests(ho2)) == 9
     assert rig.requests(host) == ["t1", "t2", "t4"]
-    rig.reply(host, "t1", b"", "host.turn_result")
+    rig.reply(host, "t1", b"", "session.turn_result")
     rig.ask(greedy, "t5", "host", TURN)
     assert rig.requests(host) == ["t5"]
 
@@ -102,8 +102,8 @@ def test_bodies_are_bounded_in_bytes_by_client_and_altogether(setting, who):
     rig.ask(second, "t2", "host", TURN, body=b"x" * 41)
     assert rig.answers(second) == [("t2", "busy")]
     rig.ask(second, "t3", "host", TURN, body=b"x" * 40)
-    rig.reply(host, "t1", b"", "host.turn_result")
-    rig.reply(host, "t3", b"", "host.turn_result")
+    rig.reply(host, "t1", b"", "session.turn_result")
+    rig.reply(host, "t3", b"", "session.turn_result")
     rig.ask(second, "t4", "host", TURN, body=b"x" * 100)
     assert rig.requests(host) == ["t1", "t3", "t4"]
 
@@ -117,7 +117,7 @@ def test_whoever_has_nothing_open_may_ask_whatever_the_others_have():
     for message_id, size in (("p1", 11), ("p2", 10), ("p3", 1)):
         rig.ask(polite, message_id, "host", TURN, body=b"x" * size)
     assert rig.answers(polite) == [("p1", "busy"), ("p3", "busy")]
-    rig.reply(host, "p2", b"", "host.turn_result")
+    rig.reply(host, "p2", b"", "session.turn_result")
     rig.ask(polite, "p4", "host", TURN, body=b"x" * 10)
     assert rig.requests(host) == ["t1", "p2", "p4"]
 
@@ -149,3 +149,179 @@ def test_orders_of_one_supervisor_take_turns_between_those_they_are_for():
     rig.reply(ho1, "A0")
     rig.reply(ho1, "A1")
     assert "B0" in rig.requests(ho1)
+
+
+PACED = {"client_rate": 10, "client_burst": 1, "contended_ms": 500}
+
+
+def contended(**overrides):
+    """A rig with a host and two clients of which the second has just asked: (rig, host, greedy, polite)."""
+    rig = Rig(**PACED | overrides)
+    host, greedy, polite = rig.worker("host/1@a"), rig.client("door/7@a"), rig.client("door/8@a")
+    rig.ask(polite, "p0", "host", TURN)
+    rig.requests(host)
+    return rig, host, greedy, polite
+
+
+def test_what_a_client_asks_faster_than_its_rate_waits_while_others_ask():
+    """One saved up, one on credit, then ten a second, in order; nobody is told `busy`."""
+    rig, host, greedy, _ = contended()
+    for number in range(5):
+        rig.ask(greedy, f"t{number}", "host", TURN)
+    assert rig.requests(host) == ["t0", "t1"]
+    rig.advance(0.1)
+    assert rig.requests(host) == ["t2"]
+    rig.advance(0.2)
+    assert rig.requests(host) == ["t3", "t4"]
+    assert rig.got(greedy) == []
+
+
+def test_a_polite_client_does_not_wait_behind_what_waits():
+    """Each has a rate of its own."""
+    rig, host, greedy, polite = contended()
+    for number in range(50):
+        rig.ask(greedy, f"t{number}", "host", TURN)
+    rig.requests(host)
+    rig.ask(polite, "p1", "host", TURN)
+    assert rig.requests(host) == ["p1"]
+
+
+def test_a_client_that_is_alone_is_not_slowed_down_and_others_work_for_it_does_not_count():
+    """Services ask on its behalf; whoever else asked did so too long ago, and has nothing open."""
+    rig, host, greedy, _ = contended()
+    rig.reply(host, "p0", b"", "session.turn_result")
+    ho2 = rig.worker("ho2/1@a")
+    rig.advance(0.5)
+    for number in range(30):
+        rig.ask(greedy, f"t{number}", "host", TURN)
+        rig.ask(host, f"h{number}", "ho2", "ho2.turn", causation_id=f"t{number}")
+    assert len(rig.requests(host)) == len(rig.requests(ho2)) == 30
+
+
+def test_a_client_is_not_alone_while_another_one_waits_for_an_answer_or_is_worked_for():
+    """However long that takes."""
+    rig, host, greedy, _ = contended()
+    rig.advance(5.0)
+    for number in range(9):
+        rig.ask(greedy, f"t{number}", "host", TURN)
+    assert len(rig.requests(host)) == 2
+    rig.reply(host, "p0", b"", "session.turn_result")
+    rig.advance(5.0)
+    rig.worker("ho1/1@a")
+    ho2 = rig.worker("ho2/1@a")
+    rig.ask(ho2, "WO-1", "ho1", "wo.execute", principal="client/8")  # a run that outlived its request
+    for number in range(10, 19):
+        rig.ask(greedy, f"t{number}", "host", TURN)
+    assert len(rig.requests(host)) == 7 + 2
+
+
+def test_a_cancel_finds_what_waits_for_its_rate():
+    """It never comes in, and its sender is told."""
+    rig, host, greedy, _ = contended()
+    for number in range(4):
+        rig.ask(greedy, f"t{number}", "host", TURN)
+    rig.requests(host)
+    rig.cancel(greedy, "t2")
+    (told,) = rig.got(greedy)
+    assert (told.header.correlation_id, told.failure.code) == ("t2", "cancelled")
+    rig.advance(0.5)
+    assert rig.requests(host) == ["t3"]
+
+
+def test_a_command_waits_for_no_request_of_its_sender():
+    """What it is about may be one of those that wait; it costs four."""
+    rig, host, greedy, _ = contended()
+    ho2 = rig.worker("ho2/1@a")
+    for number in range(9):
+        rig.ask(greedy, f"t{number}", "host", TURN)
+    for number in range(3):
+        rig.ask(greedy, f"c{number}", "ho2", COMMAND)
+    assert rig.requests(ho2) == ["c0"]
+    rig.advance(0.3)
+    assert rig.requests(ho2) == ["c1"]
+    assert len(rig.requests(host)) == 2 + 3
+
+
+def test_the_time_that_a_request_waited_is_taken_from_its_deadline():
+    """What is left of it is what its worker gets; nothing left: it is told so."""
+    rig, host, greedy, _ = contended()
+    for number in range(3):
+        rig.ask(greedy, f"t{number}", "host", TURN, deadline_ms=5000)
+    rig.ask(greedy, "late", "host", TURN, deadline_ms=150)
+    rig.got(host)
+    rig.advance(0.3)
+    (got,) = [one for one in rig.got(host) if one.header.kind == Kind.REQUEST]
+    assert (got.header.message_id, got.header.deadline_ms) == ("t2", 4900)
+    (told,) = rig.got(greedy)
+    assert (told.header.correlation_id, told.failure.code) == ("late", "expired")
+
+
+def test_a_client_that_is_gone_gets_nothing_of_what_waited_and_its_next_connection_asks_anew():
+    """The same id takes the place that the first one had."""
+    rig, host, greedy, _ = contended()
+    for number in range(4):
+        rig.ask(greedy, f"t{number}", "host", TURN)
+    rig.requests(host)
+    again = rig.hello("door/7@a", b"again")
+    rig.got(again)
+    rig.ask(again, "t3", "host", TURN)
+    rig.ask(again, "t2", "host", TURN)
+    rig.advance(0.5)
+    assert rig.requests(host) == ["t2", "t3"]
+    rig.ask(again, "t4", "host", TURN)
+    rig.ask(again, "t5", "host", TURN)
+    rig.ask(again, "t6", "host", TURN)
+    rig.bye(again)
+    rig.requests(host)
+    rig.advance(0.5)
+    assert rig.requests(host) == []
+
+
+def test_who_asks_on_far_beyond_what_may_wait_is_told_busy_and_then_cut_off():
+    """Others are not."""
+    rig, host, greedy, polite = contended(client_waiting_max=3)
+    for number in range(2 + 3 + 3):
+        rig.ask(greedy, f"t{number}", "host", TURN)
+    assert [told.failure.code for told in rig.got(greedy)] == ["busy"] * 3
+    assert not rig.cut_off
+    rig.ask(greedy, "t8", "host", TURN)
+    assert [(cut.peer, "client_waiting_max" in cut.why) for cut in rig.cut_off] == [("door/7@a", True)]
+    rig.requests(host)
+    rig.ask(polite, "p1", "host", TURN)
+    assert rig.requests(host) == ["p1"]
+
+
+def test_bodies_that_have_no_room_to_wait_are_dropped_their_senders_told_and_cut_off_beyond_a_bound():
+    """Their size counts as if they had been taken in."""
+    rig, host, greedy, _ = contended(
+        client_open_max_bytes=100, client_dropped_max_bytes=150, fair_unit_bytes=10, client_rate=10
+    )
+    for number in range(2):
+        rig.ask(greedy, f"t{number}", "host", TURN)
+    rig.ask(greedy, "whole", "host", TURN, body=bytes(60))
+    rig.ask(greedy, "dropped", "host", TURN, body=bytes(60))
+    rig.requests(host)
+    rig.advance(0.1)
+    assert rig.requests(host) == ["whole"]
+    rig.advance(0.6)
+    assert rig.got(greedy) == []
+    rig.advance(0.2)
+    (told,) = rig.got(greedy)
+    assert (told.header.correlation_id, told.failure.code) == ("dropped", "busy")
+    for number in range(5):
+        rig.ask(greedy, f"more{number}", "host", TURN, body=bytes(60))
+    assert [cut.peer for cut in rig.cut_off] == ["door/7@a"]
+
+
+def test_a_large_answer_is_paid_for_by_who_asked():
+    """Its next request comes in that much later."""
+    rig, host, greedy, _ = contended(fair_unit_bytes=10)
+    rig.ask(greedy, "t0", "host", TURN)
+    rig.requests(host)
+    rig.reply(host, "t0", bytes(100), "session.turn_result")
+    rig.ask(greedy, "t1", "host", TURN)
+    assert rig.requests(host) == []
+    rig.advance(0.9)
+    assert rig.requests(host) == []
+    rig.advance(0.2)
+    assert rig.requests(host) == ["t1"]
