@@ -276,3 +276,19 @@ def _seen(future: asyncio.Future[list[Ack]]) -> None:
     """A pipelined write's fault may be of interest to nobody; asyncio need not complain."""
     if not future.cancelled():
         future.exception()
+
+
+async def every_page(bus: Bus, question: Read | Query, *, timeout_s: float) -> tuple[list[Entry], bool]:
+    """Up to `question.limit` entries, page after page as the ledger gives them; whether there are further ones.
+
+    A page holds no more than `ledger.read_entries_max` and `ledger.read_bytes_max` allow. A query goes forward alone.
+    """
+    found: list[Entry] = []
+    while True:
+        page = await bus.request("ledger", question, expect=Entries, timeout_s=timeout_s)
+        found += page.entries
+        left = question.limit - len(page.entries)
+        if not page.more or not page.entries or left <= 0:
+            return found, page.more
+        edge = "before" if question.newest_first else "after"
+        question = question.model_copy(update={edge: page.entries[-1].sequence, "limit": left})

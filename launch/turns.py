@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from bus.errors import BusError, RuntimeFault
 from bus.lanes import role_of
+from bus.ledger_client import every_page
 from bus.messages.base import Message
 from bus.messages.ids import session_id_of, turn_trace
-from bus.messages.ledger import Entries, Query
+from bus.messages.ledger import Query
 from bus.messages.session import ProcessTurn, TurnResult
 from bus.messages.streams import StreamReset
 from bus.port import Bus
@@ -19,7 +20,7 @@ from launch import exit_codes
 from launch.errors import CommandError, next_here
 from launch.sessions.named import check_prefix, full_session_id, the_one
 
-_PREFIX_PAGE = 10_000
+_STARTS_MAX = 10_000
 
 
 def words_of(argument: str) -> str:
@@ -58,9 +59,9 @@ async def session_of(bus: Bus, given: str, *, timeout_s: float, called: str = "-
     if full is not None:
         return full
     check_prefix(given, called=called)
-    question = Query(where={"event_type": "SESSION_START"}, limit=_PREFIX_PAGE, newest_first=True)
-    page = await bus.request("ledger", question, expect=Entries, timeout_s=timeout_s)
-    return the_one(given, [entry.provenance.session_id for entry in page.entries], called=called)
+    question = Query(where={"event_type": "SESSION_START"}, limit=_STARTS_MAX)
+    starts, _ = await every_page(bus, question, timeout_s=timeout_s)
+    return the_one(given, [entry.provenance.session_id for entry in starts[::-1]], called=called)
 
 
 @dataclass(frozen=True, slots=True)

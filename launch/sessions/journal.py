@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from bus.errors import BusError
-from bus.messages.ledger import Entries, Entry, Query, Read, session_stream
+from bus.ledger_client import every_page
+from bus.messages.ledger import Entry, Query, Read, session_stream
 from bus.port import Bus
 from launch import exit_codes, run_file
 from launch.client import connected, place_of
@@ -23,7 +24,7 @@ from ledger_service.verify import is_ledger
 
 PAGE = 500
 """Entries asked for at once."""
-_STARTS_MAX = 10_000  # what one answer of the index may hold (bus.messages.ledger.Query)
+_STARTS_MAX = 10_000
 
 
 class Journals(Protocol):
@@ -59,31 +60,27 @@ class FromLedger:
 
     async def starts(self) -> list[Entry]:
         """From the index."""
-        question = Query(where={"event_type": "SESSION_START"}, limit=_STARTS_MAX, newest_first=True, with_bodies=True)
-        return (await self.bus.request("ledger", question, expect=Entries, timeout_s=self.timeout_s)).entries
+        question = Query(where={"event_type": "SESSION_START"}, limit=_STARTS_MAX, with_bodies=True)
+        return (await every_page(self.bus, question, timeout_s=self.timeout_s))[0][::-1]
 
     async def newest(self, session_id: str, limit: int) -> tuple[list[Entry], bool]:
-        """One page; a ledger may cut it where it is full of bodies."""
-        found = await self._read(session_id, after=-1, limit=limit, newest_first=True)
-        return found.entries[::-1], found.more
+        """From the end backwards."""
+        question = Read(stream=session_stream(session_id), limit=limit, with_bodies=True, newest_first=True)
+        entries, has_earlier = await every_page(self.bus, question, timeout_s=self.timeout_s)
+        return entries[::-1], has_earlier
 
     async def whole(self, session_id: str) -> list[Entry]:
         """Page after page."""
         entries: list[Entry] = []
-        after, is_more = -1, True
+        is_more = True
         while is_more:
-            found = await self._read(session_id, after=after, limit=PAGE, newest_first=False)
-            entries += found.entries
-            after, is_more = (found.entries[-1].sequence, found.more) if found.entries else (after, False)
+            after = entries[-1].sequence if entries else -1
+            question = Read(stream=session_stream(session_id), after=after, limit=PAGE, with_bodies=True)
+            found, is_more = await every_page(self.bus, question, timeout_s=self.timeout_s)
+            entries += found
         if not entries:
             raise no_such(session_id, called="SESSION")
         return entries
-
-    async def _read(self, session_id: str, *, after: int, limit: int, newest_first: bool) -> Entries:
-        question = Read(
-            stream=session_stream(session_id), after=after, limit=limit, with_bodies=True, newest_first=newest_first
-        )
-        return await self.bus.request("ledger", question, expect=Entries, timeout_s=self.timeout_s)
 
 
 class FromDirectory:

@@ -9,8 +9,8 @@ import pytest
 
 from bus.dispatch import Call
 from bus.errors import LedgerError, RuntimeFault
-from bus.ledger_client import LedgerClient
-from bus.messages.ledger import Ack, Write, Written
+from bus.ledger_client import LedgerClient, every_page
+from bus.messages.ledger import Ack, Entries, Entry, Read, Write, Written
 from bus.sim.world import World
 from tests.bus.journal import Journal, Store, entry
 from tests.conformance.clusters import bus_settings
@@ -257,3 +257,28 @@ def test_an_entry_that_lost_its_once_key_is_answered_with_the_winner(world: Worl
     world.start(Lost(store), role="ledger")
     (ack,) = world.run(client_of(world).write([entry("e0").model_copy(update={"once": "k"})]))
     assert (ack.outcome, ack.submission_id, store.arrived) == ("lost", "first", ["e0"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "pages", "further"),
+    [(2, [2], True), (3, [3], True), (5, [3, 2], True), (7, [3, 3, 1], False), (99, [3, 3, 1], False)],
+)
+@pytest.mark.parametrize("newest_first", [False, True])
+async def test_every_page_of_a_question_is_fetched_up_to_its_limit(limit, pages, further, newest_first):
+    """However small the ledger cuts them; backwards as well."""
+    held, sizes = list(range(7)), []
+
+    class Ledger:
+        async def request(self, _service, question, **_):
+            inside = [n for n in held if n > question.after and (question.before is None or n < question.before)]
+            inside = (inside[::-1] if newest_first else inside)[: question.limit + 1]
+            given = inside[: min(question.limit, 3)]
+            sizes.append(len(given))
+            return Entries.model_construct(
+                entries=[Entry.model_construct(sequence=n) for n in given], more=len(inside) > len(given), head=6
+            )
+
+    question = Read(stream="s", limit=limit, newest_first=newest_first)
+    entries, more = await every_page(Ledger(), question, timeout_s=1)
+    assert [entry.sequence for entry in entries] == (held[::-1] if newest_first else held)[:limit]
+    assert (sizes, more) == (pages, further)

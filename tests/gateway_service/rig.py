@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bus.dispatch import Actor
+from bus.ledger_client import every_page
 from bus.messages.base import unpack
 from bus.messages.gateway import Budget, DegradedPrompt, Prompt, PromptMessage, PromptResponse, ReadBudget
-from bus.messages.ledger import Entries, Entry, Read
+from bus.messages.ledger import Entry, Read
 from bus.messages.work_order import Segment
 from bus.peer import Peer
 from bus.sim.world import World
@@ -157,10 +158,8 @@ class Cluster:
         return await self.host.request("gateway", message, expect=PromptResponse, timeout_s=timeout_s)
 
     async def entries(self, stream: str = "prompts") -> list[Entry]:
-        page = await self.operator.request(
-            "ledger", Read(stream=stream, limit=10_000, with_bodies=True), expect=Entries, timeout_s=5
-        )
-        return page.entries
+        question = Read(stream=stream, limit=10_000, with_bodies=True)
+        return (await every_page(self.operator, question, timeout_s=5))[0]
 
     async def settled_entries(self) -> list[Entry]:
         """The stream once nothing is on its way any more."""

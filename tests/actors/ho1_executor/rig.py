@@ -15,10 +15,10 @@ from actors.ho1_executor.tools.in_process import InProcessToolRunner
 from actors.ho1_executor.tools.registry import BUILTIN
 from actors.ho1_executor.tools.view import snapshot_view
 from bus.dispatch import Actor, Call
-from bus.ledger_client import LedgerClient
+from bus.ledger_client import LedgerClient, every_page
 from bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget, ScopeBudget
 from bus.messages.ids import RunId
-from bus.messages.ledger import Entry, WriteEntry
+from bus.messages.ledger import Entry, Read, WriteEntry
 from bus.messages.work_order import Constraints, ExecuteWorkOrder, Fence, Receipt, Segment, ToolCall, WorkOrder
 from bus.peer import Peer
 from bus.sim.world import World
@@ -200,7 +200,7 @@ class Cluster:
 
     async def entries(self, *, with_bodies: bool = False) -> list[Entry]:
         """The executors' stream."""
-        return (await self._ledger(self.ho2).read("ho1m", limit=100, with_bodies=with_bodies)).entries
+        return (await every_page(self.ho2, Read(stream="ho1m", limit=100, with_bodies=with_bodies), timeout_s=5))[0]
 
     async def record_snapshot(self, entry: WriteEntry) -> None:
         """CONFIG_SNAPSHOT, as the launcher records it."""

@@ -11,10 +11,10 @@ from actors.ho2_supervisor.actor import SLOTS, Supervisor
 from actors.ho2_supervisor.session.journal import turn_key
 from bus.dispatch import Actor, Call
 from bus.errors import RuntimeFault
-from bus.ledger_client import LedgerClient
+from bus.ledger_client import LedgerClient, every_page
 from bus.messages.base import Message, pack
 from bus.messages.ids import iso
-from bus.messages.ledger import Ack, Entry, WriteEntry, session_stream
+from bus.messages.ledger import Ack, Entry, Read, WriteEntry, session_stream
 from bus.messages.session import (
     Command,
     CommandVerdict,
@@ -280,13 +280,8 @@ class Rig:
     # --- the record ---------------------------------------------------------------------------------------------------
 
     async def journal(self, stream: str = session_stream(SESSION)) -> list[Entry]:
-        entries: list[Entry] = []
-        while True:
-            after = entries[-1].sequence if entries else -1
-            page = await self.client.read(stream, after=after, limit=10_000, with_bodies=True)
-            entries += page.entries
-            if not page.more:
-                return entries
+        question = Read(stream=stream, limit=10_000, with_bodies=True)
+        return (await every_page(self.host, question, timeout_s=5))[0]
 
     async def write(self, *entries: WriteEntry) -> list[Ack]:
         """Each by the role that writes such entries."""

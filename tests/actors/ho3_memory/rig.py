@@ -9,10 +9,10 @@ from typing import Any
 from actors.ho3_memory.actor import Memory
 from actors.ho3_memory.checkpoint_file import FILE
 from bus.errors import RuntimeFault
-from bus.ledger_client import LedgerClient
+from bus.ledger_client import LedgerClient, every_page
 from bus.messages import memory as m
 from bus.messages.base import Message
-from bus.messages.ledger import Entry, WriteEntry
+from bus.messages.ledger import Entry, Read, WriteEntry
 from bus.peer import Peer
 from bus.sim.world import World
 from config.snapshot import Snapshot
@@ -101,9 +101,10 @@ class Cluster:
         return self.world.run(self._entries())
 
     async def _entries(self) -> list[Entry]:
-        client = self.client_of(self.world.client("operator"))
-        pages = [await client.read(stream, limit=10_000, with_bodies=True) for stream in ("signals", "overlays")]
-        return sorted((entry for page in pages for entry in page.entries), key=lambda entry: entry.sequence)
+        reader = self.world.client("operator")
+        questions = [Read(stream=stream, limit=10_000, with_bodies=True) for stream in ("signals", "overlays")]
+        pages = [(await every_page(reader, question, timeout_s=5))[0] for question in questions]
+        return sorted((entry for page in pages for entry in page), key=lambda entry: entry.sequence)
 
     def client_of(self, peer: Peer) -> LedgerClient:
         """The ledger as a peer sees it."""
