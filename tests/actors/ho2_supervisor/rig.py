@@ -203,6 +203,7 @@ class Rig:
         self.supervise()
         self.host = self.world.client("host")
         self.client = self._ledger_client("operator")  # reads everything
+        self.reader = self.world.client("operator")
         self.writers = {role: self._ledger_client(role) for role in ("host", "ho2")}
         self.run(self.world.settled())
 
@@ -281,7 +282,7 @@ class Rig:
 
     async def journal(self, stream: str = session_stream(SESSION)) -> list[Entry]:
         question = Read(stream=stream, limit=10_000, with_bodies=True)
-        return (await every_page(self.host, question, timeout_s=5))[0]
+        return (await every_page(self.reader, question, timeout_s=5))[0]
 
     async def write(self, *entries: WriteEntry) -> list[Ack]:
         """Each by the role that writes such entries."""
