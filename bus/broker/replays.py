@@ -1,7 +1,8 @@
-"""Answers from the tap's ring that are on their way: in turns, a piece each, within their share of the broker's time.
+"""Answers from the tap's ring that are on their way: one after the other, within their share of the broker's time.
 
 However many ask, and however often, routing keeps the rest of each second: a replay is slow then, and the cluster is
-not. What of a share is unused is there for the next second, so that one reader alone is answered at once.
+not. What of a share is unused is there for the next second, so that one reader alone is answered at once. In turns,
+whoever asks and leaves again and again would take a piece's time from those who wait for a whole answer.
 """
 
 from __future__ import annotations
@@ -43,12 +44,11 @@ class Replays:
             self._ring.forget_encoded()
 
     def next_piece(self, now: float) -> tuple[bytes, bytes] | None:
-        """Topic and piece; None if it is not time, or nothing is left. The one after it is another answer's."""
+        """Topic and piece of who has waited longest; None if it is not time, or nothing is left."""
         while self._answers and now >= self._repaid_at - 1.0:
             topic = next(iter(self._answers))
             piece = next(self._answers[topic], None)
             if piece is not None:
-                self._answers.move_to_end(topic)
                 return topic, piece
             self.drop(topic)
         return None

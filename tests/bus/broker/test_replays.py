@@ -1,4 +1,4 @@
-"""Answers from the ring take their share of the broker's time and no more, in turns."""
+"""Answers from the ring take their share of the broker's time and no more, one after the other."""
 
 from __future__ import annotations
 
@@ -45,14 +45,18 @@ def test_after_a_quiet_second_one_answer_is_sent_at_once():
     assert made.next_at is None
 
 
-def test_several_are_served_in_turns():
-    """A short answer does not wait for a long one."""
+def test_who_asked_first_is_answered_first_and_in_full():
+    """Those who ask and leave, again and again, take nothing from it."""
     made = replays()
-    assert made.begin(b"long", iter([b"1", b"2", b"3"]))
-    assert made.begin(b"short", iter([b"4"]))
-    sent = [made.next_piece(1.0) for _ in range(5)]
-    assert sent == [(b"long", b"1"), (b"short", b"4"), (b"long", b"2"), (b"long", b"3"), None]
-    assert len(made) == 0
+    assert made.begin(b"first", iter([b"1", b"2"]))
+    sent = []
+    for number in range(3):
+        made.begin(b"leaves%d" % number, iter([b"x"]))
+        sent.append(made.next_piece(1.0))
+        if number < 2:
+            made.drop(b"leaves%d" % number)
+    assert sent == [(b"first", b"1"), (b"first", b"2"), (b"leaves2", b"x")]
+    assert (made.next_piece(1.0), len(made)) == (None, 0)
 
 
 def test_an_answer_that_nobody_waits_for_is_not_made():
