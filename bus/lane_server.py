@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import structlog
 
-from bus.broker.admission import refusal_of
+from bus.broker.admission import ID_MAX_CHARS, malformation_of, refusal_of
 from bus.catalog import CLIENT_ROLES, row_of
 from bus.codec import decode, encode, pack_header, unpack_header
 from bus.conduct import Conduct
@@ -37,6 +37,7 @@ from bus.window import Recorded
 
 _log = structlog.get_logger("bus")
 _REQUEST, _HELLO = int(Kind.REQUEST), int(Kind.HELLO)
+_ASKS = (_REQUEST, int(Kind.CANCEL))
 Authenticate = Callable[[Hello], Refused | None]
 OnFrame = Callable[[str, Header, bytes], None]
 """(verdict, header with the stamped sender, body) of every request, cancel and answer: the tap's `lane=direct`."""
@@ -195,7 +196,9 @@ class LaneServer:
         self._from_client(client, stamped, frames)
 
     def _from_client(self, client: _Client, head: Header, frames: Sequence[bytes]) -> None:
-        if head.kind == _REQUEST:
+        if head.kind in _ASKS and (wrong := malformation_of(head, len(frames[0]))):
+            self._refuse_malformed(client, head, wrong)
+        elif head.kind == _REQUEST:
             if self._has_turn(client, head, frames[1]):
                 self._request(client, head, frames[1])
         elif head.kind == Kind.CANCEL:
@@ -208,6 +211,14 @@ class LaneServer:
         elif head.kind not in (Kind.READY, Kind.CREDIT):  # a lane has no use for those two
             self._tapped("malformed", head, frames[1])
             self._malformed(client.routing)
+
+    def _refuse_malformed(self, client: _Client, head: Header, wrong: str) -> None:
+        """Not tapped, and told without what may be too long in it."""
+        self.counters.denied += 1
+        if head.kind == _REQUEST:
+            told = head._replace(message_id=head.message_id[:ID_MAX_CHARS], trace="")
+            fault = BusError("malformed", wrong)
+            self.answer(client.instance, told, Kind.FAILURE, failure_answer(fault, self.settings.body_max_bytes))
 
     def _request(self, client: _Client, head: Header, body: bytes) -> None:
         fault = self._refusal(head, body)

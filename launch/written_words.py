@@ -73,10 +73,13 @@ def take_all(home: Home, crew: Crew) -> None:
 def _taken(path: Path) -> bytes:
     """What stood in the file, which is gone. Never waits, as a pipe without a writer would have it. Raises OSError."""
     try:
-        with os.fdopen(os.open(path, _OPEN), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        descriptor = os.open(path, _OPEN)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise OSError(errno.EINVAL, "no regular file", str(path))
-            return file.read(_MAX_BYTES + 1)
+            return os.read(descriptor, _MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)  # not a file object's: making one of a directory fails and leaves it open
     finally:
         path.unlink()
 

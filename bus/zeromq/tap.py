@@ -88,7 +88,10 @@ class TapPublisher:
 
     def _bear(self, message: zmq.Frame) -> None:
         """An XPUB has no routing id: the descriptor stands for the connection."""
-        connection = b"%d" % int(message.get(zmq.SRCFD))
+        try:
+            connection = b"%d" % int(message.get(zmq.SRCFD))
+        except zmq.ZMQError:
+            return  # it is gone already
         what, why = self._conduct.malformed(connection)
         if what == "cut off" and self._callers.hears(connection, message):
             _log.warning("tap_reader_cut_off", who=self._callers.cut(connection), why=why)

@@ -395,3 +395,16 @@ def test_who_asks_a_lane_on_far_beyond_what_may_wait_is_told_busy_and_then_cut_o
     assert busy.server.counters.cut_off == 0
     busy.ask(b"c", message_id="c8")
     assert busy.server.counters.cut_off == 1 and "operator/7@a" not in busy.server.connected()
+
+
+@pytest.mark.parametrize("field", ["message_id", "key", "trace"])
+def test_a_header_that_is_too_long_to_be_answered_is_refused_with_what_is_not(field: str) -> None:
+    """As at the broker: its answer, and what the tap is told of that, would be longer than any header may be."""
+    rig = Rig("gateway/1@G1")
+    rig.hello(b"h", "host/1@a")
+    prompt = {"type": DegradedPrompt.TYPE, "destination": "gateway", "deadline_ms": 1000}
+    rig.frame(b"h", Kind.REQUEST, b"", **prompt | {field: "x" * 2000})
+    _, head, body = rig.wire.sent[-1]
+    assert decode(Failure, body, 10_000).code == "malformed"
+    assert len(head.correlation_id) <= 400 and len(head.trace) <= 400
+    assert not rig.delivered and rig.server.counters.denied == 1 and rig.server.counters.internal_errors == 0

@@ -29,3 +29,14 @@ def test_what_is_no_file_and_what_is_too_large_keeps_the_launcher_from_nothing(t
     answers = [Answer.model_validate_json((home.run / f"answer-{n}").read_bytes()) for n in (4, 5)]
     assert [answer.code for answer in answers] == ["rejected", "rejected"]
     assert "4096" in answers[0].detail
+
+
+def test_what_is_no_file_leaves_no_descriptor_open(tmp_path: Path) -> None:
+    """Some hundreds of directories would use up those that the launcher may have."""
+    home = home_of(tmp_path / "home")
+    prepare(home)
+    (home.run / "command-1").mkdir()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        take_all(home, cast("Crew", None))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

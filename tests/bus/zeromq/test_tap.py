@@ -150,6 +150,27 @@ def test_readers_that_come_together_are_greeted_together(publisher):
     assert sorted(topic for topic, _ in publisher.sent) == [BODIES, LIVE]
 
 
+def test_nonsense_of_a_connection_that_is_gone_already_is_nobodys(publisher):
+    """ZeroMQ cannot say any more by which descriptor it came."""
+    waiting = [b"nonsense"] * 3
+
+    class Orphan:
+        bytes = b"nonsense"
+
+        def get(self, _option):
+            raise zmq.ZMQError(zmq.EINVAL)
+
+    def receive(*_arguments, **_options):
+        if not waiting:
+            raise zmq.Again
+        waiting.pop()
+        return Orphan()
+
+    publisher.socket = SimpleNamespace(recv=receive, close=publisher.socket.close)
+    publisher.hear()
+    assert not waiting and not publisher.sent
+
+
 def test_a_replay_takes_its_share_of_the_brokers_time_and_says_when_it_goes_on(publisher, monkeypatch):
     """Each piece takes ten milliseconds here; after those of the last second there is a pause (`bus.tap_replay_ms`)."""
     publisher.publish(taps(1, 64 * 30))
