@@ -83,6 +83,35 @@ class Committed(NamedTuple):
     entry: StoredEntry
 
 
+class Connection(sqlite3.Connection):
+    """Where a damaged file has made words of SQLite no UTF-8 any more, that is an error of the file like any other."""
+
+    def execute(self, *arguments: Any) -> sqlite3.Cursor:
+        """As the connection's own; raises sqlite3.DatabaseError also for such words."""
+        try:
+            return super().execute(*arguments)
+        except UnicodeDecodeError as error:
+            raise sqlite3.DatabaseError("the index holds no text any more") from error
+
+    def executemany(self, *arguments: Any) -> sqlite3.Cursor:
+        """The same."""
+        try:
+            return super().executemany(*arguments)
+        except UnicodeDecodeError as error:
+            raise sqlite3.DatabaseError("the index holds no text any more") from error
+
+
+def connection_to(path: str, **options: Any) -> sqlite3.Connection:
+    """To an index, of whatever condition."""
+    db = sqlite3.connect(path, isolation_level=None, factory=Connection, **options)
+    db.text_factory = _text
+    return db
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")  # the row's CRC says that it is damaged
+
+
 class Index:
     """The writer's connection. Every method may raise sqlite3.Error, which means: discard and rebuild.
 
@@ -98,7 +127,7 @@ class Index:
     @classmethod
     def open(cls, path: str | None) -> Self:
         """Existing or new; `None` keeps it in memory. Raises sqlite3.DatabaseError for a file that is not our index."""
-        db = sqlite3.connect(path or ":memory:", isolation_level=None)
+        db = connection_to(path or ":memory:")
         try:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")  # never inconsistent; a power cut may lose the newest commits
@@ -229,7 +258,7 @@ class Index:
             for one, other in (("heads", "heads_again"), ("heads_again", "heads")):
                 if self._db.execute(f"SELECT * FROM {one} EXCEPT SELECT * FROM {other}").fetchone():  # noqa: S608 - these
                     return "the heads of the streams are damaged"
-        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        except sqlite3.DatabaseError as error:
             return str(error)
         return ""
 
@@ -265,7 +294,7 @@ class IndexReader(Index):
     @classmethod
     def of_file(cls, path: Path) -> Self:
         """Raises sqlite3.OperationalError when there is no such file."""
-        return cls(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None))
+        return cls(connection_to(f"{path.absolute().as_uri()}?mode=ro", uri=True))
 
     def begin(self) -> None:
         """From here on every question sees the same commit."""

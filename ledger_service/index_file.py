@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from ledger_service.index import FILE, SCHEMA_VERSION, IndexReader, Position
+from ledger_service.index import FILE, SCHEMA_VERSION, IndexReader, Position, connection_to
 
 _Answer = TypeVar("_Answer")
 _TRIES = 3
@@ -41,7 +41,7 @@ def _asked(directory: Path, question: Callable[[IndexReader], _Answer]) -> _Answ
         try:
             with _readable(path) as uri:
                 found = _answer(uri, question)
-        except (sqlite3.Error, OSError, UnicodeDecodeError):
+        except (sqlite3.Error, OSError):
             found = None
         if had_log == _has_log(path) and (found is not None or not had_log):
             return found
@@ -62,7 +62,7 @@ def _readable(path: Path) -> Generator[str]:
 
 
 def _answer(uri: str, question: Callable[[IndexReader], _Answer]) -> _Answer | None:
-    index = IndexReader(sqlite3.connect(uri, uri=True, isolation_level=None))
+    index = IndexReader(connection_to(uri, uri=True))
     try:
         index.begin()
         if index.version() != SCHEMA_VERSION:

@@ -104,7 +104,7 @@ def _open_index(disk: Disk) -> tuple[Index, list[Position]]:
     path = disk.real_path(INDEX)
     try:
         index = Index.open(path)
-    except (sqlite3.DatabaseError, UnicodeDecodeError):  # the latter where its schema holds no text any more
+    except sqlite3.DatabaseError:
         discard_index(disk)
         index = Index.open(path)
     return index, index.positions()

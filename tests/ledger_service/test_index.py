@@ -104,3 +104,33 @@ def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(tmp_path):
         for beside in ("-wal", "-shm"):
             damaged.with_name(damaged.name + beside).unlink(missing_ok=True)
     assert noticed > 5
+
+
+@pytest.mark.parametrize("column", ["length", "stream", "crc"])
+def test_a_damaged_row_that_holds_no_text_is_a_damaged_row(tmp_path, column):
+    """Bits that make a number a text which is no UTF-8: the file is at fault, and who asks hears so."""
+    path = tmp_path / "index.sqlite"
+    with closing(Index.open(str(path))) as index:
+        _apply(index, 0, 10)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE entries SET {column} = CAST(x'e228a1' AS TEXT) WHERE sequence = 3")  # noqa: S608 - names
+    told = []
+    with closing(Index.open(str(path))) as index:
+        index.on_broken = told.append
+        with pytest.raises(sqlite3.DatabaseError):
+            index.select({"event_type": "E"}, after=-1, limit=99, newest_first=False)
+    assert len(told) == 1
+    with closing(IndexReader.of_file(path)) as reader:
+        assert "3" in reader.fault()
+
+
+def test_words_of_sqlite_itself_that_are_no_text_are_an_error_of_the_file(tmp_path):
+    """As where a name of its schema is damaged, and an error tells of it."""
+    path = tmp_path / "index.sqlite"
+    with closing(Index.open(str(path))) as index:
+        _apply(index, 0, 10)
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"CREATE TABLE heads_again", b"CREATE \xe2\x28\xa1LE heads_again"))
+    assert data != path.read_bytes()
+    with pytest.raises(sqlite3.DatabaseError):
+        Index.open(str(path)).close()
