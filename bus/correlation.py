@@ -7,6 +7,7 @@ server's epoch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
@@ -29,6 +30,7 @@ class Pending(Generic[W]):
     waiters: list[W]
     on_stream: Callable[[Message], None] | None = None
     sent_epoch: str | None = None
+    is_counted: bool = False  # among the bytes that its connection has under way
     after_cancel: bool = False  # this id was asked for and given up before: the end of that may still be on its way
 
 
@@ -41,9 +43,15 @@ class AfterWelcome(NamedTuple, Generic[W]):
 
 @dataclass(slots=True)
 class PendingTable(Generic[W]):
-    """message id -> Pending, in the order of sending."""
+    """message id -> Pending, in the order of sending.
 
+    `window_bytes`: so much of one connection is under way at once, or one larger request; further ones are held.
+    """
+
+    window_bytes: float = math.inf
     _pending: dict[str, Pending[W]] = field(default_factory=dict[str, Pending[W]])
+    _under_way: dict[str, int] = field(default_factory=dict[str, int])  # connection -> bytes of bodies
+    _held: dict[str, dict[str, None]] = field(default_factory=dict[str, "dict[str, None]"])  # connection -> ids
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -62,22 +70,63 @@ class PendingTable(Generic[W]):
         pending = self._pending.get(message_id)
         if pending is None or pending.connection != connection:
             return None
-        return self._pending.pop(message_id)
+        return self.drop(message_id)
 
     def drop(self, message_id: str) -> Pending[W] | None:
         """Takes it out whatever it waits for (deadline, cancel)."""
-        return self._pending.pop(message_id, None)
+        pending = self._pending.pop(message_id, None)
+        if pending is not None:
+            self._uncount(pending)
+            self._held.get(pending.connection, {}).pop(message_id, None)
+        return pending
+
+    def may_leave(self, pending: Pending[W], *, in_turn: bool = True) -> bool:
+        """Whether there is room for it on its way; in turn: and nothing is held before it."""
+        if in_turn and self._held.get(pending.connection):
+            return False
+        under_way = self._under_way.get(pending.connection, 0)
+        return not under_way or under_way + len(pending.body) <= self.window_bytes
+
+    def hold(self, pending: Pending[W]) -> None:
+        """It leaves when there is room."""
+        self._held.setdefault(pending.connection, {})[pending.header.message_id] = None
+
+    def next_held(self, connection: str) -> Pending[W] | None:
+        """The one held longest, if there is room for it now; held no longer."""
+        held = self._held.get(connection)
+        if not held:
+            return None
+        pending = self._pending[next(iter(held))]
+        if not self.may_leave(pending, in_turn=False):
+            return None
+        del held[pending.header.message_id]
+        return pending
+
+    def sent(self, pending: Pending[W], epoch: str) -> None:
+        """It is on its way, to this incarnation of the server."""
+        pending.sent_epoch = epoch
+        if not pending.is_counted:
+            pending.is_counted = True
+            self._under_way[pending.connection] = self._under_way.get(pending.connection, 0) + len(pending.body)
+
+    def _uncount(self, pending: Pending[W]) -> None:
+        if pending.is_counted:
+            pending.is_counted = False
+            self._under_way[pending.connection] -= len(pending.body)
 
     def welcomed(self, connection: str, epoch: str) -> AfterWelcome[W]:
         """What to send now, in order, and what is lost; the lost ones are taken out.
 
         Never sent: send. Redeliverable: send again. Sent to the same incarnation of the server: its answer still comes.
         """
+        self._held.pop(connection, None)
         send: list[Pending[W]] = []
         lost: list[Pending[W]] = []
         for pending in self._pending.values():
             if pending.connection != connection:
                 continue
+            if pending.sent_epoch is None or pending.redeliver or pending.sent_epoch != epoch:
+                self._uncount(pending)
             if pending.sent_epoch is None or pending.redeliver:
                 send.append(pending)
             elif pending.sent_epoch != epoch:

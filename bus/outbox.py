@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bus.catalog import CLASSES, Row, row_of
+from bus.catalog import CLASSES, CLIENT_ROLES, Row, row_of
 from bus.codec import decode, encode, pack_header
 from bus.connection import Connection
 from bus.conversation import send_or_drop
@@ -97,6 +97,10 @@ class Outbox:
     _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
     _cancels: dict[str, _Cancel] = field(default_factory=dict[str, "_Cancel"])  # by the request's id, oldest first
     _count: int = 0
+
+    def __post_init__(self) -> None:
+        if role_of(self.instance) in CLIENT_ROLES:  # more than that is `busy`, and too much of it cut off
+            self._pending.window_bytes = self.settings.client_open_max_bytes
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -200,13 +204,15 @@ class Outbox:
         if self._cancels:
             pending.after_cancel = self._cancels.pop(head.message_id, None) is not None  # wanted again
         self.counters.requests += 1
-        if connection.is_bound:
+        if connection.is_bound and not self._pending.may_leave(pending, in_turn=row is None or not row.about):
+            self._pending.hold(pending)
+        elif connection.is_bound:
             try:
                 connection.link.send(pack_header(head), body)  # all of its time remains
             except BusError:
                 self._pending.drop(head.message_id)
                 raise
-            pending.sent_epoch = connection.epoch
+            self._pending.sent(pending, connection.epoch)
         guard = deadline + self.settings.peer_timeout_ms / 1000 if pending.sent_epoch is not None else deadline
         self.deadlines.set(head.message_id, guard)
         self.on_deadline_set(guard)
@@ -216,7 +222,20 @@ class Outbox:
         remaining_ms = int((pending.deadline - self.clock.monotonic()) * 1000)
         head = pending.header._replace(deadline_ms=max(1, remaining_ms))
         connection.link.send(pack_header(head), pending.body)
-        pending.sent_epoch = connection.epoch
+        self._pending.sent(pending, connection.epoch)
+
+    def _send_held(self, connection: Connection) -> None:
+        """What was held for want of room, in order, as far as there is room now."""
+        while connection.is_bound and (pending := self._pending.next_held(connection.name)) is not None:
+            if pending.deadline > self.clock.monotonic():  # else the guard speaks
+                self._send_or_fail(connection, pending)
+
+    def _send_or_fail(self, connection: Connection, pending: Pending[Waiter]) -> None:
+        try:
+            self._send_late(connection, pending)
+        except BusError as fault:
+            self._pending.drop(pending.header.message_id)
+            self._fail(pending, fault)
 
     def _decoded(self, head: Header, body: bytes, expect: type[R]) -> R:
         if head.kind == _FAILURE:
@@ -237,6 +256,7 @@ class Outbox:
         self._pending.drop(message_id)
         self.deadlines.forget(message_id)
         connection = self.connections[pending.connection]
+        self._send_held(connection)
         if pending.sent_epoch is None:
             return
         said_epoch = None
@@ -266,6 +286,7 @@ class Outbox:
         if pending.after_cancel and head.kind == _FAILURE and self._is_asked_again(connection, pending, body):
             return
         self.deadlines.forget(head.correlation_id)
+        self._send_held(connection)
         for waiter in pending.waiters:
             if not waiter.done():
                 waiter.set_result((head, body))
@@ -312,11 +333,10 @@ class Outbox:
             if pending.deadline <= now:
                 continue  # the guard speaks
             self.counters.resent += pending.sent_epoch is not None
-            try:
-                self._send_late(connection, pending)
-            except BusError as fault:
-                self._pending.drop(pending.header.message_id)
-                self._fail(pending, fault)
+            if self._pending.may_leave(pending):
+                self._send_or_fail(connection, pending)
+            else:
+                self._pending.hold(pending)
 
     def _repeat_cancels(self, connection: Connection) -> None:
         """Says the cancels that this incarnation of the server has not been told; the request's handler may live."""
@@ -345,6 +365,7 @@ class Outbox:
             connection = self.connections[pending.connection]
             why = "no answer came" if connection.is_bound else connection.why_down()
             self._fail(pending, BusError("expired", f"{pending.header.type} {message_id}: {why} by the deadline"))
+            self._send_held(connection)
 
     def _fail(self, pending: Pending[Waiter], fault: RuntimeFault) -> None:
         self.deadlines.forget(pending.header.message_id)

@@ -95,6 +95,7 @@ def _order_faults(config: AdminConfig) -> list[str]:
         ("host.prompt_max_bytes", host.prompt_max_bytes, "ledger.bodies_max_bytes", ledger.bodies_max_bytes),
         ("ledger.entry_max_bytes + ledger.bodies_max_bytes", ledger.entry_max_bytes + ledger.bodies_max_bytes,
          "bus.body_max_bytes", bus.body_max_bytes),
+        ("ho2.owners_entries", config.ho2.owners_entries, "ledger.read_entries_max", ledger.read_entries_max),
         ("ledger.read_bytes_max", ledger.read_bytes_max, "bus.body_max_bytes", bus.body_max_bytes),
         ("tools.output_max_bytes", config.tools.output_max_bytes, "bus.body_max_bytes", bus.body_max_bytes),
         ("host.degrade_reserve_ms", host.degrade_reserve_ms, "host.turn_timeout_ms", host.turn_timeout_ms),

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from bus.clock import SystemClock
+from bus.ledger_client import every_page
 from bus.messages.control import PeerRow, Peers
 from bus.messages.ledger import Entries, Entry, Read, Tail, session_stream
 from bus.messages.session import ProcessTurn, TurnResult
@@ -39,6 +40,7 @@ THINKING_MS = 250
 """The embedded model answers at once; it is told to think a little, so that there is a middle of a turn to kill in."""
 
 _PAGE = 1000
+_STREAM_MAX = 10_000
 _STEPS = 6
 _RING_S = 60.0
 
@@ -196,8 +198,7 @@ async def _account(bus: Bus, place: Place, session_id: str, kill: Kill) -> None:
 
 
 async def _stream(bus: Bus, stream: str, timeout_s: float) -> list[Entry]:
-    page = await bus.request("ledger", Read(stream=stream, limit=_PAGE), expect=Entries, timeout_s=timeout_s)
-    return page.entries
+    return (await every_page(bus, Read(stream=stream, limit=_STREAM_MAX), timeout_s=timeout_s))[0]
 
 
 def _step(number: int, text: str) -> None:

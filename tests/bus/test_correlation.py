@@ -69,3 +69,56 @@ def test_what_was_never_sent_leaves_with_the_first_welcome() -> None:
     """Even what must not be delivered twice: it was not delivered once."""
     once = pending("once", redeliver=False)
     assert table(once).welcomed("", "one").send == [once]
+
+
+def sized(message_id: str, size: int, connection: str = "") -> Pending[str]:
+    """One with a body of so many bytes."""
+    return Pending(header(Kind.REQUEST, message_id), bytes(size), connection, 1.0, True, ["waiter"])  # noqa: FBT003
+
+
+def test_no_more_than_the_window_is_under_way_and_the_rest_leaves_in_order() -> None:
+    """One that is larger than the window leaves alone; another connection has a window of its own."""
+    requests = table(
+        *(sized(name, size) for name, size in (("a", 6), ("b", 5), ("c", 3), ("d", 99))), sized("l", 9, "lane")
+    )
+    requests.window_bytes = 10
+    for name in "abcdl":
+        one = requests.get(name)
+        assert one is not None
+        if requests.may_leave(one):
+            requests.sent(one, "e")
+        else:
+            requests.hold(one)
+
+    def leave() -> list[str]:
+        left: list[str] = []
+        while (one := requests.next_held("")) is not None:
+            requests.sent(one, "e")
+            left.append(one.header.message_id)
+        return left
+
+    assert leave() == []  # `c` would fit, and waits behind `b`
+    requests.settle("a", "")
+    assert leave() == ["b", "c"]
+    requests.drop("c")
+    assert leave() == []
+    requests.settle("b", "")
+    assert leave() == ["d"]
+
+
+def test_what_is_sent_again_is_under_way_once_and_who_gave_up_is_held_no_longer() -> None:
+    """After a welcome nothing is under way yet."""
+    requests = table(sized("a", 6), sized("b", 6), sized("c", 6))
+    requests.window_bytes = 10
+    first, second, third = requests.all()
+    requests.sent(first, "e")
+    requests.hold(second)
+    requests.hold(third)
+    after = requests.welcomed("", "f")
+    assert after.send == [first, second, third]
+    for one in after.send:
+        requests.sent(one, "f") if requests.may_leave(one) else requests.hold(one)
+    assert requests.next_held("") is None
+    requests.drop("b")
+    requests.settle("a", "")
+    assert requests.next_held("") is third

@@ -17,7 +17,7 @@ from bus.messages.control import PeerRow, Peers, ReadPeer, ReadPeers
 from bus.messages.gateway import Budget, Prompt, PromptResponse, ReadBudget
 from bus.messages.ids import RunId
 from bus.messages.ledger import Body, GetBody
-from bus.messages.session import Consolidate, EndSession, SessionClosed
+from bus.messages.session import Consolidate, EndSession, ProcessTurn, SessionClosed, TurnResult
 from bus.sim.network import DELAY_S
 from bus.sim.world import World
 from tests.conformance.clusters import bus_settings
@@ -651,3 +651,45 @@ def test_a_stop_gives_back_what_does_not_end_in_time(world: World) -> None:
         assert (desks[0].ended, desks[1].begun) == (["hold"], ["hold"])
 
     world.run(scenario())
+
+
+def test_a_client_holds_back_what_would_be_too_much_and_all_of_it_is_answered() -> None:
+    """No more than `bus.client_open_max_bytes` under way: nobody is told `busy`, nobody cut off, nor when all is asked anew."""
+
+    class Host(Actor):
+        service = "host"
+        at_once = most = 0
+
+        async def on_turn(self, _message: ProcessTurn, _call: Call) -> TurnResult:
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
+            await asyncio.sleep(0.05)
+            self.at_once -= 1
+            raise BusError("rejected", "no turns here")
+
+    settings = bus_settings(client_open_max_bytes=2_500, client_dropped_max_bytes=1, client_rate=1_000)
+    with World(settings) as world:
+        host = Host()
+        world.start(host, role="host", slots=0)
+        client, other = world.client("door"), world.client("door")
+
+        async def ask(peer, text: str) -> str:
+            turn = ProcessTurn(session_id=None, input_id=text[:8], text=text)
+            with pytest.raises(BusError) as caught:
+                await peer.request("host", turn, expect=TurnResult, timeout_s=30)
+            return caught.value.code
+
+        async def scenario() -> None:
+            asks = [asyncio.ensure_future(ask(client, f"{n:08}" + "x" * 1_000)) for n in range(20)]
+            asks.append(asyncio.ensure_future(ask(other, "other")))
+            await asyncio.sleep(0.12)
+            asks[5].cancel()
+            world.network.kill_broker()
+            await asyncio.sleep(0.5)
+            world.network.start_broker("sim2")
+            said = await asyncio.gather(*asks, return_exceptions=True)
+            assert [code for code in said if code != "rejected"] == [said[5]]
+            assert isinstance(said[5], asyncio.CancelledError)
+            assert host.most == 3  # two of the one, one of the other
+
+        world.run(scenario())
