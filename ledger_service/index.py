@@ -31,6 +31,7 @@ QUERY_FIELDS = (*_NAMED, "run_seq")
 """What `where` of a query may name."""
 _ROWS = "SELECT * FROM entries WHERE"
 _PLACE_COLUMNS = len(Place._fields)
+_POSITION_TYPES = (int, int, int, bytes)
 _BY_SUBMISSION, _BY_ONCE = (
     " UNION ALL ".join(
         f"SELECT {sign}, sequence FROM entries INDEXED BY by_{column}{tree} WHERE {column} = ?1"  # noqa: S608 - own names
@@ -150,7 +151,9 @@ class Index:
 
     def positions(self) -> list[Position]:
         """One per segment, in order; the last one is the position of the index."""
-        rows = self._db.execute("SELECT first, last, end, chain FROM segments ORDER BY first")
+        rows = self._db.execute("SELECT first, last, end, chain FROM segments ORDER BY first").fetchall()
+        if any(tuple(map(type, row)) != _POSITION_TYPES for row in rows):
+            raise sqlite3.DatabaseError("a position of the index is damaged")
         return [Position(*row) for row in rows]
 
     def apply(

@@ -104,10 +104,14 @@ def _open_index(disk: Disk) -> tuple[Index, list[Position]]:
     path = disk.real_path(INDEX)
     try:
         index = Index.open(path)
+        try:
+            return index, index.positions()
+        except sqlite3.DatabaseError:
+            index.close()
+            raise
     except sqlite3.DatabaseError:
         discard_index(disk)
-        index = Index.open(path)
-    return index, index.positions()
+        return Index.open(path), []
 
 
 def _record_of(removed: Removed, world: World) -> WriteEntry:

@@ -6,11 +6,13 @@ from contextlib import closing
 
 import pytest
 
+from bus.disk import RealDisk
 from bus.messages.ledger import Provenance
 from ledger_service.admission import StreamHead
 from ledger_service.entry import StoredEntry, provenance_fields
-from ledger_service.index import Committed, Index, IndexReader, Position
+from ledger_service.index import FILE, Committed, Index, IndexReader, Position
 from ledger_service.segment import Place
+from tests.ledger_service.rig import running, write
 
 CHAIN = bytes(32)
 
@@ -134,3 +136,16 @@ def test_words_of_sqlite_itself_that_are_no_text_are_an_error_of_the_file(tmp_pa
     assert data != path.read_bytes()
     with pytest.raises(sqlite3.DatabaseError):
         Index.open(str(path)).close()
+
+
+@pytest.mark.parametrize("damage", ["end = NULL", "chain = 'e'", "end = CAST(x'e2' AS TEXT)"])
+async def test_a_position_that_is_none_makes_the_index_anew(tmp_path, damage):
+    """A bit of its row's header makes one column nothing or a text: the ledger starts all the same."""
+    disk = RealDisk(tmp_path)
+    async with running(disk) as ledger:
+        await ledger.write(*(write(f"e{n}") for n in range(5)))
+        await ledger.service.drain()
+    with closing(sqlite3.connect(tmp_path / FILE)) as db, db:
+        db.execute(f"UPDATE segments SET {damage}")  # noqa: S608 - words of this test
+    async with running(disk) as ledger:
+        assert [entry.submission_id for entry in await ledger.read("ho1m")] == [f"e{n}" for n in range(5)]
