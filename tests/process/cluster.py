@@ -180,7 +180,14 @@ def family_in(home: Home) -> list[psutil.Process]:
 
 def alive(processes: Sequence[psutil.Process]) -> list[int]:
     """Pids of those that still run; a zombie does not."""
-    return [one.pid for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    return [one.pid for one in processes if _is_alive(one)]
+
+
+def _is_alive(one: psutil.Process) -> bool:
+    try:
+        return one.is_running() and one.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:  # it ended between the two questions
+        return False
 
 
 def cluster_in(directory: Path, env: dict[str, str] | None = None) -> Cluster:

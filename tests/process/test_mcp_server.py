@@ -57,7 +57,7 @@ async def kept(directory: Path, how: str = "", limits: Any = LIMITS, **changes: 
 def server_pid(directory: Path) -> int:
     """Of the newest server."""
     file = directory / "pid"
-    return int(file.read_text()) if file.exists() else 0
+    return int(file.read_text() or 0) if file.exists() else 0  # it may just have been made
 
 
 def lives(pid: int) -> bool:
