@@ -261,7 +261,8 @@ class LaneServer:
         fits = may_wait_whole(pacing.sizes, principal, len(body), self.settings)
         asked = _Asked(client, head, body if fits else None, len(body), now)
         kept = len(body) if fits else 0
-        verdict = pacing.wait(principal, head.message_id, asked, kept, dropped_bytes=len(body) - kept)
+        key = f"{client.instance} {head.message_id}"
+        verdict = pacing.wait(principal, key, asked, kept, dropped_bytes=len(body) - kept)
         if verdict == "cut off":
             self._cut_off(client.routing, TOO_MUCH)
         elif verdict == "full":
@@ -285,7 +286,7 @@ class LaneServer:
         self._arm_release()
 
     def _stops_waiting(self, client: _Client, cancel: Header) -> bool:
-        asked = self._pacing.leave(client.principal, cancel.correlation_id)
+        asked = self._pacing.leave(client.principal, f"{client.instance} {cancel.correlation_id}")
         if asked is not None:
             detail = f"{asked.head.type} {asked.head.message_id} was cancelled before it came in"
             self._fail(client, asked.head, BusError("cancelled", detail))

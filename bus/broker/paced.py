@@ -34,7 +34,7 @@ class Paced:
         fits = may_wait_whole(pacing.sizes, share, len(body), state.settings)
         asked = Asked(peer, frame, header_bytes, body if fits else None, len(body), now)
         kept = len(body) if fits else 0
-        verdict = pacing.wait(share, frame.message_id, asked, kept, dropped_bytes=len(body) - kept)
+        verdict = pacing.wait(share, _key_of(peer, frame.message_id), asked, kept, dropped_bytes=len(body) - kept)
         if verdict == "cut off":
             self._membership.cut_off(peer.connection, TOO_MUCH)
         elif verdict == "full":
@@ -62,7 +62,7 @@ class Paced:
     def cancel(self, peer: Peer, message_id: str) -> bool:
         """Whether it waited here; it does not any more, and whoever asked is told so."""
         for share in shares_of(peer.principal):
-            asked = self._state.pacing.leave(share, message_id)
+            asked = self._state.pacing.leave(share, _key_of(peer, message_id))
             if asked is not None:
                 detail = f"{asked.frame.type} {message_id} was cancelled before it came in"
                 self._end(asked, "cancelled", detail)
@@ -80,6 +80,11 @@ class Paced:
     def _charge(self, peer: Peer, share: str, row: Row | None, size_bytes: int) -> None:
         units = (row.work if row is not None else 1) + size_bytes // self._state.settings.fair_unit_bytes
         self._state.pacing.charge(share, peer.principal, units, self._state.now)
+
+
+def _key_of(peer: Peer, message_id: str) -> str:
+    """Two connections of one process may ask under the same id, and both want to be told."""
+    return f"{peer.instance} {message_id}"
 
 
 def _row_of(frame: Header) -> Row | None:

@@ -325,3 +325,20 @@ def test_a_large_answer_is_paid_for_by_who_asked():
     assert rig.requests(host) == []
     rig.advance(0.2)
     assert rig.requests(host) == ["t1"]
+
+
+def test_two_connections_of_a_process_that_ask_under_one_id_are_both_told():
+    """What waits for one of them is not put in the place of the other's; a cancel is of its own alone."""
+    rig, host, greedy, _ = contended()
+    again = rig.client("door/7.1@b")
+    for number in range(2):
+        rig.ask(greedy, f"t{number}", "host", TURN)
+    rig.ask(greedy, "same", "host", TURN)
+    rig.ask(again, "same", "host", TURN)
+    rig.ask(greedy, "mine", "host", TURN)
+    rig.cancel(again, "mine")
+    rig.advance(1.0)
+    assert rig.requests(host)[-2:] == ["same", "mine"]
+    rig.reply(host, "same", b"", "session.turn_result")
+    assert rig.answers(greedy) == [("same", "")]
+    assert rig.answers(again) == [("same", "denied")]  # as where nothing waits: the id is another connection's
