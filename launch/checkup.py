@@ -111,7 +111,7 @@ def _writable(home: Home) -> Finding:
         return Finding(check="home", verdict="fail", said=said, mend=mend)
     if there != home.root:
         return Finding(check="home", verdict="ok", said=f"{home.root} is not there yet and can be made")
-    if home.root.stat().st_mode & 0o077 and home.run.exists() and home.run.stat().st_mode & 0o077:
+    if _mode(home.root) & 0o077 and _mode(home.run) & 0o077:
         return Finding(check="home", verdict="fail", said=f"{home.run} is open to others", mend=f"chmod 700 {home.run}")
     return Finding(check="home", verdict="ok", said=f"{home.root} is writable")
 
@@ -148,7 +148,7 @@ def _keys(home: Home) -> list[Finding]:
 
 def _clock(home: Home, clock: Clock) -> Finding:
     now = clock.now()
-    newest = max((path.stat().st_mtime for path in _files(home.ledger)), default=0.0)
+    newest = max(map(_changed_at, _files(home.ledger)), default=0.0)
     if now < _YEAR_2024:
         return Finding(check="clock", verdict="fail", said="the clock of this machine is years behind", mend="set it")
     if newest > now + _CLOCK_SLACK_S:
@@ -172,7 +172,7 @@ def cluster(home: Home) -> tuple[list[Finding], RunFile | None]:
         names = ", ".join(f"{row.actor} (pid {row.pid})" for row in left) or "no process"
         said = f"the launcher of an earlier run is dead; it left its run file and {names}"
         return [Finding(check="launcher", verdict="warn", said=said, mend=next_command("down", home.root))], None
-    if run is None:
+    if run is None or not home.snapshot.exists():
         said = f"a launcher (pid {pid}) holds this home, but its run directory is gone: nobody can reach the cluster"
         return [Finding(check="launcher", verdict="fail", said=said, mend=next_command("down", home.root))], None
     found = [Finding(check="launcher", verdict="ok", said=f"pid {run.launcher_pid}, {run.phase}")]
@@ -239,6 +239,22 @@ def code_of(findings: Iterable[Finding]) -> int:
 def _nearest(path: Path) -> Path:
     """The path, or the nearest directory above it that exists."""
     return next(one for one in (path, *path.parents) if one.is_dir())
+
+
+def _mode(path: Path) -> int:
+    """0 when it is gone: a cluster may end while it is looked at."""
+    try:
+        return path.stat().st_mode
+    except FileNotFoundError:
+        return 0
+
+
+def _changed_at(path: Path) -> float:
+    """0 when it is gone: beside a record that is written, files of its index come and go."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _files(directory: Path) -> list[Path]:

@@ -19,9 +19,10 @@ from bus.port import Bus, Clock
 from bus.zeromq import tokens
 from bus.zeromq.context import ZeroMQ
 from config.snapshot import Snapshot
+from launch.commands.options import not_reachable
 from launch.endpoints import Place
 from launch.errors import CommandError, next_command, of_os_error
-from launch.home import Home
+from launch.home import Home, holder
 from launch.run_file import RunFile
 from launch.transport import links
 from launch.version import software_version
@@ -31,8 +32,15 @@ _OPEN: set[str] = set()
 
 
 def place_of(home: Home, run: RunFile) -> Place:
-    """The running cluster of this home, with the configuration that it runs under. Raises ConfigError, OSError."""
-    return Place(home=home, sockets=Path(run.sockets), snapshot=Snapshot.from_bytes(home.snapshot.read_bytes()))
+    """The running cluster of this home, with the configuration that it runs under.
+
+    Raises CommandError (not reachable) when what the run file names is gone, ConfigError, OSError.
+    """
+    try:
+        snapshot = home.snapshot.read_bytes()
+    except FileNotFoundError:  # it ended since the run file was read, or somebody removed what lay beside it
+        raise not_reachable(home, holder(home)) from None
+    return Place(home=home, sockets=Path(run.sockets), snapshot=Snapshot.from_bytes(snapshot))
 
 
 @dataclass(slots=True)
@@ -95,12 +103,14 @@ def no_token(home: Home, error: OSError) -> CommandError:
 async def connected(place: Place, role: str, *, timeout_s: float | None = None) -> AsyncGenerator[Bus]:
     """The bus as this role sees it, within `launcher.client_timeout_ms` or less.
 
-    Raises BusError when the broker does not answer, CommandError on a full disk.
+    Raises BusError when the broker does not answer, CommandError on a full disk or when the run directory is gone.
     """
     if not structlog.is_configured():  # a command of a person's: its standard output is the answer's alone
         structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
     try:
         client = Client.open(place, role, clock=SystemClock())
+    except FileNotFoundError:
+        raise not_reachable(place.home, holder(place.home)) from None
     except OSError as error:
         raise no_token(place.home, error) from error
     try:

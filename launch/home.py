@@ -123,6 +123,7 @@ class HomeLock:
     @classmethod
     def take(cls, home: Home) -> HomeLock | None:
         """The lock, or None if somebody has it. Raises OSError."""
+        home.root.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         file = home.lock_file.open("a+", encoding="utf-8")
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -82,11 +82,12 @@ class Launcher:
     async def run(self) -> None:
         """Holds the home from start to end. Raises CommandError if the home is held already, and OSError."""
         try:
-            prepare(self._home)
             lock = HomeLock.take(self._home)
             if lock is None:
                 raise already_up(self._home.root, holder(self._home) or 0)
             try:
+                # Not before: whoever had the lock until now removes its run directory as the last thing it does.
+                prepare(self._home)
                 await self._run()
             finally:
                 sweep(self._home, self._sockets)

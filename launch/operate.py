@@ -12,10 +12,10 @@ from bus.messages.base import Message
 from bus.messages.launcher import DrainMember, Members, Restart
 from launch import exit_codes, identity, run_file, written_words
 from launch.client import connected, place_of
-from launch.commands.options import running
+from launch.commands.options import not_reachable, running
 from launch.endpoints import Place
 from launch.errors import CommandError, next_command
-from launch.home import Home
+from launch.home import Home, holder
 from launch.last_lines import of_incarnation
 from launch.output import note
 from launch.run_file import ChildRow, RunFile
@@ -34,7 +34,10 @@ def command(home: Home, message: Message) -> None:
     place = place_of(home, run)
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
     if _is_of_broker(message) or not asyncio.run(_passed_on(place, message, timeout_s)):
-        written_words.ask(home, run, message, clock=SystemClock(), timeout_s=timeout_s)
+        try:
+            written_words.ask(home, run, message, clock=SystemClock(), timeout_s=timeout_s)
+        except FileNotFoundError:
+            raise not_reachable(home, holder(home)) from None
 
 
 def _is_of_broker(message: Message) -> bool:

@@ -26,7 +26,11 @@ _FOLDER = "tokens"
 
 
 def mint(state_dir: Path, instance: str, role: str, pid: int | None) -> str:
-    """The secret of this incarnation; its hash is on disk. Raises ConfigError for a name that is not an instance's."""
+    """The secret of this incarnation; its hash is on disk.
+
+    Raises ConfigError for a name that is not an instance's, FileNotFoundError without the state directory: who was
+    made to look for a cluster there would find none.
+    """
     match = INSTANCE_PATTERN.fullmatch(instance)
     if match is None or match["role"] != role:
         raise ConfigError(f"no token for {instance[:160]!r}: an instance is `<role>/<n>@<epoch>` with role {role!r}")
@@ -111,7 +115,7 @@ def refuses_a_stranger(authenticate: Callable[[Hello], Refused | None]) -> bool:
 
 def _folder(state_dir: Path) -> Path:
     folder = state_dir / _FOLDER
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
     folder.chmod(0o700)
     return folder
 

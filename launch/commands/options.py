@@ -37,20 +37,21 @@ def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
 def running(home: Home) -> run_file.RunFile:
     """The cluster that runs in this home. Raises CommandError (not reachable) when there is none."""
     run, held_by = run_file.read(home.run_file), holder(home)
-    if run is None and held_by:
-        raise CommandError(
-            f"the cluster in {home.root} cannot be reached: its run directory is gone (its launcher is pid {held_by})",
-            hint=next_command("down", home.root),
-            exit_code=exit_codes.UNREACHABLE,
-        )
     if run is None or held_by is None:
-        left = " (its launcher died; the next up cleans up)" if run is not None else ""
-        raise CommandError(
-            f"no cluster runs in {home.root}{left}",
-            hint=next_command("up", home.root),
-            exit_code=exit_codes.UNREACHABLE,
-        )
+        raise not_reachable(home, held_by, is_left=run is not None)
     return run
+
+
+def not_reachable(home: Home, held_by: int | None, *, is_left: bool = False) -> CommandError:
+    """The error for a home whose run directory is gone, or lacks what every command needs; `is_left`: a dead one's."""
+    if held_by:
+        said = (
+            f"the cluster in {home.root} cannot be reached: its run directory is gone (its launcher is pid {held_by})"
+        )
+        return CommandError(said, hint=next_command("down", home.root), exit_code=exit_codes.UNREACHABLE)
+    left = " (its launcher died; the next up cleans up)" if is_left else ""
+    said = f"no cluster runs in {home.root}{left}"
+    return CommandError(said, hint=next_command("up", home.root), exit_code=exit_codes.UNREACHABLE)
 
 
 def cluster_gone(home: Home) -> CommandError | None:

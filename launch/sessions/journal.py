@@ -124,7 +124,11 @@ async def journals_of(home: Home) -> AsyncGenerator[Journals]:
     if run is None or holder(home) is None:
         yield _of_files(home, f"no cluster runs in {home.root}")
         return
-    place = place_of(home, run)
+    try:
+        place = place_of(home, run)
+    except CommandError as error:
+        yield _of_files(home, error.message)
+        return
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
     try:
         connection = connected(place, "operator")

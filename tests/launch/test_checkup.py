@@ -65,6 +65,7 @@ def test_what_an_earlier_run_left_and_a_hidden_launcher(tmp_path):
     home.run_file.unlink()
     lock = HomeLock.take(home)
     assert lock is not None
+    home.run.rmdir()
     (finding,), run = checkup.cluster(home)
     assert finding.verdict == "fail" and f"pid {os.getpid()}" in finding.said and run is None
     lock.release()

@@ -6,13 +6,15 @@ import os
 
 import pytest
 
+from bus.messages.launcher import Restart
 from bus.zeromq import tokens
 from config.snapshot import load_snapshot
-from launch.client import connected
+from launch import checkup, exit_codes, operate
+from launch.client import connected, place_of
 from launch.commands import ps
 from launch.endpoints import Place
 from launch.errors import CommandError
-from launch.home import home_of
+from launch.home import HomeLock, home_of, prepare, remove_run
 from tests.launch.test_run_file import RUN
 
 
@@ -46,3 +48,46 @@ def test_a_full_disk_is_said_with_its_path_and_with_what_still_works(home):
 def test_ps_does_without_the_bus_on_a_full_disk(home):
     """It lists what the run file says."""
     assert asyncio.run(ps.peers_of(home, RUN)) is None
+
+
+def test_a_run_directory_that_goes_between_two_looks_is_said_in_a_sentence(tmp_path):
+    """The run file was read, then all of it went: the cluster has ended, or somebody removed it under a launcher."""
+    home = home_of(tmp_path / "my home")
+    prepare(home)
+    with pytest.raises(CommandError, match="no cluster runs in") as caught:
+        place_of(home, RUN)
+    assert caught.value.exit_code == exit_codes.UNREACHABLE and "hobus up" in caught.value.hint
+    lock = HomeLock.take(home)
+    assert lock is not None
+    with pytest.raises(CommandError, match=f"its run directory is gone .its launcher is pid {os.getpid()}") as caught:
+        place_of(home, RUN)
+    assert caught.value.exit_code == exit_codes.UNREACHABLE and "hobus down" in caught.value.hint
+    (finding,), run = checkup.cluster(home)
+    assert "run directory is gone" in finding.said and run is None
+    home.snapshot.write_bytes(load_snapshot().to_bytes())
+    place = place_of(home, RUN)
+    remove_run(home)
+
+    async def connect():
+        async with connected(place, "operator"):
+            pass
+
+    with pytest.raises(CommandError, match="its run directory is gone") as caught:
+        asyncio.run(connect())
+    assert caught.value.exit_code == exit_codes.UNREACHABLE
+    assert not home.run.exists()  # or the launcher's next run file would stand in it, and name a cluster
+    lock.release()
+
+
+def test_a_command_as_a_file_needs_the_run_directory_too(tmp_path, monkeypatch):
+    """`restart broker` of a cluster that ends at this moment."""
+    home = home_of(tmp_path)
+    prepare(home)
+    home.snapshot.write_bytes(load_snapshot().to_bytes())
+    place = place_of(home, RUN)
+    remove_run(home)
+    monkeypatch.setattr(operate, "running", lambda _home: RUN)
+    monkeypatch.setattr(operate, "place_of", lambda *_: place)
+    with pytest.raises(CommandError, match="no cluster runs in") as caught:
+        operate.command(home, Restart(actor="broker/1"))
+    assert caught.value.exit_code == exit_codes.UNREACHABLE
