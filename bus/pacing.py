@@ -3,8 +3,8 @@
 Whoever is alone is not slowed down. While others are about (`Others`) each share has a token bucket, and what comes
 faster waits here, in order. Two use it. Servers take in clients' requests so (`client_rate_of`): one costs its row's
 `work`, and one more for each `bus.fair_unit_bytes` of its body and answer. It is not refused: that costs as much as a
-small request, and whoever does not heed it asks again at once. A supervisor begins one client's runs beside each other
-so (`bus/turnstile.py`): of what came while that client was alone much may wait by the time another one comes.
+small request, and whoever does not heed it asks again at once. A supervisor begins the steps of one client's runs
+beside each other so (`bus/turnstile.py`): what came while that client was alone is begun by the time another one comes.
 Source: spec page "The bus", Back-pressure; token bucket: Turner, "New directions in communications" (1986).
 """
 

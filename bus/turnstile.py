@@ -1,8 +1,9 @@
 """Coroutines that may go on a few at a time, in turns between principals: `bus/fair.py`'s gate, awaited.
 
-With a rate, a client's begin no faster beside each other while others are about (`bus/pacing.py`): those that wait for
-a model are soon as many as the gate allows, those that need the processors stay few. Whoever does one after the other
-is never kept waiting by that.
+With a rate, those of one client go on no faster beside each other while others are about (`bus/pacing.py`): those that
+wait for a model are soon as many as the gate allows, those that need the processors stay few. It holds for each part of
+their work that they ask a turn for, so it holds as soon as somebody else comes, for what had begun before as well.
+Whoever does one after the other is never kept waiting by that.
 """
 
 from __future__ import annotations
@@ -31,10 +32,18 @@ class Ticket:
         return str(id(self))
 
     async def turn(self) -> None:
-        """Returns once it may go on; at once if it may already, or has left."""
-        if not self._is_asked and not self._is_over:
+        """Returns once it may go on with the next part of its work; at once if it has left.
+
+        Its place is asked for once, and kept until it leaves.
+        """
+        if self._is_over:
+            return
+        if not self._is_asked:
             self._is_asked = True
             self.turnstile.ask(self)
+        elif self._has_turn.is_set():
+            self._has_turn.clear()
+            self.turnstile.ask_again(self)
         await self._has_turn.wait()
 
     def go_on(self) -> None:
@@ -73,6 +82,12 @@ class Turnstile:
         self._others.heard(ticket.principal, _now())
         if self._gate.enter(ticket.principal, ticket):
             self._begin(ticket)
+
+    def ask_again(self, ticket: Ticket) -> None:
+        """A part of its work is done; it keeps its place, and goes on when its turn comes."""
+        self._gone_on.remove(ticket)
+        self._going.give_back(ticket.principal, 0)
+        self._begin(ticket)
 
     def leave(self, ticket: Ticket) -> None:
         """It asked, and is over, whether its turn had come or not."""

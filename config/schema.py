@@ -309,10 +309,10 @@ class Ho2Config(Section):
 
     count: Positive = Field(description="supervisors that `hobus up` starts")
     runs_max: Positive = Field(description="runs at once per instance; beyond it `busy`, but for who has none there")
-    principal_run_rate: Positive = Field(
-        description="runs of one client that begin in a second beside another of its own, while others ask, too"
+    principal_step_rate: Positive = Field(
+        description="steps that runs of one client begin in a second beside another of its own, while others ask, too"
     )
-    principal_run_burst: Positive = Field(description="of these, so many may have been saved up")
+    principal_step_burst: Positive = Field(description="of these, so many may have been saved up")
     principal_runs_max: Positive = Field(
         description="of these, runs of one client at work at once; its further ones wait their turn"
     )

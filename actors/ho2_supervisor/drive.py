@@ -109,7 +109,7 @@ class Drives:
             all_max=self._config.ho2.runs_max,
             settings=self._config.bus,
             # As many as the gate lets wait at most.
-            beside=Rate(self._config.ho2.principal_run_rate, self._config.ho2.principal_run_burst, math.inf),
+            beside=Rate(self._config.ho2.principal_step_rate, self._config.ho2.principal_step_burst, math.inf),
         )
         self._following: dict[str, asyncio.Task[None]] = {}
         self._is_draining = False
@@ -415,7 +415,7 @@ class Drives:
             run = Run(
                 session=session, memo=memo, bus=self._bus, config=self._config, agent=agent,
                 own_entries=self._own_entries, learning=self._learning, trace=drive.trace, draft=drive.draft,
-                waiting=drive.waiting,
+                waiting=drive.waiting, ticket=drive.ticket,
             )  # fmt: skip
             _log.info(
                 "run_started", turn=str(run.run_id), input_id=run.input_id, resumed=drive.draft.before is not None

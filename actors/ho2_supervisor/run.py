@@ -41,6 +41,7 @@ from bus.messages.session import (
 from bus.messages.work_order import Cost, Receipt, Segment, ToolCall, WorkOrder, WorkOrderError
 from bus.port import Bus
 from bus.streaming import Draft
+from bus.turnstile import Ticket
 from config.approvals import needs_approval
 from config.assets import Agent
 from config.schema import AdminConfig
@@ -71,6 +72,7 @@ class Run:
         trace: str,
         draft: Draft,
         waiting: Waiting,
+        ticket: Ticket,
     ) -> None:
         if memo.input_text is None:
             raise LedgerError("erased", f"the text of input {memo.requested.input_id} is erased")
@@ -90,6 +92,7 @@ class Run:
         self.round_count = 0
         self.steers: list[Segment] = []  # what operators said to the run and its rounds have observed, in order
         self._waiting = waiting
+        self._ticket = ticket
         self._memo = memo
         self._bus = bus
         self._step_seq = 0
@@ -173,6 +176,8 @@ class Run:
         self._step_seq += 1
         step_id = self._step(self.round_count, self._step_seq)
         if f"StepStarted:{step_id}" not in self._memo.steps:
+            if self.receipts:
+                await self._ticket.turn()  # that of its first step was its beginning
             await self.boundary()
             is_new_round = self._step_seq == 1
             steers = list(self.session.record.state.pending_steer) if is_new_round else []

@@ -251,3 +251,40 @@ def test_a_ticket_that_waits_for_the_rate_can_leave_and_the_last_one_at_work_let
         assert len(turnstile) == 0
 
     asyncio.run(scenario())
+
+
+def test_what_has_gone_on_asks_again_for_its_next_part_and_is_slowed_down_once_another_comes():
+    """Alone at any speed; beside another one at the rate, the only one at work at once; one that left is never kept."""
+
+    async def scenario():
+        loop = asyncio.get_running_loop()
+        turnstile = Turnstile(
+            each_max=8, all_max=64, settings=bus_settings(contended_ms=60_000), beside=Rate(20, 1, math.inf)
+        )
+        tickets = [turnstile.ticket("client/1") for _ in range(8)]
+        for _ in range(3):
+            for ticket in tickets:
+                await asyncio.wait_for(ticket.turn(), 0.01)
+        other = turnstile.ticket("client/2")
+        await other.turn()
+        began = loop.time()
+        waits = [asyncio.ensure_future(ticket.turn()) for ticket in tickets]
+        await asyncio.sleep(0)
+        # One saved up, one on credit: the others of its client are at work still.
+        assert [wait.done() for wait in waits] == [True, True, False, False, False, False, False, False]
+        waits[2].cancel()
+        tickets[2].leave()
+        tickets[3].leave()
+        await asyncio.wait_for(waits[3], 0.01)  # it has left, and may end
+        await asyncio.gather(*waits[4:])
+        assert loop.time() - began > 3.5 / 20
+        for ticket in (*tickets[1:], other):
+            ticket.leave()
+        again = loop.time()
+        for _ in range(50):
+            await tickets[0].turn()
+        assert loop.time() - again < 0.2
+        tickets[0].leave()
+        assert len(turnstile) == 0
+
+    asyncio.run(scenario())

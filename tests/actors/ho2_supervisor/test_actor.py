@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from actors.ho2_supervisor.session.journal import turn_key
+from actors.session_host.actor import SessionHost
 from bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
 from bus.messages.base import unpack
 from bus.messages.ledger import Ack
 from bus.messages.session import (
     EndSession,
     Pause,
+    ProcessTurn,
     ReadSession,
     Resume,
     SessionClosed,
@@ -272,6 +274,33 @@ def test_runs_of_one_principal_take_turns_and_another_ones_begins_at_once() -> N
             first, second, other = (ended[sessions[n]] for n in (0, 1, 3))
             assert second > first + 0.9
             assert other < first + 0.5
+
+        rig.run(run())
+
+
+def test_what_a_client_began_while_it_was_alone_goes_on_in_turns_once_another_one_asks() -> None:
+    """Six at once, for nobody else was there; their next orders come at ho2.principal_step_rate, and all are answered."""
+    with Rig(("ho2.principal_step_rate", 1), ("ho2.principal_step_burst", 1)) as rig:
+        rig.pool.delay_s = lambda _: 0.5
+        spool = rig.world.disk("host")
+        rig.world.start(SessionHost(snapshot=rig.snapshot, spool=spool), role="host", disk=spool)
+        greedy, polite = rig.world.client("door"), rig.world.client("door")
+        rig.run(rig.world.settled())
+
+        async def ask(door: Bus, number: int) -> TurnResult:
+            wanted = ProcessTurn(session_id=None, input_id=f"i{number}", text="hello")
+            return await door.request("host", wanted, expect=TurnResult, timeout_s=30)
+
+        async def run() -> None:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(ask(greedy, number)) for number in range(6)]
+                await greedy.sleep(0.1)
+                assert len(rig.pool.orders) == 6
+                tasks.append(group.create_task(ask(polite, 6)))
+                await greedy.sleep(0.8)
+                # Everybody's first one; the polite client's second one; of the six one saved up, one on credit.
+                assert len(rig.pool.orders) == 7 + 1 + 2
+            assert {task.result().outcome for task in tasks} == {"success"}
 
         rig.run(run())
 
