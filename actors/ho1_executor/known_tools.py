@@ -19,12 +19,12 @@ from actors.ho1_executor.tools.entry_points import SOURCE as PYTHON
 from actors.ho1_executor.tools.schema_check import schema_fault
 from bus.errors import RuntimeFault
 from bus.json_text import object_in
-from bus.messages.control import PARAMETERS_DEPTH_MAX, SourceRow, ToolWord
+from bus.messages.control import PARAMETERS_DEPTH_MAX, SEPARATOR, SourceRow, ToolWord
 from bus.paging import read_tools
 from bus.port import Bus
 from config.assets import Agent, names
 from config.schema import AdminConfig, ToolsConfig
-from config.tool_faults import SEPARATOR, TOOL_ID
+from config.tool_faults import TOOL_ID
 
 _log = structlog.get_logger("ho1_executor")
 _SAID_OF = ("source", "description", "parameters", "idempotent", "writes")

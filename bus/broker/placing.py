@@ -91,9 +91,17 @@ class Placement:
             self._state.deadlines.push(self._state.now + self._grace_s, pending)
 
     def look_at_tool(self, pending: Pending) -> None:
-        """Fails one for whose tool nobody has come within the grace; asking again would not help."""
+        """Fails one for whose tool nobody has come within the grace, and nobody still starts what would bring it.
+
+        Asking again would not help.
+        """
         self._note_ability(pending, [peer for peer in pending.service.offering if pending.tool in peer.tools])
         if pending.unable_since is None or self._state.now < pending.unable_since + self._grace_s:
+            return
+        look_again_at = self._state.now + self._grace_s
+        if look_again_at < pending.deadline and _is_on_its_way(pending):
+            # Else what was begun elsewhere would end without need, though it may run again here in a moment.
+            self._state.deadlines.push(look_again_at, pending)
             return
         words = f"no worker of {pending.service.name} announces the tool {pending.tool[:64]}; see `hobus tools`"
         if pending.header.attempt > 1:
@@ -290,6 +298,17 @@ class Placement:
         self._state.tap(
             "queued", pending.header_for_tap(), pending.requester.instance, worker=target, body=pending.body
         )
+
+
+def _is_on_its_way(pending: Pending) -> bool:
+    """Whether a worker says that it is starting what may bring the tool; that comes to an end by itself."""
+    said = [peer.announced_tools for peer in pending.service.offering if not peer.is_leaving]
+    return any(
+        source.state == "starting" and source.may_bring(pending.tool)
+        for announced in said
+        if announced is not None
+        for source in announced.sources.values()
+    )
 
 
 def least_loaded(offering: list[Peer], *, slotted: bool, mailbox_max: int) -> Peer | None:

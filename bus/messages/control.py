@@ -41,6 +41,8 @@ PARAMETERS_DEPTH_MAX = 128
 """Levels of a tool's schema; the format's own bound, not a setting: what reads schemas goes level by level."""
 SOURCES_MAX = 1024
 """Most sources of tools of one worker."""
+SEPARATOR = "__"
+"""In a tool's id, between the name of its MCP server and the server's own name for it; no other id has it."""
 WORKERS_SHOWN_MAX = 64
 """Most workers that are named beside one tool."""
 
@@ -174,6 +176,11 @@ class ToolSource(Record):
         max_length=REFUSED_SHOWN_MAX,
         description="tools that it offers and that are not taken, each with the reason",
     )
+
+    def may_bring(self, tool_id: str) -> bool:
+        """Whether a tool of this id would be one of its: a server's name stands before its tools'."""
+        server, separator, _ = tool_id.partition(SEPARATOR)
+        return server == self.name if separator else self.kind == "python"
 
 
 class AnnounceTools(Message):

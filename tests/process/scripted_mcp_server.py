@@ -2,7 +2,7 @@
 
 Each call of `effect` adds a line to DIR/effects; `pid` of the newest server stands in DIR/pid. HOW: `garbage` (prints
 nonsense between its messages), `silent` (never answers), `wild` (lists what is no tool beside what is one), `many` (200
-tools), `late` (answers its handshake after two seconds).
+tools), `late` (answers its handshake after two seconds; `late4`: after four).
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def main() -> None:
         if HOW == "silent":
             continue
         if method == "initialize":
-            if HOW == "late":
-                time.sleep(2)
+            if HOW.startswith("late"):
+                time.sleep(float(HOW[4:] or 2))
             info = {"name": "scripted", "version": "1\x1b[31m"}
             ability = {"tools": {"listChanged": True}}
             said = {

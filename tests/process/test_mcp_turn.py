@@ -130,6 +130,23 @@ def test_a_death_while_a_tool_runs(cluster: Cluster, tmp_path: Path, whom: str, 
     assert cluster.verify().tail == "clean"
 
 
+def test_a_call_outlasts_its_worker_though_its_server_starts_slowly(cluster: Cluster, tmp_path: Path):
+    """The successor's handshake takes longer than `bus.service_grace_ms`: what may run twice does, all the same."""
+    servers = {"s": scripted(tmp_path, idempotent=["slow"])}
+    servers["s"]["command"].append("late4")
+    words = configure(cluster, servers, tools=["s__slow"], permitted=["s__slow"])
+    cluster.up(*words)
+    wait_ready(cluster, "s")
+    asked = cluster.start_ask(use("s__slow"))
+    effects = tmp_path / "effects"
+    eventually(lambda: effects.exists() and effects.read_text().count("slow") == 1)
+    cluster.kill("ho1/1")
+    eventually(lambda: effects.read_text().count("slow") == 2)
+    assert len({line.split()[1] for line in effects.read_text().splitlines()}) == 1
+    asked.kill()
+    asked.communicate()
+
+
 def test_two_workers_have_a_server_each_and_the_tools_are_told_once(cluster: Cluster, tmp_path: Path):
     """Killing one worker's server takes nothing from the other."""
     words = configure(cluster, {"s": scripted(tmp_path, reads=["*"])}, tools=["s__*"], permitted=["s__*"])

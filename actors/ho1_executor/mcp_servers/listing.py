@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
 from actors.ho1_executor.tools.schema_check import schema_fault
+from bus.messages.control import SEPARATOR
 from config.schema import McpServerConfig
-from config.tool_faults import SEPARATOR, TOOL_ID
+from config.tool_faults import TOOL_ID
 
 _REFUSED_SHOWN = 20
 _NAME_CHARS = 64

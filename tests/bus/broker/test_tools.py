@@ -153,6 +153,53 @@ def test_a_tool_that_comes_after_the_hello_gets_what_waits_for_it(rig, ho2):
     assert rig.requests(worker) == ["V-1"]
 
 
+def test_a_call_waits_for_a_server_that_a_worker_still_starts(rig, ho2):
+    """Begun at a worker that died, it is not given up while its successor connects to the server, however slowly."""
+    first = rig.worker("ho1/1@a", tools=["files__read"])
+    rig.order(ho2, "V-1", key="files__read")
+    assert rig.requests(first) == ["V-1"]
+    rig.bye(first)
+    second = rig.worker("ho1/1@b", tools=["list"])
+    rig.control(second, Kind.TOOLS, announcement("list", state="starting"))
+    rig.advance(5 * GRACE_S)
+    assert rig.got(ho2) == []
+    rig.control(second, Kind.TOOLS, announcement("list", "files__read"))
+    assert rig.requests(second) == ["V-1"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "then"),
+    [
+        ("files__read", {"state": "failed"}),  # the server cannot be reached
+        ("files__read", {"state": "ready"}),  # it does not list it
+        ("other__read", {"state": "starting"}),  # of another server, which is not on its way
+        ("verify", {"state": "starting"}),  # no server's
+    ],
+)
+def test_nobody_waits_longer_than_the_grace_for_what_no_start_can_bring(rig, ho2, tool, then):
+    """As far as workers have told: a server that failed, has not the tool, or is another one."""
+    worker = rig.worker("ho1/1@a", tools=["list"])
+    rig.control(worker, Kind.TOOLS, announcement("list", state="starting"))
+    rig.order(ho2, "V-1", key=tool)
+    rig.advance(GRACE_S / 2)
+    rig.control(worker, Kind.TOOLS, announcement("list", **then))
+    rig.advance(GRACE_S / 2 + 0.01)
+    (got,) = rig.got(ho2)
+    assert (got.failure.code, got.failure.retryable) == ("no_route", False)
+
+
+def test_a_server_that_never_comes_is_said_before_the_deadline(rig, ho2):
+    """What ran over its time would be told as that; that its worker had begun it is worth more."""
+    first = rig.worker("ho1/1@a", tools=["files__read"])
+    rig.order(ho2, "V-1", key="files__read", deadline_ms=int(4 * GRACE_S * 1000))
+    rig.bye(first)
+    second = rig.worker("ho1/1@b", tools=["list"])
+    rig.control(second, Kind.TOOLS, announcement("list", state="starting"))
+    rig.advance(4 * GRACE_S)
+    (got,) = rig.got(ho2)
+    assert (got.failure.code, got.failure.retryable) == ("peer_lost", False)
+
+
 def test_a_tool_that_goes_takes_what_waits_for_it_elsewhere(rig, ho2):
     """Its queue is looked at anew: whoever else has the tool gets the order, else the grace begins."""
     first = rig.worker("ho1/1@a", slots=1, tools=["verify"])
