@@ -18,7 +18,7 @@ import click
 from launch import exit_codes
 from launch.errors import CommandError, of_os_error
 from launch.interrupt import INTERRUPTED, end_at_interrupt, is_interrupt
-from launch.output import always_encodable, note, unheard
+from launch.output import always_encodable, debug_if_asked, note, unheard, wants_debug
 from launch.version import software_version
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -87,7 +87,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--home", metavar="DIR", help="State directory (default: $HOBUS_HOME, else .hobus).")
-@click.option("--debug", is_flag=True, help="Show tracebacks.")
+@click.option("--debug", is_flag=True, help="Show tracebacks and the command's own log.")
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show it.")
 @click.pass_context
 def hobus(ctx: click.Context, home: str | None, debug: bool) -> None:
@@ -114,13 +114,14 @@ def run(arguments: list[str]) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    debug_if_asked(arguments)
     try:
         result: Any = hobus.main(args=arguments, prog_name="hobus", standalone_mode=False)
     except SystemExit:
         # Without its standalone mode click exits by itself in one case alone: the reader of a pipe went away.
         return _explain(BrokenPipeError())
     except BaseException as error:  # noqa: BLE001 - the last place that can say anything in a sentence
-        if _wants_traceback(arguments):
+        if wants_debug():
             note(traceback.format_exc().rstrip())
         if is_interrupt(error):
             note("interrupted")
@@ -134,10 +135,6 @@ def _alone(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error
-
-
-def _wants_traceback(arguments: list[str]) -> bool:
-    return "--debug" in arguments or bool(os.environ.get("HOBUS_DEBUG"))
 
 
 def _explain(error: BaseException) -> int:

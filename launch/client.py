@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-
-import structlog
 
 from bus.clock import SystemClock
 from bus.dispatch import Actor
@@ -19,6 +16,7 @@ from bus.port import Bus, Clock
 from bus.zeromq import tokens
 from bus.zeromq.context import ZeroMQ
 from config.snapshot import Snapshot
+from launch import own_log
 from launch.commands.options import not_reachable
 from launch.endpoints import Place
 from launch.errors import CommandError, next_command, of_os_error
@@ -105,8 +103,7 @@ async def connected(place: Place, role: str, *, timeout_s: float | None = None) 
 
     Raises BusError when the broker does not answer, CommandError on a full disk or when the run directory is gone.
     """
-    if not structlog.is_configured():  # a command of a person's: its standard output is the answer's alone
-        structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    own_log.configure()
     try:
         client = Client.open(place, role, clock=SystemClock())
     except FileNotFoundError:

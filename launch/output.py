@@ -8,6 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import click
@@ -38,6 +39,19 @@ _CELL_MAX_CHARS = 240
 _TAKES_NO_COMMANDS = ("", "dumb", "unknown")
 
 
+_DEBUG: ContextVar[bool] = ContextVar("this command shows what a defect of its own is looked for with", default=False)
+
+
+def debug_if_asked(arguments: Sequence[str]) -> None:
+    """From now on `wants_debug` is true if these words of the command, or HOBUS_DEBUG, ask for it."""
+    _DEBUG.set("--debug" in arguments or bool(os.environ.get("HOBUS_DEBUG")))
+
+
+def wants_debug() -> bool:
+    """Whether tracebacks, and what the command itself logs, are shown."""
+    return _DEBUG.get()
+
+
 def can_be_commanded() -> bool:
     """Whether a terminal, if there is one, understands commands: colours, and rows that are written anew."""
     return os.environ.get("TERM", "") not in _TAKES_NO_COMMANDS
@@ -60,7 +74,8 @@ def colours(*, to_stderr: bool = False) -> bool:
 
 def styled(text: str, colour: str | None, *, bold: bool = False, to_stderr: bool = False) -> str:
     """The text in this colour where colours are shown."""
-    return click.style(text, fg=colour, bold=bold) if colours(to_stderr=to_stderr) else text
+    # Not `bold=False`: that is a code too, and none that `shown` lets through.
+    return click.style(text, fg=colour, bold=bold or None) if colours(to_stderr=to_stderr) else text
 
 
 def shown(text: str, *, coloured: bool) -> str:

@@ -47,7 +47,7 @@ _RING_S = 60.0
 
 @click.command()
 @click.option("--home", "home_path", metavar="DIR", help="Use and keep this directory instead of a temporary one.")
-@click.option("--debug", "_debug", is_flag=True, help="Show tracebacks.")
+@click.option("--debug", "_debug", is_flag=True, help="Show tracebacks and the command's own log.")
 def demo(*, home_path: str | None, _debug: bool) -> int:
     """Start a cluster, hold three turns, kill a process with SIGKILL in the middle of the last one, verify, stop."""
     started_at = SystemClock().monotonic()

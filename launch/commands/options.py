@@ -22,7 +22,7 @@ def with_home(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command gets `home: Home` from `--home`, else HOBUS_HOME, else `.hobus` in the current directory."""
 
     @click.option("--home", "home_path", metavar="DIR", help="State directory (default: $HOBUS_HOME, else .hobus).")
-    @click.option("--debug", "_debug", is_flag=True, help="Show tracebacks.")
+    @click.option("--debug", "_debug", is_flag=True, help="Show tracebacks and the command's own log.")
     @click.pass_context
     @functools.wraps(command)
     def with_home_argument(ctx: click.Context, /, home_path: str | None, _debug: bool, **arguments: Any) -> Any:

@@ -52,6 +52,17 @@ def test_a_terminal_that_takes_no_commands_gets_no_colours(monkeypatch, term, sh
     assert output.colours() is shown
 
 
+@pytest.mark.parametrize("bold", [False, True])
+@pytest.mark.parametrize("colour", [None, *sorted(set(output.STATE_COLOURS.values()))])
+def test_every_code_of_ours_reaches_the_terminal(monkeypatch, colour, bold):
+    """None is escaped, and read by a person as text."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr(output, "is_terminal", lambda _stream: True)
+    styled = output.styled("ready", colour, bold=bold)
+    assert output.shown(styled, coloured=True) == styled
+
+
 def test_no_cell_forges_a_row_or_moves_the_cursor(capsys):
     """Whatever a stranger calls itself: one line each, no control characters."""
     output.table(("ACTOR", "NOTE"), [("ho1/1", "\x1b[31mEVIL\nho1/99  ready\x9b2J\u202e")])
