@@ -58,13 +58,13 @@ def hobus(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cw
 
 
 def eventually(what: Callable[[], Any], *, within_s: float = 60.0) -> Any:
-    """The first true value of `what`; fails when there is none in time."""
+    """The first true value of `what`; fails when there is none in time. What takes long is looked at less often."""
     deadline = time.monotonic() + within_s
-    while time.monotonic() < deadline:
+    while (began := time.monotonic()) < deadline:
         value = what()
         if value:
             return value
-        time.sleep(LOOK_INTERVAL_S)
+        time.sleep(max(LOOK_INTERVAL_S, time.monotonic() - began))  # else it is this look that it would wait for
     raise AssertionError(f"not within {within_s} s")
 
 
@@ -88,6 +88,8 @@ class Cluster:
 
     home: Home
     env: dict[str, str] = field(default_factory=dict)
+    asked: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    """Turns that a test has begun beside it."""
 
     def __call__(self, command: str, *words: str, stdin: bytes = b"") -> Answer:
         """`hobus COMMAND --home <home> WORDS`; a family's subcommand is written `ledger verify`."""
@@ -122,12 +124,14 @@ class Cluster:
 
     def start_ask(self, text: str, *words: str) -> subprocess.Popen[bytes]:
         """A turn that runs while the test does something else."""
-        return subprocess.Popen(
+        asked = subprocess.Popen(
             [sys.executable, "-P", "-m", "launch", "ask", "--json", "--home", str(self.home.root), *words, text],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment() | self.env,
         )
+        self.asked.append(asked)
+        return asked
 
     def kill(self, actor: str) -> ChildRow:
         """SIGKILL to this actor's process; its row as it was."""
@@ -159,7 +163,12 @@ class Cluster:
         return [line for line in lines if any(event in line for event in BROKER_DEFECTS)]
 
     def end(self) -> None:
-        """Down, if it is up; whatever is left is killed, so that a failing test leaves nothing."""
+        """Down, if it is up; whatever is left is killed, so that a failing test leaves nothing, and fails no other."""
+        for asked in self.asked:
+            asked.kill()
+            with asked:  # its pipes are closed, and it is waited for
+                pass
+        self.asked.clear()
         run = run_file.read(self.home.run_file) if self.home.run_file.exists() else None
         if run is None:
             return
