@@ -264,12 +264,13 @@ def _is_waiting(cluster: Cluster, requested: object) -> bool:
     return len(moves) == 1
 
 
+@pytest.mark.timeout(400)
 def test_the_turn_on_the_page_is_one_that_happens(tmp_path):
     """docs/steering.md shows both terminals word for word, but for ids, times and figures."""
 
     def masked(text: str) -> list[str]:
         ids = re.sub(r"SES-[0-9a-f]{8}|[0-9a-f]{16}…|[0-9a-f]{64}|[0-9a-f]{8}-…|@[0-9a-f]{8}", "ID", text)
-        return [" ".join(re.sub(r"[\d:.]*\d( ms| s)?", "N", line).split()) for line in ids.splitlines()]
+        return [" ".join(re.sub(r"[\d:.]*\d( (ms|s|m)\b)?", "N", line).split()) for line in ids.splitlines()]
 
-    seen, page = steering_transcript.held(tmp_path), steering_transcript.on_page()
+    seen, page = steering_transcript.held_in_time(tmp_path), steering_transcript.on_page()
     assert {name: masked(text) for name, text in seen.items()} == {name: masked(text) for name, text in page.items()}
