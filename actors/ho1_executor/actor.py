@@ -9,8 +9,7 @@ Source: spec page "Work orders", section "HO1: one order in, one receipt out".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -54,7 +53,7 @@ class Executor(Actor):
         """Connects the worker to its ports."""
         self._bus = bus
         self._ledger = LedgerClient.configured(bus, self._config.ledger)
-        self._ends = Ends(self._ledger)
+        self._ends = Ends(self._ledger, retry_s=self._config.ledger.spool_retry_ms / 1000)
         self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=self._config.ho1.snapshots_kept)
         known = KnownTools(bus, self._specs, self._config)
         self._model_step = ModelStep(bus=bus, tools=known, config=self._config, checked={})
@@ -146,20 +145,22 @@ class Executor(Actor):
                 return outcome
             receipt = completed(job.order, outcome, job.tally, job.moment())
         receipt = await self._record(job, receipt)
-        self._begun.discard(job.order.wo_id)
         self._counters[receipt.state] += 1
         _log_end(job, receipt)
         return receipt
 
     async def _recorded(self, job: Job) -> Receipt | None:
-        await self._ledger.flush()  # an end of this very worker may still be on its way
-        return await self._ends.find(job.order)
+        """An end of this very worker may still be on its way, or the ledger could not take it yet."""
+        await self._ledger.flush()
+        return await self._ends.record_kept(job.order) or await self._ends.find(job.order)
 
     async def _record(self, job: Job, receipt: Receipt) -> Receipt:
         """The receipt to answer with: ours at once, or the one that won."""
+        order, moment, parents = job.order, job.moment(), _parents(job)
         if not self._is_pipelined(job, receipt):
-            return await self._ends.record(job.order, receipt, job.moment(), parents=_parents(job))
-        self._ends.submit(job.order, receipt, job.moment(), parents=_parents(job))
+            return await self._ends.record(order, receipt, moment, parents=parents, on_durable=self._ended(job))
+        self._begun.discard(order.wo_id)
+        self._ends.submit(order, receipt, moment, parents=parents)
         return receipt
 
     def _is_pipelined(self, job: Job, receipt: Receipt) -> bool:
@@ -196,16 +197,13 @@ class Executor(Actor):
 
     def _submit_failed(self, job: Job, code: str, message: str) -> None:
         self._counters["failed"] += 1
-        with suppress(RuntimeFault):  # over ledger.client_outstanding_max: the supervisor ends an order without end
-            receipt = self._failed(job, code, message)
-            _log_end(job, receipt)
-            self._ends.submit(
-                job.order,
-                receipt,
-                job.moment(),
-                parents=_parents(job),
-                on_durable=lambda: self._begun.discard(job.order.wo_id),
-            )
+        receipt = self._failed(job, code, message)
+        _log_end(job, receipt)
+        self._ends.submit(job.order, receipt, job.moment(), parents=_parents(job), on_durable=self._ended(job))
+
+    def _ended(self, job: Job) -> Callable[[], None]:
+        """What is done once the end of this order is durable."""
+        return lambda: self._begun.discard(job.order.wo_id)
 
 
 def _log_end(job: Job, receipt: Receipt) -> None:

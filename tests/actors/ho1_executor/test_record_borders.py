@@ -97,7 +97,7 @@ async def run_tool(ledger: LedgerOnPaper, effects: Effects, tool_id: str, begun:
     step = ToolStep(
         bus=bus,
         ledger=as_client(ledger),
-        ends=Ends(as_client(ledger)),
+        ends=Ends(as_client(ledger), retry_s=1.0),
         runner=InProcessToolRunner(tools=tools, view={}, output_max_bytes=100),
         specs=tools,
         validators=Validators(),
@@ -147,7 +147,7 @@ async def test_an_end_that_is_on_its_way_is_waited_for(tool_id: str) -> None:
     ledger, effects = await started(tool_id)
     given = tool_order(tool_id)
     receipt = completed(given, OutputResult(text=Segment(name="001", text="out")), Tally(started=0.0), HERE)
-    await Ends(as_client(ledger)).record(given, receipt, HERE, parents=[])
+    await Ends(as_client(ledger), retry_s=1.0).record(given, receipt, HERE, parents=[])
     ledger.unflushed = [ledger.entries.pop()]
     assert await run_tool(ledger, effects, tool_id, {given.wo_id}) == receipt
     assert effects.runs == []
@@ -159,7 +159,7 @@ async def test_an_end_that_the_record_refuses_becomes_a_failure_that_says_so(giv
     ledger = LedgerOnPaper(refused=["WO_COMPLETED"])
     tally = Tally(started=0.0, input_tokens=7)
     receipt = completed(given, OutputResult(text=Segment(text="out")), tally, HERE)
-    answered = await Ends(as_client(ledger)).record(given, receipt, HERE, parents=["p"])
+    answered = await Ends(as_client(ledger), retry_s=1.0).record(given, receipt, HERE, parents=["p"])
     assert answered.error is not None
     assert (answered.error.code, answered.cost) == (code, receipt.cost)
     assert "too_large" in answered.error.message
@@ -170,7 +170,7 @@ async def test_an_end_that_is_refused_after_its_answer_becomes_a_failure_too() -
     """Nobody waits for it, and still the order gets its one end."""
     ledger = LedgerOnPaper(refused=["WO_COMPLETED"])
     receipt = completed(order(), OutputResult(text=Segment(text="out")), Tally(started=0.0), HERE)
-    Ends(as_client(ledger)).submit(order(), receipt, HERE, parents=["p"])
+    Ends(as_client(ledger), retry_s=1.0).submit(order(), receipt, HERE, parents=["p"])
     for _ in range(10):
         await asyncio.sleep(0)
     assert [(entry.event_type, entry.parents) for entry in ledger.entries] == [("WO_FAILED", ["p"])]
@@ -181,7 +181,7 @@ async def test_a_record_that_refuses_every_end_is_a_fault() -> None:
     ledger = LedgerOnPaper(refused=["WO_COMPLETED", "WO_FAILED"])
     receipt = completed(order(), OutputResult(text=Segment(text="out")), Tally(started=0.0), HERE)
     with pytest.raises(LedgerError) as caught:
-        await Ends(as_client(ledger)).record(order(), receipt, HERE, parents=[])
+        await Ends(as_client(ledger), retry_s=1.0).record(order(), receipt, HERE, parents=[])
     assert (caught.value.code, caught.value.retryable) == ("rejected", False)
 
 
