@@ -30,6 +30,8 @@ from bus.port import Clock
 from bus.settings import BusSettings
 from bus.window import DuplicateWindow, Recorded, RequestKey
 
+_NOT_FINAL = frozenset({"cancelled", "disk_full"})
+"""Failures that are not to be retried at once, and may be another answer to who asks again later."""
 _REQUEST, _POST = int(Kind.REQUEST), int(Kind.POST)
 CAUSE: ContextVar[Header | None] = ContextVar("cause", default=None)
 """The request whose handler is running: what is sent from there names it as its cause."""
@@ -375,7 +377,7 @@ class Inbox:
                 outcome.retry_after_ms = self.settings.busy_retry_ms
             answer, is_final = (
                 failure_answer(outcome, self.settings.body_max_bytes),
-                not outcome.retryable and outcome.code != "cancelled",
+                not outcome.retryable and outcome.code not in _NOT_FINAL,
             )
         elif outcome is None:
             return

@@ -54,10 +54,16 @@ class Ticket:
         """Its place is free; once only, further calls do nothing."""
         if self._is_over:
             return
+        self.rest()
         self._is_over = True
         self._has_turn.set()
-        if self._is_asked:
+
+    def rest(self) -> None:
+        """Its place is free until its next turn, for which it gets in line anew. Nobody may wait for one meanwhile."""
+        if self._is_asked and not self._is_over:
             self.turnstile.leave(self)
+            self._is_asked = False
+            self._has_turn.clear()
 
 
 class Turnstile:

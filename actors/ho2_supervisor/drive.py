@@ -298,7 +298,7 @@ class Drives:
     def _start(self, session: OwnedSession, wanted: TurnInput, trace: str, draft: Draft) -> Drive:
         loop = asyncio.get_running_loop()
         drive = Drive(session, wanted, trace, loop.create_future(), draft, self._turnstile.ticket(self._bus.principal))
-        drive.waiting.on_standstill = drive.ticket.leave  # what stands still keeps nobody else waiting
+        drive.waiting.on_standstill = drive.ticket.rest  # what stands still keeps nobody else waiting
         drive.waiting.standstill = standstill_of(session.record.state.lifecycle)
         drive.waiting.has_stood_still = drive.waiting.standstill is not None
         drive.answer.add_done_callback(_seen)

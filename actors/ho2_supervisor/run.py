@@ -176,8 +176,6 @@ class Run:
         self._step_seq += 1
         step_id = self._step(self.round_count, self._step_seq)
         if f"StepStarted:{step_id}" not in self._memo.steps:
-            if self.receipts:
-                await self._ticket.turn()  # that of its first step was its beginning
             await self.boundary()
             is_new_round = self._step_seq == 1
             steers = list(self.session.record.state.pending_steer) if is_new_round else []
@@ -198,7 +196,18 @@ class Run:
         return context
 
     async def boundary(self) -> None:
-        """Returns once the run may issue effects: at once, or when it was resumed or its held calls were decided.
+        """Returns once the run may issue effects: it is neither paused nor waits for approvals, and has its turn."""
+        while True:
+            has_stood_still = await self._stand_still()
+            if self.receipts or has_stood_still:  # the turn of its first step was its beginning
+                await self._ticket.turn()
+            state = self.session.record.state
+            is_paused = state.pause_requested and not state.open_orders
+            if not is_paused and standstill_of(state.lifecycle) is None:
+                return
+
+    async def _stand_still(self) -> bool:
+        """Returns once the run was resumed, or its held calls were decided: True; at once if it is at work: False.
 
         That it stands still is durable before anybody is told.
         """
@@ -215,8 +224,10 @@ class Run:
             state = self.session.record.state
             if not state.pause_requested and (standstill := standstill_of(state.lifecycle)) is not None:
                 await self._waiting.stand_still(standstill)
-        if self._waiting.standstill is not None:
-            self._waiting.go_on(self._bus.clock.monotonic() + self.remaining_s())
+        if self._waiting.standstill is None:
+            return False
+        self._waiting.go_on(self._bus.clock.monotonic() + self.remaining_s())
+        return True
 
     @property
     def is_steered(self) -> bool:

@@ -252,14 +252,14 @@ class Rig:
         return reply.result
 
     async def command(
-        self, command: Command, command_id: str = "", *, to: str = "ho2", **fields: Any
+        self, command: Command, command_id: str = "", *, to: str = "ho2", session_id: str = SESSION, **fields: Any
     ) -> CommandVerdict:
         """An operator's command; its id follows from its kind unless it is given."""
         wanted = HostCommand(
             command_id=command_id or command.kind.lower(), issued_at=iso(self.world.loop.time()), command=command,
             **fields,
         )  # fmt: skip
-        return await self.ask(SessionCommand(session_id=SESSION, command=wanted), CommandVerdict, to=to)
+        return await self.ask(SessionCommand(session_id=session_id, command=wanted), CommandVerdict, to=to)
 
     async def asked(self, input_id: str, text: str, *, timeout_s: float = 30.0, **fields: Any) -> TurnReply:
         """One request for a turn, and whatever it is answered."""

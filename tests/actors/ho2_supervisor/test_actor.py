@@ -306,7 +306,7 @@ def test_what_a_client_began_while_it_was_alone_goes_on_in_turns_once_another_on
 
 
 def test_a_run_that_stands_still_gives_its_turn_to_the_next() -> None:
-    """A pause keeps nobody waiting; the run goes on when it is resumed, whoever is at work by then."""
+    """A pause keeps nobody waiting, and the run that was resumed waits for its turn like any other."""
     with Rig(("ho2.principal_runs_max", 1)) as rig:
         rig.pool.delay_s = slow(0.2)
         other = SESSION.replace("1", "9")
@@ -319,8 +319,39 @@ def test_a_run_that_stands_still_gives_its_turn_to_the_next() -> None:
             await rig.command(Pause())
             assert (await rig.turn("i1", "hello", session_id=other)).outcome == "success"
             assert (await first).waiting == "Paused"
+            rig.pool.delay_s = slow(2.0)
+            last = asyncio.ensure_future(rig.turn("i2", "hello", session_id=other))
+            await rig.host.sleep(0.1)
+            before = len(rig.pool.orders)
             await rig.command(Resume())
-            assert (await rig.turn("i1", "hello")).outcome == "success"
+            resumed = asyncio.ensure_future(rig.turn("i1", "hello"))
+            await rig.host.sleep(1.5)
+            assert len(rig.pool.orders) == before
+            assert (await last).outcome == (await resumed).outcome == "success"
+
+        rig.run(run())
+
+
+def test_runs_that_were_resumed_together_go_on_one_after_the_other() -> None:
+    """Who has many wait for a word of his, and gives it to all at once, has no more of them at work than any other."""
+    with Rig(("ho2.principal_runs_max", 2)) as rig:
+        rig.pool.delay_s = lambda _: 0.5
+        sessions = [SESSION.replace("1", digit) for digit in "456789"]
+
+        async def run() -> None:
+            for session_id in sessions:
+                await rig.start_session(session_id)
+                asked = asyncio.ensure_future(rig.asked("i1", "hello", session_id=session_id))
+                await rig.host.sleep(0.1)
+                await rig.command(Pause(), session_id=session_id)
+                assert (await asked).waiting == "Paused"
+            before = len(rig.pool.orders)
+            for session_id in sessions:
+                await rig.command(Resume(), session_id=session_id)
+            turns = [asyncio.ensure_future(rig.turn("i1", "hello", session_id=session_id)) for session_id in sessions]
+            await rig.host.sleep(0.3)
+            assert len(rig.pool.orders) == before + 2
+            assert {(await turn).outcome for turn in turns} == {"success"}
 
         rig.run(run())
 
