@@ -170,7 +170,8 @@ class _Run:
                 if world.loop.time() >= deadline:
                     raise Broken(f"after {REST_S:g} s of fair weather: {fault}") from None
             else:
-                return
+                if not self._watch.record.unended():  # a background order may call while the figures are on their way
+                    return
             await asyncio.sleep(_LOOK_S)
 
     def _compare_answers(self, conversation: Conversation) -> None:
