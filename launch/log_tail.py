@@ -12,6 +12,8 @@ _BYTES_PER_LINE = 400
 
 _REASON_LINES = 160
 _REASON_CHARS = 300
+_BOX = " \t|+-"
+"""What Python draws around the traceback of a group of exceptions."""
 
 
 def size(path: Path) -> int:
@@ -40,9 +42,9 @@ def reason(path: Path, *, start: int) -> str:
 
     That is its last record of level `error`, or the last line of a traceback.
     """
-    lines = [line for line in tail(path, _REASON_LINES, start=start) if line.strip()]
+    lines = [said for line in tail(path, _REASON_LINES, start=start) if (said := line.strip(_BOX))]
     if lines and not lines[-1].startswith("{"):
-        return _cut(lines[-1].strip())
+        return _cut(lines[-1])
     for line in reversed(lines):
         said = _error_of(line)
         if said:

@@ -21,7 +21,9 @@ from ledger_service.entry import INTEGER_MAX, StoredEntry
 from ledger_service.segment import Place
 
 FILE = "index.sqlite"
-"""Its name in a ledger's directory; write-ahead log and shared memory stand beside it."""
+"""Its name in a ledger's directory."""
+FILES = (FILE, f"{FILE}-wal", f"{FILE}-shm")
+"""The same, with write-ahead log and shared memory."""
 SCHEMA_VERSION = 2
 """1 had one tree of each kind and no checks."""
 _NAMED = (
@@ -138,6 +140,8 @@ class Index:
                 db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
             elif version != SCHEMA_VERSION:
                 raise sqlite3.DatabaseError(f"index schema {version}, not {SCHEMA_VERSION}")
+            else:
+                db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")  # one that cannot be written is noticed here
             index.check()
             db.execute("BEGIN")
         except BaseException:

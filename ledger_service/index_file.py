@@ -6,6 +6,7 @@ cache all the same, and one that a start would throw away (garbage, another sche
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Generator
@@ -14,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from ledger_service.index import FILE, SCHEMA_VERSION, IndexReader, Position, connection_to
+from ledger_service.index import FILE, FILES, SCHEMA_VERSION, IndexReader, Position, connection_to
 
 _Answer = TypeVar("_Answer")
 _TRIES = 3
@@ -34,8 +35,16 @@ def read_fault(directory: Path) -> str | None:
     return _asked(directory, IndexReader.fault)
 
 
+def read_obstacle(directory: Path) -> str:
+    """What stands in the place of the index's files and is no file, so that it gives way to a new one; or nothing."""
+    found = (directory / name for name in FILES)
+    return next((f"{path.name} is no file" for path in found if os.path.lexists(path) and not path.is_file()), "")
+
+
 def _asked(directory: Path, question: Callable[[IndexReader], _Answer]) -> _Answer | None:
     path = directory / FILE
+    if read_obstacle(directory):  # whoever opens a pipe to read it waits for ever
+        return None
     for _ in range(_TRIES):
         had_log = _has_log(path)
         try:

@@ -12,7 +12,7 @@ from bus.messages.ledger import WriteEntry
 from bus.port import Disk
 from config.schema import LedgerConfig
 from ledger_service.index import FILE as INDEX
-from ledger_service.index import Index, Position
+from ledger_service.index import FILES, Index, Position
 from ledger_service.intake import World
 from ledger_service.pages import Pages
 from ledger_service.recovery import Recovered, Removed, catch_up, recover
@@ -71,7 +71,7 @@ class OpenLedger:
 
 
 def open_ledger(disk: Disk, config: LedgerConfig) -> Opening:
-    """Raises LedgerError (rejected: another process has it; disk_full; damaged), OSError."""
+    """Raises LedgerError (rejected: another process has it, no index can be made; disk_full; damaged), OSError."""
     unlock = disk.lock(LOCK)
     if unlock is None:
         where = disk.real_path(LOCK) or LOCK
@@ -94,10 +94,32 @@ def open_ledger(disk: Disk, config: LedgerConfig) -> Opening:
 
 
 def discard_index(disk: Disk) -> None:
-    """Remove the index; the next start rebuilds it from the segments."""
-    for name in (INDEX, f"{INDEX}-wal", f"{INDEX}-shm"):
-        if disk.exists(name):
-            disk.remove(name)
+    """Nothing stands in the index's place, and the next start rebuilds it. Raises LedgerError where that cannot be."""
+    for name in FILES:
+        try:
+            _clear(disk, name)
+        except OSError as error:
+            raise no_index(disk, error) from error
+
+
+def no_index(disk: Disk, error: Exception) -> LedgerError:
+    """Why a start has no index to decide by, and what mends that."""
+    where = disk.real_path(INDEX) or INDEX
+    what = f"the index {where} can be neither used nor made anew ({error})"
+    return LedgerError("rejected", f"{what}: see that this user may write in its directory, then start again")
+
+
+def _clear(disk: Disk, name: str) -> None:
+    """A file or link is removed; a directory, which somebody may miss, is moved aside."""
+    try:
+        disk.remove(name)
+    except FileNotFoundError:
+        return
+    except OSError:
+        number = 0
+        while disk.exists(aside := f"{name}-{number}.aside"):
+            number += 1
+        disk.rename(name, aside)
 
 
 def _open_index(disk: Disk) -> tuple[Index, list[Position]]:
@@ -111,7 +133,10 @@ def _open_index(disk: Disk) -> tuple[Index, list[Position]]:
             raise
     except sqlite3.DatabaseError:
         discard_index(disk)
+    try:
         return Index.open(path), []
+    except sqlite3.Error as error:
+        raise no_index(disk, error) from error
 
 
 def _record_of(removed: Removed, world: World) -> WriteEntry:

@@ -23,7 +23,7 @@ from ledger_service.denials import Denials
 from ledger_service.index import Committed
 from ledger_service.intake import World
 from ledger_service.naming import rests_on
-from ledger_service.opening import Opening, OpenLedger, discard_index, open_ledger
+from ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
 from ledger_service.salt import salts
 from ledger_service.scope import READS, may_read, may_read_entry, may_write_entry
 from ledger_service.writer import shortage
@@ -69,7 +69,7 @@ class LedgerService(Actor):
             opening = await self._caught_up(bus)
         except sqlite3.DatabaseError:
             discard_index(self._disk)
-            opening = await self._caught_up(bus)
+            opening = await self._caught_up_anew(bus)
         try:
             self._ledger = opening.accept(self._config, world)
         except BaseException:
@@ -77,6 +77,12 @@ class LedgerService(Actor):
             raise
         opening.db.on_broken = lambda error: asyncio.get_running_loop().call_soon(self._fail, error)
         self._tasks = [self._own(work) for work in (self._commit_queued(), self._keep_index(), self._record_denials())]
+
+    async def _caught_up_anew(self, bus: Bus) -> Opening:
+        try:
+            return await self._caught_up(bus)
+        except sqlite3.Error as error:
+            raise no_index(self._disk, error) from error
 
     async def _caught_up(self, bus: Bus) -> Opening:
         opening = open_ledger(self._disk, self._config)
@@ -410,7 +416,8 @@ class LedgerService(Actor):
         if isinstance(error, sqlite3.Error):
             where = "its index, which the next start rebuilds"
             self._ledger.opening.db.close()
-            discard_index(self._disk)
+            with suppress(LedgerError):  # the next start meets the same, and says so
+                discard_index(self._disk)
         self._fault = LedgerError("fenced", f"the ledger stopped because of {where} ({type(error).__name__}: {error})")
         self._ledger.writer.fail_all(self._fault)
         self._wake_followers()

@@ -10,6 +10,7 @@ was rewritten with it or removed.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from ledger_service.frame import GENESIS, salted_hash
 from ledger_service.index import FILE, Position
-from ledger_service.index_file import read_fault, read_positions
+from ledger_service.index_file import read_fault, read_obstacle, read_positions
 from ledger_service.recovery import decode_all
 from ledger_service.scan import Damage, Tail, Whole, next_whole
 from ledger_service.segment import DIRECTORY, first_sequence_of, segment_name
@@ -47,7 +48,7 @@ class VerifyReport:
     chain: str  # the chain value after it, hex
     fault: VerifyFault | None
     tail: str  # clean; or torn (...): what follows the last whole batch and the next start sets aside
-    index: str  # none, behind or agrees; with a fault: ahead, differs, damaged or not compared
+    index: str  # none (and why the next start makes it anew), behind or agrees; with a fault: ahead, differs, damaged …
 
 
 @dataclass(slots=True)
@@ -76,6 +77,7 @@ def verify_directory(path: Path, progress: Callable[[int], None] | None = None) 
             reached = indexed[-1].last if indexed else -1
             done.index = "agrees" if reached == done.sequence - 1 else "behind"
             _demand_whole_index(path, done)
+        _demand_place_for_index(path, done)
     except Damage as damage:
         fault = VerifyFault(damage.file, damage.byte, damage.sequence, damage.what)
     except OSError as error:
@@ -99,6 +101,16 @@ def _demand_whole_index(path: Path, done: _Progress) -> None:
         done.index = "damaged"
         what = f"{fault}; no entry is lost: delete it while no cluster runs, the next start makes it anew"
         raise Damage(FILE, 0, what)
+
+
+def _demand_place_for_index(path: Path, done: _Progress) -> None:
+    """A start makes whatever stands there give way, if it may."""
+    obstacle = read_obstacle(path)
+    if not obstacle:
+        return
+    done.index = f"none ({obstacle}: the next start moves it aside or removes it, and makes a new one)"
+    if not os.access(path, os.W_OK) and path.stat().st_uid != os.geteuid():  # the owner's start makes it writable
+        raise Damage(FILE, 0, f"{obstacle}, and no start can remove it: {path} is not writable for this user")
 
 
 def is_ledger(path: Path) -> bool:

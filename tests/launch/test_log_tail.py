@@ -42,6 +42,7 @@ def test_only_lines_of_this_run_are_shown(log):
         (line(code="disk_full", detail="5 bytes are free"), "disk_full: 5 bytes are free"),
         (line(reason="first") + line(reason="last") + line(reason="ending", level="info"), "last"),
         ("Traceback (most recent call last):\n  File x\nImportError: no module\n", "ImportError: no module"),
+        ("  | Traceback:\n  +-+---------------- 1 ----\n    | OSError: no\n    +------\n", "OSError: no"),
         (line(level="warning", reason="odd"), ""),
         ('{"torn": \n[1]\n' + line(level="info"), ""),
         ("[" * 100_000 + "\n", "[" * 299 + "…"),

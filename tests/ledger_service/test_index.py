@@ -1,5 +1,7 @@
 """The index file itself; what it means for the ledger stands in test_recovery.py and test_service.py."""
 
+import errno
+import os
 import random
 import sqlite3
 from contextlib import closing
@@ -7,12 +9,15 @@ from contextlib import closing
 import pytest
 
 from bus.disk import RealDisk
+from bus.errors import LedgerError
 from bus.messages.ledger import Provenance
+from ledger_service import index as index_module
 from ledger_service.admission import StreamHead
 from ledger_service.entry import StoredEntry, provenance_fields
-from ledger_service.index import FILE, Committed, Index, IndexReader, Position
+from ledger_service.index import FILE, FILES, Committed, Index, IndexReader, Position
 from ledger_service.segment import Place
-from tests.ledger_service.rig import running, write
+from ledger_service.verify import verify_directory
+from tests.ledger_service.rig import running, start, write
 
 CHAIN = bytes(32)
 
@@ -149,3 +154,65 @@ async def test_a_position_that_is_none_makes_the_index_anew(tmp_path, damage):
         db.execute(f"UPDATE segments SET {damage}")  # noqa: S608 - words of this test
     async with running(disk) as ledger:
         assert [entry.submission_id for entry in await ledger.read("ho1m")] == [f"e{n}" for n in range(5)]
+
+
+def test_an_index_that_cannot_be_written_is_none(tmp_path, monkeypatch):
+    """Noticed as it is opened, not at the first entry that it is to take."""
+    path = tmp_path / FILE
+    Index.open(str(path)).close()
+    monkeypatch.setattr(index_module, "connection_to", lambda found: sqlite3.connect(f"file:{found}?mode=ro", uri=True))
+    with pytest.raises(sqlite3.DatabaseError, match="readonly"):
+        Index.open(str(path)).close()
+
+
+_NO_FILES = {
+    "a directory": lambda path: (path.mkdir(), (path / "mine").write_text("kept")),
+    "an empty directory": lambda path: path.mkdir(),
+    "a link to nothing": lambda path: path.symlink_to("/nonexistent/x"),
+    "a link to a directory": lambda path: path.symlink_to(path.parent),
+    "a pipe": os.mkfifo,
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("kind", _NO_FILES)
+async def test_whatever_stands_in_the_place_of_the_index_gives_way_to_a_new_one(tmp_path, name, kind):
+    """It is a cache: the verification says what will happen, the start does it, and a directory is kept aside."""
+    disk = RealDisk(tmp_path)
+    async with running(disk) as ledger:
+        await ledger.write(*(write(f"e{n}") for n in range(5)))
+    for file in FILES if name == FILE else (name,):
+        (tmp_path / file).unlink(missing_ok=True)
+    _NO_FILES[kind](tmp_path / name)
+    report = verify_directory(tmp_path)
+    assert report.ok and f"{name} is no file" in report.index and "makes a new one" in report.index
+    async with running(disk) as ledger:
+        assert [ack.outcome for ack in await ledger.write(write("e0"), write("f"))] == ["known", "committed"]
+    assert verify_directory(tmp_path).index == "agrees"
+    assert [file.read_text() for file in tmp_path.glob("*.aside/mine")] == ["kept"] * (kind == "a directory")
+
+
+class _Stuck(RealDisk):
+    """Its directory takes no change of names."""
+
+    def remove(self, path: str) -> None:
+        """Refused."""
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Refused."""
+        raise PermissionError(errno.EACCES, "Permission denied", f"{source} -> {target}")
+
+
+async def test_where_no_index_can_be_made_the_start_says_where_and_what_mends_it(tmp_path, monkeypatch):
+    """One refusal with the path; the verification calls the same nothing that a start could use."""
+    async with running(RealDisk(tmp_path)) as ledger:
+        await ledger.write(write("a"))
+    (tmp_path / FILE).unlink()
+    (tmp_path / FILE).mkdir()
+    with pytest.raises(LedgerError, match=f"{tmp_path / FILE} can be neither .* may write in its directory"):
+        await start(_Stuck(tmp_path))
+    monkeypatch.setattr("os.access", lambda _path, _mode: False)
+    monkeypatch.setattr("os.geteuid", lambda: -1)
+    report = verify_directory(tmp_path)
+    assert not report.ok and report.fault.file == FILE and "not writable" in report.fault.what
