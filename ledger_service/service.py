@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
-from functools import wraps
-from typing import Any, TypeVar
 
 from bus.dispatch import Actor, Call
 from bus.errors import BusError, LedgerError, RuntimeFault
@@ -29,24 +27,6 @@ from ledger_service.opening import Opening, OpenLedger, discard_index, no_index,
 from ledger_service.salt import salts
 from ledger_service.scope import READS, may_read, may_read_entry, may_write_entry
 from ledger_service.writer import shortage
-
-_Asked = TypeVar("_Asked")
-_Answer = TypeVar("_Answer")
-_Handler = Callable[["LedgerService", _Asked, Call], Coroutine[Any, Any, _Answer]]
-
-
-def _left_to_the_next(handler: _Handler[_Asked, _Answer]) -> _Handler[_Asked, _Answer]:
-    """A question that meets a broken index gets no answer here: the next ledger is given it, and has a new index."""
-
-    @wraps(handler)
-    async def wrapped(self: LedgerService, message: _Asked, call: Call) -> _Answer:
-        try:
-            return await handler(self, message, call)
-        except sqlite3.DatabaseError as error:
-            self.fail(error)
-        return await asyncio.get_running_loop().create_future()  # what a process holds as it ends is redelivered
-
-    return wrapped
 
 
 class LedgerService(Actor):
@@ -95,7 +75,7 @@ class LedgerService(Actor):
         except BaseException:
             opening.close()
             raise
-        opening.db.on_broken = lambda error: asyncio.get_running_loop().call_soon(self.fail, error)
+        opening.db.on_broken = lambda error: asyncio.get_running_loop().call_soon(self._fail, error)
         self._tasks = [self._own(work) for work in (self._commit_queued(), self._keep_index(), self._record_denials())]
 
     async def _caught_up_anew(self, bus: Bus) -> Opening:
@@ -158,7 +138,6 @@ class LedgerService(Actor):
 
     # --- messages
 
-    @_left_to_the_next
     async def on_write(self, message: m.Write, call: Call) -> m.Written:
         """Answered when everything it says is durable. Failures: busy, disk_full, fenced, unavailable.
 
@@ -198,7 +177,6 @@ class LedgerService(Actor):
             self._lazily = asyncio.get_running_loop().call_later(self._config.lazy_commit_ms / 1000, self._queued.set)
         return await answer
 
-    @_left_to_the_next
     async def on_lookup(self, message: m.Lookup, call: Call) -> m.Found:
         """From the writer's table, up to the last acknowledged entry. Failures: denied, for one entry or for all."""
         self._demand_reader(call, message.TYPE)
@@ -210,7 +188,6 @@ class LedgerService(Actor):
                 self._demand_entry(call, message.TYPE, one, with_bodies=message.with_bodies)
         return m.Found.model_construct(entries=ledger.pages.messages(found, with_bodies=message.with_bodies))
 
-    @_left_to_the_next
     async def on_read(self, message: m.Read, call: Call) -> m.Entries:
         """A page of a stream, up to the last acknowledged entry. Failures: denied."""
         self._demand_stream(call, message.TYPE, message.stream, with_bodies=message.with_bodies)
@@ -224,7 +201,6 @@ class LedgerService(Actor):
         )
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 
-    @_left_to_the_next
     async def on_query(self, message: m.Query, call: Call) -> m.Entries:
         """A page by provenance, from the index. Failures: denied, malformed."""
         self._demand_query(call, message)
@@ -236,7 +212,6 @@ class LedgerService(Actor):
         )
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 
-    @_left_to_the_next
     async def on_tail(self, message: m.Tail, call: Call) -> m.Entries:
         """Entries after a sequence; waits for the first one as long as the question allows. Failures: denied, busy."""
         self._demand_stream(call, message.TYPE, message.stream, with_bodies=message.with_bodies)
@@ -246,7 +221,6 @@ class LedgerService(Actor):
             found = await self._tail_later(message, wait_s)
         return self._page(found, message.limit, with_bodies=message.with_bodies)
 
-    @_left_to_the_next
     async def on_get_body(self, message: m.GetBody, call: Call) -> m.Body:
         """One body. Failures: denied, not_found, damaged."""
         self._demand_reader(call, message.TYPE)
@@ -433,10 +407,9 @@ class LedgerService(Actor):
         """An error of any of these tasks is final: it never syncs twice hoping for better."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self.fail(error)
+            self._fail(error)
 
-    def fail(self, error: BaseException) -> None:
-        """Fenced from here on because of this; the process must exit."""
+    def _fail(self, error: BaseException) -> None:
         if self._fault is not None or self._ledger is None:
             return
         where = {True: "its disk", False: "an internal error"}[isinstance(error, OSError)]

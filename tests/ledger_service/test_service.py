@@ -8,7 +8,7 @@ from bus.catalog import ROWS
 from bus.disk import RealDisk
 from bus.dispatch import handlers_of
 from bus.errors import BusError, LedgerError
-from bus.messages.ledger import Entries, Entry, Found, GetBody, Lookup, Provenance, Query, Read, Tail, Written
+from bus.messages.ledger import Entries, Entry, Found, GetBody, Provenance, Query, Read, Tail, Written
 from bus.sim.disk import SimDisk
 from ledger_service.service import LedgerService
 from tests.ledger_service.rig import SESSION, append, call, ledger_config, medium, running, take_over, write
@@ -252,30 +252,6 @@ async def test_a_broken_index_ends_the_process_and_the_next_start_rebuilds_it(tm
     async with running(RealDisk(tmp_path)) as ledger:
         acks = await ledger.write(write("a"), write("b"))
         assert [ack.outcome for ack in acks] == ["known", "committed"]
-
-
-@pytest.mark.parametrize(
-    ("handler", "question"),
-    [
-        ("on_query", Query(where={"event_type": "WO_COMPLETED"}, limit=5)),
-        ("on_read", Read(stream="ho1m", limit=5)),
-        ("on_tail", Tail(stream="ho1m", after=-1, limit=5)),
-        ("on_lookup", Lookup(submission_ids=["a"])),
-        ("on_get_body", GetBody(ref="a/0")),
-    ],
-)
-async def test_a_question_that_meets_a_broken_index_is_left_to_the_next_ledger(tmp_path, handler, question):
-    """No answer, and no defect: what a process holds as it ends is given to the next one, which has a new index."""
-    async with running(RealDisk(tmp_path)) as ledger:
-        await ledger.write(write("a", body=b"it"))
-        await ledger.bus.release()
-        ledger.service._ledger.opening.db._db.execute("UPDATE entries SET crc = crc + 1")
-        asking = asyncio.ensure_future(getattr(ledger.service, handler)(question, call()))
-        assert "index" in (await ledger.service.failed).detail
-        assert not asking.done()
-        asking.cancel()
-    async with running(RealDisk(tmp_path)) as ledger:
-        assert await getattr(ledger.service, handler)(question, call())
 
 
 async def test_streams_of_sessions_are_read_by_their_name():
