@@ -1,7 +1,8 @@
 """What a peer knows of one of its connections: whether it is welcome there, since when it hears nothing. Plain rules.
 
 A connection is *bound* between a Welcome and: a Rehello, a Refused, or silence longer than `bus.peer_timeout_ms` (the
-server answers every beat). Only hellos leave an unbound connection. Source: spec page "The bus", sections Liveness
+server answers every beat). Only hellos leave an unbound connection. Whoever serves nobody says hello to a lane when it
+first asks something there: most clients never do. Source: spec page "The bus", sections Liveness
 and Identity.
 """
 
@@ -23,6 +24,8 @@ class Connection:
     name: str
     link: Link
     timeout_s: float
+    is_wanted: bool = True
+    """Whether there is anything to say; nothing leaves a connection before."""
     is_bound: bool = False
     epoch: str = ""
     config_digest: str = ""
@@ -37,7 +40,7 @@ class Connection:
                 return "beat"
             self.is_bound = False
             return "hello"
-        if self.hello_at is None or now - self.hello_at >= self.timeout_s:
+        if self.is_wanted and (self.hello_at is None or now - self.hello_at >= self.timeout_s):
             return "hello"
         return "wait"
 

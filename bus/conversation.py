@@ -97,7 +97,7 @@ class Conversation:
         self.counters = ConversationCounters()
 
     def open(self) -> None:
-        """Says hello everywhere and listens; from now on it ticks."""
+        """Says hello wherever it is wanted, and listens; from now on it ticks."""
         self._ticked_at = self._clock.monotonic()
         for connection in self._connections.values():
             connection.link.attach(partial(self._receive, connection))
@@ -129,7 +129,13 @@ class Conversation:
         self._ticked_at = now
         self._shell.stood_still()
         for connection in self._connections.values():
-            self._say_hello(connection, now)
+            if connection.is_wanted:
+                self._say_hello(connection, now)
+
+    def want(self, connection: Connection) -> None:
+        """There is something for a server that nothing was said to yet."""
+        connection.is_wanted = True
+        self._say_hello(connection, self._clock.monotonic())
 
     def _tick(self) -> None:
         """Once per beat interval: beats, and hellos that are due."""

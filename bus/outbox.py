@@ -93,6 +93,7 @@ class Outbox:
     counters: OutboxCounters = field(default_factory=OutboxCounters)
     deadlines: Deadlines[str] = field(default_factory=Deadlines[str])
     before_send: Callable[[float], None] | None = None  # a loop that stood still sends nothing before its hello
+    want: Callable[[Connection], None] | None = None  # says hello where nothing was wanted before
     is_closed: bool = False
     _pending: PendingTable[Waiter] = field(default_factory=PendingTable[Waiter])
     _cancels: dict[str, _Cancel] = field(default_factory=dict[str, "_Cancel"])  # by the request's id, oldest first
@@ -198,6 +199,8 @@ class Outbox:
         now = self.clock.monotonic()
         if self.before_send is not None:
             self.before_send(now)
+        if not connection.is_wanted and self.want is not None:
+            self.want(connection)
         deadline = now + timeout_s
         pending = Pending(head, body, connection.name, deadline, row is None or row.redeliver, [waiter], on_stream)
         self._pending.add(pending)

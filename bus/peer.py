@@ -87,7 +87,8 @@ class Peer:
             protocol=HEADER_VERSION, config_digest=config_digest, tools=list(tools), host=host,
         )  # fmt: skip
         self._connections = {
-            name: Connection(name, link, settings.peer_timeout_ms / 1000) for name, link in links.items()
+            name: Connection(name, link, settings.peer_timeout_ms / 1000, is_wanted=not name or actor is not None)
+            for name, link in links.items()
         }
         self._broker = self._connections[""]
         self._outbox = Outbox(instance, settings, clock, self._connections, self._arm)
@@ -100,6 +101,7 @@ class Peer:
             next_id=self._outbox.next_id,
         )
         self._outbox.before_send = self._conversation.notice_standstill
+        self._outbox.want = self._conversation.want
         self._inbox = Inbox(role, handlers_of(actor) if actor is not None else {}, settings, clock, self._arm)
         self._tools: list[AnnounceTools] = []  # the parts of its announcement; none: nothing beyond the hello's list
         self._servers: list[LaneServer] = []

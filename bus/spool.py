@@ -2,8 +2,8 @@
 
 Only records that carry no condition on other writers may stand here: the gateway's records of degraded calls and the
 ends of calls already sent, the host's DEGRADATION and TurnDegraded{delivered: true}. Frames are synced one batch at a
-time and hash-chained; a frame that a crash tore is cut off, and a file damaged anywhere else is set aside, never
-guessed at.
+time and hash-chained. What a crash tore is shorter than its head says and is cut off; whatever else is not what was
+written is damage: the file is set aside, never guessed at.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from bus.port import Disk, FileHandle
 _log = structlog.get_logger("spool")
 
 _HEAD = struct.Struct(">4sII32s")  # magic, length of the payload, its CRC-32, chain value after it
-_MAGIC = b"HSP1"
+_CHECK = struct.Struct(">I")  # CRC-32 of the head: a length that it vouches for was written so
+_HEAD_BYTES = _HEAD.size + _CHECK.size
+_MAGIC = b"HSP2"
 _START = b"\0" * 32
 
 
@@ -53,28 +55,36 @@ def frame(entry: WriteEntry, chain: bytes) -> tuple[bytes, bytes]:
     """The bytes of one frame and the chain value after it."""
     payload = pack(entry.model_dump())
     after = hashlib.sha256(chain + payload).digest()
-    return _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload), after) + payload, after
+    head = _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload), after)
+    return head + _CHECK.pack(zlib.crc32(head)) + payload, after
 
 
 def parse(data: bytes) -> SpoolContent:
-    """Every whole frame from the start. A bad last frame is a torn write; a bad frame with more behind it is damage."""
+    """Every whole frame from the start. A last frame that is too short is a torn write; any other bad one is damage."""
     entries: list[WriteEntry] = []
     offset, chain = 0, _START
-    while offset < len(data):
-        if offset + _HEAD.size > len(data):
-            return SpoolContent(tuple(entries), offset, chain, is_damaged=False)
+
+    def content(*, is_damaged: bool) -> SpoolContent:
+        return SpoolContent(tuple(entries), offset, chain, is_damaged)
+
+    while len(data) - offset >= _HEAD_BYTES:
         magic, length, crc, after = _HEAD.unpack_from(data, offset)
-        start, end = offset + _HEAD.size, offset + _HEAD.size + length
+        start, end = offset + _HEAD_BYTES, offset + _HEAD_BYTES + length
+        if magic != _MAGIC or _CHECK.unpack_from(data, start - _CHECK.size)[0] != zlib.crc32(
+            data[offset : start - _CHECK.size]
+        ):
+            return content(is_damaged=True)
+        if end > len(data):
+            return content(is_damaged=False)
         payload = data[start:end]
-        whole = magic == _MAGIC and len(payload) == length and zlib.crc32(payload) == crc
-        if not whole or hashlib.sha256(chain + payload).digest() != after:
-            return SpoolContent(tuple(entries), offset, chain, is_damaged=end < len(data) or magic != _MAGIC)
+        if zlib.crc32(payload) != crc or hashlib.sha256(chain + payload).digest() != after:
+            return content(is_damaged=True)
         try:
             entries.append(WriteEntry.model_validate(unpack(payload)))
         except (ValidationError, ValueError):
-            return SpoolContent(tuple(entries), offset, chain, is_damaged=True)
+            return content(is_damaged=True)
         offset, chain = end, after
-    return SpoolContent(tuple(entries), offset, chain, is_damaged=False)
+    return content(is_damaged=False)
 
 
 class Spool:
@@ -108,9 +118,9 @@ class Spool:
         """Entries that are not known to be in the ledger, in order."""
         return list(self._waiting.values())
 
-    def holds(self, submission_id: str) -> bool:
-        """Whether this entry is not known to be in the ledger."""
-        return submission_id in self._waiting
+    def held(self, submission_id: str) -> WriteEntry | None:
+        """This entry, while it is not known to be in the ledger."""
+        return self._waiting.get(submission_id)
 
     def append(self, entries: Sequence[WriteEntry]) -> None:
         """Entries that stand here already are skipped. Raises OSError, and then nothing of them counts as kept."""
@@ -212,6 +222,10 @@ class RecordKeeper:
             self._hand_over(entry, urgent=urgent)
         return decided
 
+    def held(self, submission_id: str) -> WriteEntry | None:
+        """This entry, while it is kept here and not known to be in the ledger."""
+        return self._silent.get(submission_id) or self._spool.held(submission_id)
+
     def spool_now(self, entry: WriteEntry) -> None:
         """Puts an entry that was submitted on disk at once. Raises OSError."""
         self._spool.append([entry])
@@ -302,7 +316,7 @@ class RecordKeeper:
     def _has_to_wait(self, name: str) -> bool:
         """Whether the entry that this one follows may still be handed over again, and so come after it."""
         earlier = self._behind.get(name)
-        return earlier is not None and self._spool.holds(earlier)
+        return earlier is not None and self._spool.held(earlier) is not None
 
 
 def _seen(future: asyncio.Future[list[Ack]]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from itertools import count
 
 import structlog
 
@@ -56,10 +57,32 @@ class Sender:
         self._config = config
         self._on_lost = on_lost
         self._made = Attempts(config.gateway.recent_calls_max)
+        self._undecided_count = 0
+        self._none_undecided = asyncio.Event()
+        self._none_undecided.set()
         self.sent_count = 0
         self.failed_count = 0
 
     # --- stage 9 ----------------------------------------------------------------------------------------------------
+
+    async def until_decided(self, ask: Ask, deadline: float) -> None:
+        """No PROMPT_SENT that was given up may still commit: the record would have both reservations for a moment.
+
+        An order's prompt would wait for the ledger behind it in any case; the last resort does not wait.
+        Raises GatewayError(UNAVAILABLE) when the ledger is away.
+        """
+        if ask.is_degraded:
+            return
+        wait_s = max(0.0, min(self._ledger_wait_s(ask), self._left(deadline)))
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._none_undecided.wait()
+        except TimeoutError:
+            raise GatewayError(
+                "UNAVAILABLE",
+                f"the ledger did not acknowledge what stands before {ask.prompt.idempotency_key} within {wait_s:.3f} s",
+                retryable=True,
+            ) from None
 
     async def record_sent(self, held: Held, deadline: float) -> PromptResponse | None:
         """PROMPT_SENT is durable and first: None, send it. Otherwise the answer that an earlier instance recorded.
@@ -124,13 +147,18 @@ class Sender:
         if held.attempt.name in self._made:
             return  # sent or closed before: that end is on its way
         self._made.add(held.attempt.name)
+        self._undecided_count += 1
+        self._none_undecided.clear()
 
         def close(done: asyncio.Future[list[Ack]]) -> None:
-            if done.cancelled() or done.exception() is not None:
-                return
-            ack = done.result()[0]
-            if ack.is_first and ack.origin == self._bus.instance:
-                self._end(records.failed(held.attempt, fault, NEVER_SENT, at_us=self._at_us()), held)
+            try:
+                ack = None if done.cancelled() or done.exception() is not None else done.result()[0]
+                if ack is not None and ack.is_first and ack.origin == self._bus.instance:
+                    self._end(records.failed(held.attempt, fault, NEVER_SENT, at_us=self._at_us()), held)
+            finally:
+                self._undecided_count -= 1
+                if not self._undecided_count:
+                    self._none_undecided.set()
 
         future.add_done_callback(close)
 
@@ -169,15 +197,21 @@ class Sender:
         return end
 
     async def recorded(self, ask: Ask) -> PromptResponse | None:
-        """The answer that stands in the record under this call key, whatever attempt brought it."""
-        number = 1
-        while True:
-            sent, end = await self._find(records.attempt_name(ask.prompt.idempotency_key, number))
-            if sent is None or recorded.is_another(sent, ask):
-                return None
-            if end is not None and end.event_type == "PROMPT_RECEIVED":
-                return recorded.response_in(sent, end)
-            number += 1
+        """The answer that stands in the record under this call key, whatever attempt brought it.
+
+        None also where the record does not say in time: what was asked for is refused then, for its own reason.
+        """
+        try:
+            async with asyncio.timeout(self._ledger_wait_s(ask)):
+                for number in count(1):
+                    sent, end = await self._find(records.attempt_name(ask.prompt.idempotency_key, number))
+                    if sent is None or recorded.is_another(sent, ask):
+                        return None
+                    if end is not None and end.event_type == "PROMPT_RECEIVED":
+                        return recorded.response_in(sent, end)
+        except (TimeoutError, RuntimeFault) as fault:
+            _log.info("recorded_answer_unknown", fault=str(fault)[:160])
+        return None
 
     async def _find(self, name: str) -> tuple[Entry | None, Entry | None]:
         sent, end = await self._ledger.lookup(once=[once_sent(name), once_got(name)], with_bodies=True)

@@ -224,6 +224,7 @@ class GatewayService(Actor):
         """Stages 6 to 11: one reservation, at most one send, exactly one end."""
         if self._config.budget.budget_mode != "off":
             validation.check_round(ask.prompt, self._config.budget.turn_limit)
+        await self._sender.until_decided(ask, running.deadline)
         number = self._calls.next_attempt(running.key)
         ticket = self._turnstiles[ask.route.provider_id].ticket(self._bus.principal)
         try:

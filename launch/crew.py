@@ -184,19 +184,22 @@ class Crew:
         log = self._home.log(actor)
         begins_at = log_tail.size(log)
         self._board.logs_begin_at.setdefault(actor, begins_at)
+        refused = ""
 
         def born(child: Child) -> None:
+            nonlocal refused
             self.happened(actor, Born(instance, child.pid, child.mark))
             try:
                 child.say(self._given(member.role), tokens.mint(self._home.run, instance, member.role, child.pid))
             except OSError as error:
                 _log.warning("no_token", member=actor, reason=error.strerror)
+                refused = f"no token can be written for it: {error.strerror}"
                 child.kill_group()
 
         def gone(how: str) -> None:
             tokens.revoke(self._home.run, instance)
             # Who was killed has no last words of its own; who left by itself says why in its log.
-            said = log_tail.reason(log, start=begins_at) if how.startswith("exit") else ""
+            said = refused or (log_tail.reason(log, start=begins_at) if how.startswith("exit") else "")
             self.happened(actor, Exited(instance, how, self._clock.now(), self._clock.random(), said))
 
         self.happened(actor, Spawned(instance, self._clock.now()))

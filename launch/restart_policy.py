@@ -6,6 +6,8 @@ in `failed`, unless what it lacks is space. Source: spec page "Launching, scalin
 
 from __future__ import annotations
 
+import errno
+import os
 from dataclasses import dataclass
 
 from config.schema import LauncherConfig
@@ -27,8 +29,8 @@ class Decision:
     delay_s: float | None
 
 
-MENDED_OUTSIDE = frozenset({"disk_full"})
-"""Codes of last words that no other code mends, but somebody at the machine will: such a process is never given up."""
+_NO_ROOM = ("disk_full", *map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)))
+"""What no restart mends, but somebody at the machine will: our own word for it, and the system's."""
 
 
 def after_crash(  # noqa: PLR0913 - what a crash is judged by
@@ -36,16 +38,17 @@ def after_crash(  # noqa: PLR0913 - what a crash is judged by
 ) -> Decision:
     """What follows from a crash at `now` of a process that was started at `started_at`; `draw` is from [0, 1).
 
-    `reason`: its last words, which begin with a code.
+    `reason`: its last words. One that ended because there is no room is never given up, and does not count.
 
     The first one in a row waits `restart_first_ms` alone: something that worked is wanted back at once.
     """
     window_start = now - config.crash_window_ms / 1000
-    crashes = (*(at for at in history.crashes if at > window_start), now)
+    lacks_room = any(words in reason for words in _NO_ROOM)
+    crashes = tuple(at for at in (*history.crashes, *(() if lacks_room else (now,))) if at > window_start)
     was_healthy = (now - started_at) * 1000 >= config.healthy_after_ms
     streak = 1 if was_healthy else history.streak + 1
     following = History(crashes=crashes, streak=streak)
-    if len(crashes) >= config.crash_budget and reason.partition(":")[0] not in MENDED_OUTSIDE:
+    if len(crashes) >= config.crash_budget and not lacks_room:
         return Decision(following, None)
     return Decision(following, backoff_s(streak, draw=draw, config=config))
 

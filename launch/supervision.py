@@ -177,7 +177,8 @@ def apply(member: Member, event: Happening, config: LauncherConfig) -> tuple[Mem
         case Exited():
             return _exited(member, event, config) if event.instance == member.instance else (member, [])
         case SpawnFailed():
-            return _crashed(member, f"not started: {event.reason}", event.at, event.draw, config)
+            why = f"not started: {event.reason}"
+            return _crashed(member, why, event.at, event.draw, config, reason=event.reason)
         case Seen():
             return _seen(member, event, config)
         case RetryDue():

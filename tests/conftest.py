@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -14,6 +15,16 @@ _MARK = "LC_HOBUS_TEST_MARK"
 """Of a name that `launcher.environment` hands on to every process of a cluster."""
 LONG_TIMEOUT_S = 300
 """Ends a test that hangs; says nothing of how fast anything should be, which is measured by `bench`."""
+
+# What helpers assert tells its values, too.
+_HERE = Path(__file__).parent
+pytest.register_assert_rewrite(
+    *(
+        ".".join(path.relative_to(_HERE.parent).with_suffix("").parts)
+        for path in _HERE.rglob("*.py")
+        if not path.name.startswith(("test_", "conftest", "__init__"))
+    )
+)
 
 # Whether an example takes 200 ms, or its drawing a second, is the machine's business.
 settings.register_profile("suite", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])

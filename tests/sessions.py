@@ -123,6 +123,11 @@ def stands_still(view: SessionView) -> bool:
     return view.lifecycle in ("Paused", "WaitingInput")
 
 
+def held_calls(view: SessionView) -> dict[str, str]:
+    """The id of each call that waits for an approval, by its tool."""
+    return {call.tool_id: call.call_id for call in view.run.calls if call.held} if view.run is not None else {}
+
+
 def names(entries: Sequence[Entry]) -> list[str]:
     """Event types in order."""
     return [entry.event_type for entry in entries]
@@ -287,17 +292,19 @@ async def a_pause_that_outlives_its_owner(person: Person, kill_owner: Callable[[
 
 async def an_approval_and_a_denial(person: Person) -> None:
     """Held calls wait for a person; whoever asks is told so when their time is over, and nothing degrades."""
+    both = "what packages are installed, and is the ledger intact?"
     await person.begin()
-    told = await person.say("what packages are installed, and is the ledger intact?", timeout_s=4.0)
-    assert (told.outcome, told.code) == ("error", "run_waiting")
-    view = await person.view()
-    assert view.run is not None
-    held = {call.tool_id: call.call_id for call in view.run.calls if call.held}
-    assert sorted(held) == ["list_packages", "verify_ledger"]
-    assert (await person.command(Approve(call_id="999"))).reason.startswith("call_not_open")
-    assert (await person.command(Deny(call_id=held["verify_ledger"], reason="not now"))).outcome == "applied"
-    assert (await person.command(Approve(call_id=held["list_packages"]))).lifecycle == "Running"
-    result = await person.say("what packages are installed, and is the ledger intact?")
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(person.say(both))
+        view = await person.until(lambda view: stands_still(view) and len(held_calls(view)) == 2)
+        held = held_calls(view)
+        assert sorted(held) == ["list_packages", "verify_ledger"]
+        told = await person.say(both, timeout_s=4.0)
+        assert (told.outcome, told.code) == ("error", "run_waiting")
+        assert (await person.command(Approve(call_id="999"))).reason.startswith("call_not_open")
+        assert (await person.command(Deny(call_id=held["verify_ledger"], reason="not now"))).outcome == "applied"
+        assert (await person.command(Approve(call_id=held["list_packages"]))).lifecycle == "Running"
+    result = asked.result()
     assert [(call.tool_id, call.status, call.code) for call in result.tool_calls] == [
         ("list_packages", "Succeeded", ""),
         ("verify_ledger", "Failed", "denied"),

@@ -83,6 +83,8 @@ class Executor(Actor):
         while self._at_work:
             await asyncio.shield(next(iter(self._at_work.values())))
         await self._ledger.flush()
+        self._ends.submit_kept()  # once: a disk that stays full keeps nobody from stopping
+        await self._ledger.flush()
 
     def counters(self) -> dict[str, int]:
         """Orders since start, by how they ended, and those at work."""
@@ -102,6 +104,8 @@ class Executor(Actor):
         while (other := self._at_work.get(order.wo_id)) is not None:
             await asyncio.shield(other)
             is_repeat = True
+        # Not everybody who delivers an order again says so: an end of it may be on its way from here, or kept.
+        is_repeat = is_repeat or order.wo_id in self._begun or self._ends.keeps(order.wo_id)
         at_work = asyncio.get_running_loop().create_future()
         self._at_work[order.wo_id] = at_work
         try:

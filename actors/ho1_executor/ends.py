@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -29,14 +30,16 @@ _FOR_NOW = frozenset({"disk_full", "busy", "unavailable"})
 """What passes by itself."""
 
 
-class _Kept(NamedTuple):
-    """An end that is to be handed over again."""
+@dataclass(slots=True, eq=False)
+class _End:
+    """An end until it stands."""
 
     order: WorkOrder
     receipt: Receipt
     moment: Moment
     parents: list[str]
     on_durable: Callable[[], None]
+    outcome: Ack | BaseException | None = None  # what the last hand-over came to; None: not known yet
 
 
 class Ends:
@@ -46,7 +49,8 @@ class Ends:
         """`retry_s`: pause before an end that the ledger could not take is handed over again."""
         self._ledger = ledger
         self._retry_s = retry_s
-        self._kept: dict[str, _Kept] = {}  # work order id -> the end that the ledger could not take yet
+        self._kept: dict[str, _End] = {}  # work order id -> the end that the ledger could not take yet
+        self._retry: asyncio.TimerHandle | None = None  # of all that is kept
 
     async def find(self, order: WorkOrder) -> Receipt | None:
         """The recorded receipt of this order, whoever wrote it; None while it has no end that can be answered with.
@@ -76,33 +80,14 @@ class Ends:
         parents: list[str],
         on_durable: Callable[[], None] = lambda: None,
     ) -> Receipt:
-        """The receipt that won, once it is durable; ours if nobody ended this order before.
+        """As `submit`, and the receipt that won, once it is durable; ours if nobody ended this order before.
 
         For an end that says something which stands nowhere else (a tool's output, a failure) and for every repeated
         delivery: only the record knows whether another worker, or the supervisor that gave the order up, was first.
         Raises LedgerError (unavailable, disk_full, busy): the end is handed over until it stands, for whoever asks next
         must find it: a worker waits for it as long as this one lives.
         """
-        try:
-            entry = end_entry(order, receipt, moment, parents=parents)
-            ack = (await self._ledger.write([entry], trace=moment.trace))[0]
-        except LedgerError as fault:
-            if fault.code in _FOR_NOW:
-                self._keep(_Kept(order, receipt, moment, parents, on_durable))
-            raise
-        on_durable()
-        if ack.is_first:
-            return receipt
-        self._keep_late(ack, order, receipt, moment)
-        winner = await self.find(order)
-        if winner is not None:
-            return winner
-        if ack.outcome == "lost":
-            return receipt
-        if receipt.state == "completed":
-            refused = _refused(order, receipt, ack, moment)
-            return await self.record(order, refused, moment, parents=parents, on_durable=on_durable)
-        raise LedgerError("rejected", f"the ledger refused WO_FAILED of {order.wo_id}: {ack.code}")
+        return await self._settled(_End(order, receipt, moment, parents, on_durable))
 
     def submit(
         self,
@@ -117,56 +102,90 @@ class Ends:
 
         A lost one is kept as WO_LATE; one that is refused is recorded as failed.
         """
-        kept = _Kept(order, receipt, moment, parents, on_durable)
+        self._hand_over(_End(order, receipt, moment, parents, on_durable))
 
-        def acknowledged(done: asyncio.Future[list[Ack]]) -> None:
-            if done.cancelled():
-                return
-            if (fault := done.exception()) is not None:
-                if isinstance(fault, LedgerError) and fault.code in _FOR_NOW:
-                    self._keep(kept)
-                return
-            ack = done.result()[0]
-            on_durable()
-            self._keep_late(ack, order, receipt, moment)
-            if ack.outcome == "refused" and receipt.state == "completed":
-                self.submit(order, _refused(order, receipt, ack, moment), moment, parents=parents)
-
-        try:
-            entry = end_entry(order, receipt, moment, parents=parents)
-            self._ledger.submit([entry], trace=moment.trace).add_done_callback(acknowledged)
-        except LedgerError:  # busy: over ledger.client_outstanding_max
-            self._keep(kept)
+    def keeps(self, wo_id: str) -> bool:
+        """Whether the ledger could not take the end of this order yet."""
+        return wo_id in self._kept
 
     async def record_kept(self, order: WorkOrder) -> Receipt | None:
         """As `record`, of the end of this order that the ledger could not take before; None: there is none."""
         kept = self._kept.pop(order.wo_id, None)
-        if kept is None:
-            return None
-        return await self.record(order, kept.receipt, kept.moment, parents=kept.parents, on_durable=kept.on_durable)
+        return None if kept is None else await self._settled(kept)
 
-    def _keep(self, kept: _Kept) -> None:
-        self._kept[kept.order.wo_id] = kept
-        asyncio.get_running_loop().call_later(self._retry_s, self._submit_kept, kept)
+    def submit_kept(self) -> None:
+        """As `submit`, of everything that the ledger could not take before."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        kept, self._kept = self._kept, {}
+        for end in kept.values():
+            self._hand_over(end)
 
-    def _submit_kept(self, kept: _Kept) -> None:
-        if self._kept.get(kept.order.wo_id) is kept:
-            del self._kept[kept.order.wo_id]
-            self.submit(kept.order, kept.receipt, kept.moment, parents=kept.parents, on_durable=kept.on_durable)
+    async def _settled(self, end: _End) -> Receipt:
+        """Whoever waits here may go: what becomes of the end does not depend on it."""
+        self._hand_over(end, urgent=True)
+        while end.outcome is None:  # twice for one that is refused
+            await self._ledger.flush()
+        if isinstance(end.outcome, BaseException):
+            raise end.outcome
+        if end.outcome.is_first:
+            return end.receipt
+        winner = await self.find(end.order)
+        if winner is not None:
+            return winner
+        if end.outcome.outcome == "lost":
+            return end.receipt
+        raise LedgerError("rejected", f"the ledger refused WO_FAILED of {end.order.wo_id}: {end.outcome.code}")
 
-    def _keep_late(self, ack: Ack, order: WorkOrder, receipt: Receipt, moment: Moment) -> None:
+    def _hand_over(self, end: _End, *, urgent: bool = False) -> None:
+        end.outcome = None
+        entry = end_entry(end.order, end.receipt, end.moment, parents=end.parents)
+        try:
+            done = self._ledger.submit([entry], trace=end.moment.trace, urgent=urgent)
+        except LedgerError as fault:  # busy: over ledger.client_outstanding_max
+            self._not_taken(end, fault)
+        else:
+            done.add_done_callback(partial(self._acknowledged, end))
+
+    def _acknowledged(self, end: _End, done: asyncio.Future[list[Ack]]) -> None:
+        if done.cancelled():
+            return
+        if (fault := done.exception()) is not None:
+            self._not_taken(end, fault)
+            return
+        ack = done.result()[0]
+        if ack.outcome == "refused" and end.receipt.state == "completed":
+            end.receipt = _refused(end, ack)
+            self._hand_over(end, urgent=True)
+            return
+        end.outcome = ack
+        if ack.outcome != "refused":  # else nothing stands, and its tool may not be run as if it never had been
+            end.on_durable()
+        self._keep_late(end, ack)
+
+    def _not_taken(self, end: _End, fault: BaseException) -> None:
+        end.outcome = fault
+        if not isinstance(fault, LedgerError) or fault.code not in _FOR_NOW:
+            return
+        self._kept[end.order.wo_id] = end
+        if self._retry is None:
+            self._retry = asyncio.get_running_loop().call_later(self._retry_s, self.submit_kept)
+
+    def _keep_late(self, end: _End, ack: Ack) -> None:
         if ack.outcome != "lost":
             return
         with suppress(RuntimeFault):  # over ledger.client_outstanding_max; the winner stands, which is what matters
-            self._ledger.submit([late_entry(order, receipt, moment, winner_id=ack.submission_id)], trace=moment.trace)
+            late = late_entry(end.order, end.receipt, end.moment, winner_id=ack.submission_id)
+            self._ledger.submit([late], trace=end.moment.trace)
 
 
-def _refused(order: WorkOrder, receipt: Receipt, ack: Ack, moment: Moment) -> Receipt:
+def _refused(end: _End, ack: Ack) -> Receipt:
     """What stands in the place of an end that the record cannot take at all (too large): the order still gets one.
 
     A tool has done what it did: `failed` would be an invitation to run it again.
     """
-    code = "execution_error" if order.tool_call is None else "unknown_outcome"
+    code = "execution_error" if end.order.tool_call is None else "unknown_outcome"
     message = f"the ledger refused the end of this order: {ack.code}"
-    fault = failed(order, code, message, Tally(started=moment.monotonic), moment)
-    return fault.model_copy(update={"cost": receipt.cost})
+    fault = failed(end.order, code, message, Tally(started=end.moment.monotonic), end.moment)
+    return fault.model_copy(update={"cost": end.receipt.cost})

@@ -18,16 +18,17 @@ from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.memory import Memory
 from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession, is_gone
-from actors.ho2_supervisor.session.journal import input_digest, turn_key
+from actors.ho2_supervisor.session.journal import input_digest
 from actors.ho2_supervisor.session.record import KnownInput
 from actors.ho2_supervisor.sessions import Sessions
 from actors.ho2_supervisor.unowned import Unowned
-from actors.ho2_supervisor.verdicts import held_up
+from actors.ho2_supervisor.verdicts import held_up, is_verdict
 from bus.dispatch import Actor, Call
 from bus.errors import RuntimeFault, SessionFault
 from bus.ledger_client import LedgerClient
 from bus.messages.base import pack
 from bus.messages.control import PeerRow, ReadPeer
+from bus.messages.ids import turn_key
 from bus.messages.ledger import LedgerStats, ReadLedgerStats
 from bus.messages.session import (
     CommandVerdict,
@@ -45,6 +46,7 @@ from bus.messages.session import (
     StartSession,
     TurnReply,
     TurnRequest,
+    TurnResult,
 )
 from bus.messages.streams import StreamWaiting
 from bus.port import Bus
@@ -153,7 +155,7 @@ class Supervisor(Actor):
             case Known(known):
                 drive = self._drives.of(session)
                 if drive is None or drive.input.input_id != message.input_id:
-                    return TurnReply(result=await answers.recorded(session, known))
+                    return TurnReply(result=await self._recorded(session, known, call))
             case Attach():
                 drive = self._drives.of(session)
                 if drive is None:
@@ -168,6 +170,31 @@ class Supervisor(Actor):
         is_watching = message.stream and message.waiting is None  # while it stands still, what was said is known
         with drive.draft.watched(call.stream if is_watching else None):
             return await self._reply(drive, message, call)
+
+    async def _recorded(self, session: OwnedSession, known: KnownInput, call: Call) -> TurnResult:
+        """What answered the input. Raises SessionFault(unreadable) where the record does not say so in time.
+
+        That is a verdict: whoever took it for a failure would give the input another answer. A failed run has none.
+        """
+        is_answered = known.became != "failed" or is_verdict(known.code)
+        reserve_s = self._config.ho2.reply_reserve_ms / 1000
+        left_s = call.remaining_s(self._bus.clock.monotonic(), reserve_s=reserve_s)
+        try:
+            async with asyncio.timeout(min(left_s, self._config.ledger.outage_wait_ms / 1000)):
+                while True:
+                    try:
+                        return await answers.recorded(session, known)
+                    except RuntimeFault as fault:
+                        if not is_answered or not fault.retryable:
+                            raise
+                    await self._bus.sleep(self._config.ho2.order_retry_interval_ms / 1000)
+        except TimeoutError:
+            if not is_answered:
+                raise
+            raise SessionFault(
+                "unreadable",
+                f"input {known.input_id} is answered, and the answer cannot be read now; ask again under the same id",
+            ) from None
 
     async def read_session(self, message: ReadSession, call: Call) -> SessionView:  # noqa: ARG002 - a handler's shape
         """What is known of a session; reading never takes it over."""

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from actors.ho2_supervisor import lookback
 from actors.ho2_supervisor.owner import OwnedSession
 from actors.ho2_supervisor.session.record import KnownInput, result_of
 from actors.ho2_supervisor.verdicts import failure_code, is_verdict, verdict_result
 from bus.errors import LedgerError, WorkOrderFault
-from bus.messages.session import TurnResult
+from bus.messages.ids import candidates_key, delivered_key
+from bus.messages.session import TurnResult, candidates_in
 from bus.messages.work_order import Cost
 
 
 async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
-    """The recorded result: of RunCompleted, of a verdict, or what the host delivered. Raises a failed run's fault."""
+    """The recorded result: of RunCompleted, of a verdict, or what the host delivered. Raises a failed run's fault.
+
+    What it delivered while the record was away may have come in behind the run's own end.
+    """
+    due = None
+    if known.became != "degraded":
+        about = session.session_id, known.input_id
+        due, delivered = await session.entries((), once=[candidates_key(*about), delivered_key(*about)])
+        known = lookback.as_delivered(known, delivered)
     if known.became == "degraded":
         return TurnResult(
             response=await session.text(known.result_ref),
@@ -35,4 +45,4 @@ async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
         raise LedgerError("damaged", f"{known.result_ref} holds no TurnResult")
     if known.became != "answered":
         return result
-    return result.model_copy(update={"consolidation_candidates": await session.candidates(known.input_id)})
+    return result.model_copy(update={"consolidation_candidates": candidates_in(due)})

@@ -13,12 +13,11 @@ from actors.ho2_supervisor import chain, recorded_form
 from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import OwnedSession
 from actors.ho2_supervisor.pool import cancelled_receipt
-from actors.ho2_supervisor.session.journal import turn_key
 from actors.ho2_supervisor.session.record import RunMemo
 from actors.ho2_supervisor.verdicts import verdict_result
 from bus.ledger_client import LedgerClient
 from bus.messages.base import pack, unpack
-from bus.messages.ids import parse_iso
+from bus.messages.ids import parse_iso, turn_key
 from bus.messages.ledger import Entry
 from bus.messages.session import OrderEnded, RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
 from bus.messages.work_order import Receipt

@@ -32,7 +32,7 @@ from actors.ho2_supervisor.unowned import Unowned
 from actors.ho2_supervisor.verdicts import failure_code, is_verdict
 from actors.ho2_supervisor.waiting import Waiting, standstill_of
 from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
-from bus.messages.ids import body_ref, follow_up_input, iso, parse_iso
+from bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
 from bus.messages.session import (
     HostCommand,
     LeaseHeartbeat,
@@ -477,7 +477,7 @@ class Drives:
 
     def _request(self, session: OwnedSession, wanted: TurnInput, trace: str) -> None:
         """RunRequested: the input stands in the journal, its text as a body."""
-        submission_id = f"RunRequested:{session.session_id}/{wanted.input_id}"
+        submission_id = requested_id(session.session_id, wanted.input_id)
         session.append(
             RunRequested(
                 input_ref=wanted.ref or body_ref(submission_id, 1),

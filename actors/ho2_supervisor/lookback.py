@@ -6,12 +6,14 @@ an old one, and only then, or before a refusal, anybody looks. Source: spec page
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from actors.ho2_supervisor.admission import Admission, Refused
 from actors.ho2_supervisor.owner import OwnedSession, is_gone
 from actors.ho2_supervisor.session import journal
 from actors.ho2_supervisor.session.record import KnownInput, SessionRecord
 from bus.errors import RuntimeFault
-from bus.messages.ids import RunId
+from bus.messages.ids import RunId, delivered_key, requested_id, turn_key
 from bus.messages.ledger import Entry
 from bus.messages.session import (
     RunCancelled,
@@ -35,9 +37,9 @@ def is_needed(record: SessionRecord, input_id: str, decision: Admission) -> bool
 
 async def input_of(session: OwnedSession, input_id: str) -> KnownInput | None:
     """The input as the whole journal has it; None: it never came."""
-    about = f"{session.session_id}/{input_id}"
+    about = session.session_id, input_id
     requested, answered, delivered = await session.entries(
-        [f"RunRequested:{about}"], once=[journal.turn_key(session.session_id, input_id), f"delivered:{about}"]
+        [requested_id(*about)], once=[turn_key(*about), delivered_key(*about)]
     )
     known = _requested(session.session_id, requested)
     end = delivered or answered
@@ -51,6 +53,15 @@ async def input_of(session: OwnedSession, input_id: str) -> KnownInput | None:
         known.digest = await _digest_of(session, known)
     _settle(known, ended)
     return known
+
+
+def as_delivered(known: KnownInput, delivered: Entry | None) -> KnownInput:
+    """The input as a client was told of it meanwhile, if one was; the fold meets that entry with the next append."""
+    if delivered is None:
+        return known
+    told = replace(known)
+    _settle(told, _event_of(delivered))
+    return told
 
 
 def _requested(session_id: str, entry: Entry | None) -> KnownInput | None:

@@ -9,7 +9,7 @@ from actors.ho2_supervisor.history import DeliveredTurn
 from actors.ho2_supervisor.session.journal import Recorded, own_text, recorded
 from actors.ho2_supervisor.session.record import result_in
 from bus.ledger_client import LedgerClient
-from bus.messages.ids import RunId
+from bus.messages.ids import RunId, requested_id
 from bus.messages.ledger import Entry, session_stream
 from bus.messages.session import RunCompleted, RunRequested
 
@@ -20,9 +20,7 @@ async def turn_of_run(client: LedgerClient, run_id: RunId) -> DeliveredTurn | No
     completed = _taken(entry)
     if completed is None or not isinstance(completed.event.event, RunCompleted):
         return _asked(await _requested_by_run(client, run_id), None)
-    [asked] = await client.lookup(
-        [f"RunRequested:{run_id.session_id}/{completed.event.event.input_id}"], with_bodies=True
-    )
+    [asked] = await client.lookup([requested_id(run_id.session_id, completed.event.event.input_id)], with_bodies=True)
     return _asked(_taken(asked), completed)
 
 

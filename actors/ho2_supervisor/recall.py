@@ -10,6 +10,7 @@ from actors.ho2_supervisor.biases import TokenBudget, select_biases
 from actors.ho2_supervisor.classification import Classification
 from actors.ho2_supervisor.memory import Memory, Recalled
 from actors.ho2_supervisor.run import Run
+from bus.messages.ids import requested_id
 from bus.messages.memory import Artifact, Labels
 from bus.messages.work_order import Segment
 
@@ -47,7 +48,7 @@ def chosen_lines(run: Run, labels: Classification, found: Recalled) -> list[Segm
         run.own_entries.context(
             payload, {artifact.artifact_id: artifact.context_line for artifact in chosen},
             provenance=run.session.provenance(run.run_id),
-            parents=[f"RunRequested:{run.session.session_id}/{run.input_id}"],
+            parents=[requested_id(run.session.session_id, run.input_id)],
             at_us=run.session.at_us(), reason=found.code, trace=run.trace,
         )
     )  # fmt: skip

@@ -12,10 +12,9 @@ from actors.ho2_supervisor import chain
 from actors.ho2_supervisor.classification import Classification
 from actors.ho2_supervisor.quality_gate import Judgement
 from actors.ho2_supervisor.run import Run
-from actors.ho2_supervisor.session.journal import turn_key
 from actors.ho2_supervisor.verdicts import verdict_result
 from bus.messages.base import pack
-from bus.messages.ids import body_ref
+from bus.messages.ids import body_ref, requested_id, turn_key
 from bus.messages.session import RunCompleted, RunFailed, ToolCallSummary, TurnResult
 from bus.messages.work_order import OutputResult
 
@@ -122,7 +121,7 @@ def warn_of_budget(run: Run, tokens_used: int) -> None:
             "BUDGET_WARNING",
             {"run_id": str(run.run_id), "used": tokens_used, "budget": budget.synthesize_budget},
             provenance=run.session.provenance(run.run_id),
-            parents=[f"RunRequested:{run.session.session_id}/{run.input_id}"],
+            parents=[requested_id(run.session.session_id, run.input_id)],
             at_us=run.session.at_us(),
             reason="followup_min_remaining",
             trace=run.trace,

@@ -15,6 +15,7 @@ from actors.session_host.degrade import Degradation
 from actors.session_host.turns import Turn
 from bus.dispatch import Actor, Call
 from bus.errors import BusError, RuntimeFault
+from bus.first_answer import FirstAnswers
 from bus.ledger_client import LedgerClient
 from bus.messages.base import Message
 from bus.messages.session import (
@@ -45,6 +46,7 @@ class SessionHost(Actor):
         self._snapshot = snapshot
         self._config = snapshot.config.host
         self._spool = Spool(spool, SPOOL_FILE)
+        self._answers = FirstAnswers[TurnResult](lambda result: result.outcome != "error")
 
     async def start(self, bus: Bus) -> None:
         """What an earlier incarnation spooled is on its way to the ledger."""
@@ -67,8 +69,11 @@ class SessionHost(Actor):
             peers = await read_peers(self._bus, timeout_s=self._s("retry_interval_ms"))
         except RuntimeFault as fault:
             return f"broker: {fault.code}"
-        roles = {peer.role for peer in peers.peers if peer.state == "ready"}
-        return "" if roles & {"ho2", "gateway"} else "no supervisor and no gateway is ready"
+        return (
+            ""
+            if any(peer.state == "ready" and peer.role in ("ho2", "gateway") for peer in peers.peers)
+            else "no supervisor and no gateway is ready"
+        )
 
     async def drain(self) -> None:
         """Records of degraded turns are in the ledger, or stay on disk."""
@@ -98,15 +103,16 @@ class SessionHost(Actor):
         turn = turns.turn_of(message, call, now=self._bus.clock.monotonic(), config=self._config)
         if refusal := turns.refusal_of(turn, self._config.prompt_max_bytes):
             return turns.error(turn, *refusal, elapsed_ms=0)
-        try:
-            result = await self._supervised(turn, message)
-        except RuntimeFault as fault:
-            if turns.is_verdict(fault):
-                return turns.error(turn, fault.code, fault.detail, elapsed_ms=self._degradation.elapsed_ms(turn))
-            return await self._degradation.answer(turn, fault)
-        if consolidate := turns.consolidation_of(turn, result):
-            call.after_reply(partial(self._bus.post, "ho2", consolidate, key=turn.agent_id, trace=turn.trace))
-        return result
+        with self._answers.asked((turn.session_id, turn.input_id, turn.text)) as told:
+            try:
+                result = told.given(self._degradation.told_before(turn) or await self._supervised(turn, message))
+            except RuntimeFault as fault:
+                if turns.is_verdict(fault):
+                    return turns.error(turn, fault.code, fault.detail, elapsed_ms=self._degradation.elapsed_ms(turn))
+                return told.given(await self._degradation.answer(turn, fault, told))
+            if consolidate := turns.consolidation_of(turn, result):
+                call.after_reply(partial(self._bus.post, "ho2", consolidate, key=turn.agent_id, trace=turn.trace))
+            return result
 
     async def on_end_session(self, message: EndSession, call: Call) -> SessionClosed:
         """Best effort: whatever HO2 says, the client is done with this id; its next turn gets a new session."""
@@ -123,12 +129,10 @@ class SessionHost(Actor):
     async def _supervised(self, turn: Turn, message: ProcessTurn) -> TurnResult:
         """HO2's answer. It knows whether the session has begun, also where only this host has answered so far."""
         if turn.is_first:
-            await self._begin(turn)
+            await self._ask(  # a retry finds the same one
+                turn, StartSession(session_id=turn.session_id, agent_id=turn.agent_id), SessionReady, "start"
+            )
         return await self._ask_supervisor(turn, message)
-
-    async def _begin(self, turn: Turn) -> None:
-        """The session exists at HO2; a retry finds the same one."""
-        await self._ask(turn, StartSession(session_id=turn.session_id, agent_id=turn.agent_id), SessionReady, "start")
 
     async def _ask_supervisor(self, turn: Turn, message: ProcessTurn) -> TurnResult:
         """HO2's answer, asked for until it is there: also while the run stands still, and to keep its lease alive.
@@ -147,8 +151,9 @@ class SessionHost(Actor):
         reply = TurnReply(result=None)
         for asked in count(1):
             try:
-                again = request.model_copy(update={"waiting": reply.waiting})
-                reply = await self._ask(turn, again, TurnReply, str(asked))
+                reply = await self._ask(
+                    turn, request.model_copy(update={"waiting": reply.waiting}), TurnReply, str(asked)
+                )
             except RuntimeFault as fault:
                 if turns.is_verdict(fault) or reply.meanwhile is None:
                     raise

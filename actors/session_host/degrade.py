@@ -13,9 +13,10 @@ from actors.session_host import records, turns
 from actors.session_host.prompts import DegradedPrompts
 from actors.session_host.turns import Turn
 from bus.errors import RuntimeFault
+from bus.first_answer import FirstAnswer
 from bus.ledger_client import LedgerClient
 from bus.messages.gateway import PromptResponse
-from bus.messages.ids import candidates_key, turn_trace
+from bus.messages.ids import requested_id, turn_trace
 from bus.messages.ledger import Ack, Entry
 from bus.messages.session import TurnResult
 from bus.messages.streams import StreamReset
@@ -37,8 +38,11 @@ class Degradation:
         self._config = snapshot.config.host
         self._prompts = DegradedPrompts(snapshot)
 
-    async def answer(self, turn: Turn, fault: RuntimeFault) -> TurnResult:
-        """The reduced answer, or the one that the stream has instead, or an honest error; before the deadline."""
+    async def answer(self, turn: Turn, fault: RuntimeFault, told: FirstAnswer[TurnResult]) -> TurnResult:
+        """The reduced answer, or the one that the stream has instead, or an honest error; before the deadline.
+
+        `told`: what another one who asks the same was told meanwhile.
+        """
         self._record(turn, fault)
         turn.stream(StreamReset(reason="degraded"))
         try:
@@ -53,7 +57,11 @@ class Degradation:
             return turns.unanswered(turn, fault, error.code, elapsed_ms=self.elapsed_ms(turn))
         if response.outcome != "SUCCESS" or not response.content.strip():
             return turns.unanswered(turn, fault, response.error_code, elapsed_ms=self.elapsed_ms(turn))
-        return await self._deliver(turn, response)
+        return await self._deliver(turn, response, told)
+
+    def told_before(self, turn: Turn) -> TurnResult | None:
+        """What a client was told of this turn while the record was away, for as long as it does not say so itself."""
+        return turns.told_in(turn, self._keeper.held(records.delivered_id(turn)), elapsed_ms=self.elapsed_ms(turn))
 
     def _record(self, turn: Turn, fault: RuntimeFault) -> None:
         """Before the gateway is called; pipelined, on disk if the ledger stays silent, never in an answer's way."""
@@ -62,7 +70,7 @@ class Degradation:
         )
         self._keeper.submit(records.degradation(turn, fault, now=self._bus.now()), keep=True)
 
-    async def _deliver(self, turn: Turn, response: PromptResponse) -> TurnResult:
+    async def _deliver(self, turn: Turn, response: PromptResponse, told: FirstAnswer[TurnResult]) -> TurnResult:
         """TurnDegraded is durable and first, or what came before it is the answer.
 
         The ledger has the reserve of this turn to say so, even if much more is left until the deadline.
@@ -82,9 +90,10 @@ class Degradation:
                 ack = (await asyncio.shield(future))[0]
         except (TimeoutError, RuntimeFault):
             # The ledger cannot decide in time: the reply goes out, and the record will say that it did.
-            self._keeper.submit_and_spool(
-                records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=True)
-            )
+            if told.value is None:
+                self._keeper.submit_and_spool(
+                    records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=True)
+                )
         else:
             if not ack.is_first:
                 return await self._winner(turn, ack)
@@ -94,8 +103,8 @@ class Degradation:
         """What answered this input before: the run's own result, a verdict, or an earlier degraded reply."""
         try:
             async with asyncio.timeout(self._left(turn, self._config.reply_reserve_ms)):
-                asked, entry, due = await self._recorded(turn)
-            return turns.result_in(turn, asked, entry, due, elapsed_ms=self.elapsed_ms(turn))
+                asked, entry, delivered, due = await self._recorded(turn)
+            return turns.result_in(turn, asked, delivered or entry, due, elapsed_ms=self.elapsed_ms(turn))
         except TimeoutError:
             sentence = (
                 "This turn is answered, and the answer cannot be read now. Please ask again under the same input id."
@@ -110,8 +119,8 @@ class Degradation:
         while True:
             try:
                 return await self._ledger.lookup(
-                    [records.requested_id(turn)],
-                    [records.turn_key(turn), candidates_key(turn.session_id, turn.input_id)],
+                    [requested_id(turn.session_id, turn.input_id)],
+                    records.answer_keys(turn),
                     with_bodies=True,
                 )
             except RuntimeFault as fault:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from actors.session_host.turns import Turn
 from bus.errors import RuntimeFault
 from bus.messages.base import pack
-from bus.messages.ids import body_ref, iso
+from bus.messages.ids import body_ref, candidates_key, delivered_key, iso, turn_key
 from bus.messages.ledger import Provenance, WriteEntry, session_stream
 from bus.messages.session import SessionEvent, TurnDegraded
 
 _REASON_MAX_CHARS = 64
 
 
-def turn_key(turn: Turn) -> str:
-    """The once key for which everything competes that can be the one answer to an input."""
-    return f"turn:{turn.session_id}/{turn.input_id}"
+def answer_keys(turn: Turn) -> list[str]:
+    """Where what answers an input stands: what ended it, what was delivered without that, what it names besides."""
+    return [name_of(turn.session_id, turn.input_id) for name_of in (turn_key, delivered_key, candidates_key)]
 
 
-def requested_id(turn: Turn) -> str:
-    """The submission id of RunRequested, by which HO2 admits an input."""
-    return f"RunRequested:{turn.session_id}/{turn.input_id}"
+def delivered_id(turn: Turn) -> str:
+    """The submission id of what a client was told while the record was away."""
+    return f"TurnDegraded:{turn.session_id}/{turn.input_id}/delivered"
 
 
 def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
@@ -39,8 +39,7 @@ def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
 
 def turn_degraded(turn: Turn, reply: str, *, now: float, delivered: bool) -> WriteEntry:
     """TurnDegraded, without prev and tenure: undelivered it competes for the turn, delivered it says what was."""
-    about = f"{turn.session_id}/{turn.input_id}"
-    submission_id = f"TurnDegraded:{about}/delivered" if delivered else f"TurnDegraded:{about}"
+    submission_id = delivered_id(turn) if delivered else f"TurnDegraded:{turn.session_id}/{turn.input_id}"
     event = TurnDegraded(
         input_id=turn.input_id,
         input_ref=body_ref(submission_id, 1),
@@ -59,7 +58,7 @@ def turn_degraded(turn: Turn, reply: str, *, now: float, delivered: bool) -> Wri
         trace=turn.trace,
         at_us=round(now * 1_000_000),
         bodies=[pack(envelope.model_dump()), turn.text.encode(), reply.encode()],
-        once=f"delivered:{about}" if delivered else turn_key(turn),
+        once=(delivered_key if delivered else turn_key)(turn.session_id, turn.input_id),
     )
 
 

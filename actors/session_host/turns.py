@@ -10,7 +10,7 @@ from bus.errors import VERDICT_CODES, RuntimeFault
 from bus.messages.base import Message, unpack
 from bus.messages.gateway import PromptResponse
 from bus.messages.ids import session_id_of, split_body_ref, turn_trace
-from bus.messages.ledger import Entry
+from bus.messages.ledger import Entry, WriteEntry
 from bus.messages.session import (
     Consolidate,
     ProcessTurn,
@@ -157,7 +157,7 @@ def degraded(turn: Turn, response: PromptResponse, *, elapsed_ms: int) -> TurnRe
 
 
 def result_in(
-    turn: Turn, asked: Entry | None, entry: Entry | None, due: Entry | None, *, elapsed_ms: int
+    turn: Turn, asked: Entry | None, entry: Entry | WriteEntry | None, due: Entry | None, *, elapsed_ms: int
 ) -> TurnResult:
     """The answer that the stream decided for: of RunCompleted, of a verdict, or of an earlier degradation.
 
@@ -187,7 +187,12 @@ def result_in(
             raise ValueError(f"{event.kind} answers no input")
 
 
-def _body(entry: Entry | None, number: int) -> bytes:
+def told_in(turn: Turn, delivered: WriteEntry | None, *, elapsed_ms: int) -> TurnResult | None:
+    """The degraded answer that this record tells of, if there is one."""
+    return delivered and result_in(turn, None, delivered, None, elapsed_ms=elapsed_ms)
+
+
+def _body(entry: Entry | WriteEntry | None, number: int) -> bytes:
     body = entry.bodies[number] if entry is not None and number < len(entry.bodies) else None
     if body is None:
         raise ValueError(f"body {number} of the winner's entry was erased, or no entry won")

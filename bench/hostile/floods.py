@@ -1,9 +1,9 @@
 """One client floods, a polite one asks on: what the polite one notices, by kind; then twenty honest sessions at once.
 
-usage: python -m bench.hostile floods [--kind NAME ...] [--seconds 8] [--honest 0|54] [--write]
+usage: python -m bench.hostile floods [--kind NAME ...] [--seconds 8] [--rounds 1] [--honest 0|54] [--write]
 
 Each kind has a cluster of its own: the polite client asks one question after the other, first alone, then while another
-process (`bench.hostile.greedy_client.py`) keeps a thousand requests of that kind open and asks again at once whatever it is
+process (`bench/hostile/greedy_client.py`) keeps a thousand requests of that kind open and asks again at once whatever it is
 told; one row is a control, where that process burns a core and asks nothing. Then: p50 and p99 alone and under the flood
 and their ratio, turns of the polite one that were lost or degraded,
 what the flood was answered, and the memory of four processes before, at its highest, and after, at most a minute later.
@@ -21,7 +21,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -54,6 +54,11 @@ class Asked:
     def __init__(self) -> None:
         self.times: list[float] = []
         self.outcomes: Counter[str] = Counter()
+
+    def __iadd__(self, other: Asked) -> Self:
+        self.times += other.times
+        self.outcomes += other.outcomes
+        return self
 
     def figures(self) -> dict[str, Any]:
         """Times in ms, and turns by outcome."""
@@ -142,24 +147,25 @@ def _resident(process: psutil.Process) -> int:
         return 0
 
 
-async def under(found: Cluster, kind: str, seconds: float) -> dict[str, Any]:
-    """One kind of flood beside a polite client."""
+async def under(found: Cluster, kind: str, seconds: float, rounds: int) -> dict[str, Any]:
+    """One kind of flood beside a polite client: alone and flooded by turns, so that a slower hour of the machine is in both."""
+    alone, flooded = Asked(), Asked()
+    answered: Counter[str] = Counter()
+    used: Counter[str] = Counter()
     async with connected(found.place, "door") as door:
         await ask_on(door, until=time.perf_counter() + WARM_S, found=found)
-        alone = await ask_on(door, until=time.perf_counter() + seconds, found=found)
         memory = Memory(found)
-        watching = asyncio.ensure_future(memory.watch())
-        words = [sys.executable, "-m", "bench.hostile.greedy_client", str(found.home), kind, str(seconds + 2 * WARM_S)]
-        flooding = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        try:
+        for _ in range(rounds):
+            alone += await ask_on(door, until=time.perf_counter() + seconds / rounds, found=found)
+            watching = asyncio.ensure_future(memory.watch())
+            try:
+                during, said, cores = await _flooded(door, found, kind, seconds / rounds)
+            finally:
+                watching.cancel()
+            flooded += during
+            answered += said
+            used += cores
             await asyncio.sleep(2 * WARM_S)
-            cores = Cores({**found.processes, "the flood": psutil.Process(flooding.pid)})
-            flooded = await ask_on(door, until=time.perf_counter() + seconds, found=found)
-            used = cores.used()
-            said, _ = await asyncio.to_thread(flooding.communicate, timeout=DEADLINE_S)
-        finally:
-            flooding.kill()
-            watching.cancel()
         ended = time.perf_counter()
         while not memory.is_given_back() and time.perf_counter() < ended + AFTER_S:
             await asyncio.sleep(1.0)
@@ -173,14 +179,30 @@ async def under(found: Cluster, kind: str, seconds: float) -> dict[str, Any]:
         "afterwards": afterwards.figures(),
         "ratio_p50": round(during["p50_ms"] / before["p50_ms"], 2),
         "ratio_p99": round(during["p99_ms"] / before["p99_ms"], 2),
-        "cores": used,
-        "flood": json.loads(said.splitlines()[-1] if said else "{}"),  # its log may stand before it
+        "cores": {name: round(share / rounds, 2) for name, share in used.items()},
+        "flood": dict(answered),
         "memory_mb": {
             role: [size >> 20 for size in (memory.before[role], memory.highest[role], memory.now()[role])]
             for role in memory.before
         },
         "given_back_after_s": round(after_s, 1) if memory.is_given_back() else None,
     }
+
+
+async def _flooded(door: Bus, found: Cluster, kind: str, seconds: float) -> tuple[Asked, Counter[str], Counter[str]]:
+    """What the polite client was answered meanwhile, what the flood was, and the cores that each process used."""
+    words = [sys.executable, "-m", "bench.hostile.greedy_client", str(found.home), kind, str(seconds + 2 * WARM_S)]
+    flooding = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    try:
+        await asyncio.sleep(2 * WARM_S)
+        cores = Cores({**found.processes, "the flood": psutil.Process(flooding.pid)})
+        asked = await ask_on(door, until=time.perf_counter() + seconds, found=found)
+        used = Counter(cores.used())
+        said, _ = await asyncio.to_thread(flooding.communicate, timeout=DEADLINE_S)
+    finally:
+        flooding.kill()
+    answered = json.loads(said.splitlines()[-1] if said else "{}")  # its log may stand before it
+    return asked, Counter(answered), used
 
 
 async def honest(found: Cluster, turns: int) -> dict[str, Any]:
@@ -194,8 +216,7 @@ async def honest(found: Cluster, turns: int) -> dict[str, Any]:
         tasks = [group.create_task(one()) for _ in range(HONEST_SESSIONS)]
     whole = Asked()
     for task in tasks:
-        whole.times += task.result().times
-        whole.outcomes += task.result().outcomes
+        whole += task.result()
     why = Counter(entry.reason for entry in read_entries(found.record, Filter(event_type="DEGRADATION")))
     return {"sessions": HONEST_SESSIONS, **whole.figures(), "degraded_because": dict(why)}
 
@@ -224,7 +245,7 @@ COLUMNS = (
 def write(result: dict[str, Any]) -> None:
     """Into the document and beside the other results."""
     RESULTS.write_text(json.dumps(result, indent=2) + "\n")
-    seconds = result["seconds"]
+    seconds, rounds = result["seconds"], result["rounds"]
     table = markdown(COLUMNS, map(row_of, result["rows"]))
     people = result["honest"]
     if people:
@@ -233,7 +254,8 @@ def write(result: dict[str, Any]) -> None:
             f"\n\n{people['sessions']} honest sessions, nobody disturbed: {people['turns']} turns, {words}; "
             f"p50 {people['p50_ms']} ms, p99 {people['p99_ms']} ms."
         )
-    put_between("floods", f"{seconds:g} s alone and {seconds:g} s under each flood; MB before → highest → after", table)
+    said = f"{seconds:g} s alone and {seconds:g} s under each flood, in {rounds} rounds; MB before → highest → after"
+    put_between("floods", said, table)
 
 
 def faults_of(result: dict[str, Any]) -> list[str]:
@@ -256,6 +278,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What floods, for how long, and where it goes."""
     parser.add_argument("--kind", action="append", choices=KINDS, help="only this one; may be repeated")
     parser.add_argument("--seconds", type=float, default=8.0, help="alone, and again under the flood")
+    parser.add_argument("--rounds", type=int, default=1, help="by which alone and flooded take turns")
     parser.add_argument("--honest", type=int, default=54, help="turns of each of 20 honest sessions; 0: none of them")
     parser.add_argument("--write", action="store_true", help=f"into docs/reliability.md and {RESULTS}")
 
@@ -265,14 +288,20 @@ def run(options: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = []
     for kind in options.kind or KINDS:
         with cluster({}) as found:
-            rows.append(asyncio.run(under(found, kind, options.seconds)))
+            rows.append(asyncio.run(under(found, kind, options.seconds, options.rounds)))
         print(json.dumps(rows[-1]), flush=True)
     people: dict[str, Any] = {}
     if options.honest:
         with cluster({}) as found:
             people = asyncio.run(honest(found, options.honest))
         print(json.dumps(people), flush=True)
-    result = {"measured_on": machine(), "seconds": options.seconds, "rows": rows, "honest": people}
+    result = {
+        "measured_on": machine(),
+        "seconds": options.seconds,
+        "rounds": options.rounds,
+        "rows": rows,
+        "honest": people,
+    }
     if options.write:
         write(result)
     faults = faults_of(result)

@@ -205,9 +205,24 @@ def turn_trace(session_id: str, input_id: str) -> str:
     return f"{session_id}/{input_id}"
 
 
+def requested_id(session_id: str, input_id: str) -> str:
+    """The submission id of RunRequested, by which HO2 admits an input."""
+    return f"RunRequested:{session_id}/{input_id}"
+
+
+def turn_key(session_id: str, input_id: str) -> str:
+    """The once key for which everything competes that can be the one answer to an input."""
+    return f"turn:{session_id}/{input_id}"
+
+
 def candidates_key(session_id: str, input_id: str) -> str:
     """The once key of CONSOLIDATION_DUE: what the answer to this input names, the same for everybody who answers it."""
     return f"candidates:{session_id}/{input_id}"
+
+
+def delivered_key(session_id: str, input_id: str) -> str:
+    """The once key of TurnDegraded{delivered: true}: what a client was told while the record was away; it wins."""
+    return f"delivered:{session_id}/{input_id}"
 
 
 def turn_in(ids: Iterable[str]) -> TurnRef:

@@ -1,4 +1,4 @@
-"""A link over ZeroMQ: one DEALER that connects out. Frames: [header, body].
+"""A link over ZeroMQ: one DEALER that connects out, with the first frame for it. Frames: [header, body].
 
 IMMEDIATE: with nobody connected a send is EAGAIN at once instead of queueing blindly; the frames then wait here,
 bounded, and leave when the socket is writable, or are forgotten (`discard`) when the peer says hello anew.
@@ -25,19 +25,24 @@ class ZeroMQLink:
     """`bus.link.Link`; made and used on a running event loop."""
 
     def __init__(self, zeromq: ZeroMQ, settings: BusSettings, endpoint: str) -> None:
+        self._zeromq = zeromq
         self._settings = settings
+        self._endpoint = endpoint
         self._waiting: deque[tuple[bytes, bytes]] = deque()
         self._on_frames: OnFrames | None = None
         self.garbage = 0
-        socket = zeromq.connecting(zmq.DEALER)
+        self._socket: DrainedSocket | None = None
+        self._is_open = True
+
+    def _connected(self) -> DrainedSocket:
+        socket = self._zeromq.connecting(zmq.DEALER)
         socket.setsockopt(zmq.IMMEDIATE, 1)
         socket.setsockopt(zmq.PROBE_ROUTER, 1)
-        if endpoint.startswith("ipc://"):
-            socket.setsockopt(zmq.RECONNECT_IVL, settings.local_reconnect_min_ms)
-            socket.setsockopt(zmq.RECONNECT_IVL_MAX, settings.local_reconnect_max_ms)
-        socket.connect(endpoint)
-        self._socket = DrainedSocket(socket, settings, self._received, self._flush)
-        self._is_open = True
+        if self._endpoint.startswith("ipc://"):
+            socket.setsockopt(zmq.RECONNECT_IVL, self._settings.local_reconnect_min_ms)
+            socket.setsockopt(zmq.RECONNECT_IVL_MAX, self._settings.local_reconnect_max_ms)
+        socket.connect(self._endpoint)
+        return DrainedSocket(socket, self._settings, self._received, self._flush)
 
     def attach(self, on_frames: OnFrames) -> None:
         """Incoming frame pairs go to `on_frames`."""
@@ -47,6 +52,8 @@ class ZeroMQLink:
         """Handed to ZeroMQ, or waiting in order for the connection; BusError(busy) beyond `bus.high_water_mark`."""
         if not self._is_open:
             return
+        if self._socket is None:
+            self._socket = self._connected()
         if not self._waiting and self._socket.send((header, body)):
             return
         if len(self._waiting) >= self._settings.high_water_mark:
@@ -55,7 +62,7 @@ class ZeroMQLink:
 
     def _flush(self) -> bool:
         has_sent = False
-        while self._waiting and self._socket.send(self._waiting[0]):
+        while self._socket is not None and self._waiting and self._socket.send(self._waiting[0]):
             self._waiting.popleft()
             has_sent = True
         return has_sent
@@ -74,4 +81,5 @@ class ZeroMQLink:
         """What ZeroMQ has taken (a goodbye) still has one heartbeat interval to leave; the rest is dropped."""
         self._is_open = False
         self._waiting.clear()
-        self._socket.close(linger_ms=self._settings.heartbeat_interval_ms)
+        if self._socket is not None:
+            self._socket.close(linger_ms=self._settings.heartbeat_interval_ms)

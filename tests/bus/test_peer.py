@@ -215,6 +215,25 @@ def test_a_silent_lane_is_down_until_it_welcomes_again(world: World) -> None:
     world.run(scenario())
 
 
+def test_a_client_says_hello_to_a_lane_when_it_first_asks_there(world: World) -> None:
+    """Most never do: the lane's server then never hears of them. From then on it is a connection like any other."""
+
+    async def scenario() -> None:
+        ledger = world.start(Shelf(), role="ledger")
+        client = world.client("operator")
+        await world.settled()
+        lane = client._connections["ledger"]
+        await asyncio.sleep(2 * SETTINGS.peer_timeout_ms / 1000)
+        assert lane.hello_at is None and not lane.is_bound
+        assert (await client.request("ledger", GetBody(ref="a"), expect=Body, timeout_s=1)).ref == "a"
+        assert lane.is_bound
+        world.kill(ledger.instance)
+        world.start(Shelf(), role="ledger")
+        assert (await client.request("ledger", GetBody(ref="b"), expect=Body, timeout_s=20)).ref == "b"
+
+    world.run(scenario())
+
+
 def test_without_any_answer_the_guard_expires_a_request(world: World) -> None:
     """Never sent: at its deadline, naming what is down."""
 

@@ -52,6 +52,32 @@ def test_a_flipped_bit_anywhere_is_never_read_as_a_record():
         assert len(content.entries) < 3
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_flipped_bit_is_damage_and_never_a_torn_tail(count):
+    """Wherever it stands, in the last frame too: what stands there was whole, and is set aside."""
+    data, _ends = framed(count)
+    for bit in range(8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        assert parse(bytes(changed)).is_damaged, bit
+
+
+def test_what_a_user_wrote_makes_no_torn_frame_look_like_damage():
+    """A text that holds the frame's own magic, or a whole frame, cut at every byte."""
+    inner, _chain = frame(entry(3), START)
+    told = entry(1).model_copy(update={"bodies": [b"HSP2 " + inner + b" HSP2", inner]})
+    data, _chain = frame(told, START)
+    for size in range(len(data)):
+        assert not parse(data[:size]).is_damaged, size
+
+
+def test_a_frame_whose_bytes_never_arrived_is_set_aside():
+    """Only the size of the file had reached the device: nobody was told that this append had happened."""
+    data, ends = framed(2)
+    content = parse(data[: ends[1]] + bytes(len(data) - ends[1]))
+    assert (len(content.entries), content.is_damaged) == (1, True)
+
+
 def test_frames_in_another_order_are_damage():
     """The chain ties each frame to those before it."""
     data, ends = framed(3)
@@ -80,7 +106,7 @@ def test_a_torn_tail_is_cut_off_and_written_over():
     Spool(SimDisk(medium), PATH).append([entry(1)])
     handle = SimDisk(medium).open(PATH)
     whole = handle.size()
-    handle.append(b"HSP1\0\0")
+    handle.append(b"HSP2\0\0")
     spool = Spool(SimDisk(medium), PATH)
     assert spool.open() == [entry(1)] and handle.size() == whole
     spool.append([entry(2)])

@@ -12,7 +12,9 @@ from bus.errors import GatewayError, RuntimeFault
 from bus.messages.gateway import PromptResponse
 from bus.messages.ledger import Entry, Found, Write, Written
 from bus.sim.weather import Fate
+from launch.simulation.budgets import BudgetMonitor
 from tests.gateway_service.rig import (
+    SESSION,
     Cluster,
     Scripted,
     answered,
@@ -82,6 +84,47 @@ def test_an_orders_prompt_fails_unavailable_and_its_late_record_gets_an_end(make
     assert cluster.provider.calls == 0 == recorded_sends(entries)
     check_attempts(entries)
     assert totals(cluster) == (0, 0)
+
+
+def test_nothing_else_is_reserved_while_a_record_given_up_may_still_commit(make):
+    """A budget for one call: that of a PROMPT_SENT which commits late is given back before another one is recorded."""
+    cluster = make(ledger={"outage_wait_ms": 1000}, budget={"budget_mode": "enforce", "session_token_limit": 150})
+
+    async def scenario():
+        cluster.kill_ledger()
+        first = await cluster.ask(prompt())
+        held = totals(cluster)
+        asking = asyncio.ensure_future(cluster.ask(prompt()))
+        await asyncio.sleep(0.5)
+        cluster.start_ledger()
+        return first, held, await asking, await cluster.settled_entries()
+
+    first, held, again, entries = cluster.run(scenario())
+    assert (first.error_code, held, again.outcome) == ("UNAVAILABLE", (0, 0), "SUCCESS")
+    monitor = BudgetMonitor()
+    for entry in entries:
+        monitor.step(entry)
+    check_attempts(entries)
+
+
+@pytest.mark.parametrize(("limit", "code"), [(150, ""), (90, "BUDGET_EXHAUSTED")])
+def test_what_a_prompt_given_up_reserved_does_not_refuse_the_last_resort(make, limit, code):
+    """It was never sent. Where the budget itself refuses, that is said, and not that the record is silent."""
+    cluster = make(ledger={"outage_wait_ms": 1000}, budget={"budget_mode": "enforce", "session_token_limit": limit})
+
+    async def scenario():
+        cluster.kill_ledger()
+        await cluster.ask(prompt())
+        last = await cluster.ask_degraded(prompt("WO-DEGRADED-x", **DEGRADED))
+        cluster.start_ledger()
+        return last, await cluster.settled_entries()
+
+    last, entries = cluster.run(scenario())
+    assert last.error_code == code
+    monitor = BudgetMonitor()
+    for entry in entries:
+        monitor.step(entry)
+    monitor.compare(cluster.service._account.report(SESSION).scopes)
 
 
 def test_a_call_cancelled_while_its_record_waits_is_ended_as_not_sent(make):

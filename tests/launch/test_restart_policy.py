@@ -1,5 +1,9 @@
 """The restart policy: back-off, jitter, cap, reset after a healthy life, crash budget."""
 
+import errno
+import os
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +66,31 @@ def test_the_crash_budget_ends_in_giving_up():
         delays.append(decision.delay_s)
     assert delays[0] is not None and delays[1] is not None
     assert delays[2] is None
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [
+        "disk_full: 5 bytes are free",
+        f"no token can be written for it: {os.strerror(errno.ENOSPC)}",
+        f"OSError: [Errno 122] {os.strerror(errno.EDQUOT)}: 'x'",
+        f"OSError: [Errno 27] {os.strerror(errno.EFBIG)}",
+    ],
+)
+def test_what_ends_for_want_of_room_is_never_given_up_and_does_not_count(reason):
+    """Neither by itself nor beside other crashes: of those the budget is what it was."""
+    history = History()
+    for number in range(20):
+        now = 1.0 + number / 100
+        decision = after_crash(history, started_at=now, now=now, draw=0.0, config=CONFIG, reason=reason)
+        history = decision.history
+        assert decision.delay_s is not None and history.crashes == ()
+    delays = []
+    for now in (2.0, 2.1, 2.2):
+        decision = after_crash(history, started_at=now, now=now, draw=0.0, config=CONFIG)
+        history = decision.history
+        delays.append(decision.delay_s)
+    assert delays[1] is not None and delays[2] is None
 
 
 def test_crashes_outside_the_window_are_forgotten():

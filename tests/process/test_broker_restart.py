@@ -44,7 +44,7 @@ def test_a_tool_order_at_work_is_not_executed_again(cluster: Cluster):
 
 
 def _nothing_was_done_twice(cluster: Cluster, out: bytes, err: bytes) -> None:
-    """A success, by the executor that had the work, which was given each order once."""
+    """A success, by the executor that had the work, which took up each order once."""
     result = json.loads(out)
     assert result["outcome"] == "success", err
     eventually(lambda: cluster.is_up("broker/1"))
@@ -53,7 +53,8 @@ def _nothing_was_done_twice(cluster: Cluster, out: bytes, err: bytes) -> None:
     entries = cluster.entries()
     ended = [unpack(entry.bodies[0])["event"]["receipt"] for entry in entries if entry.event_type == "OrderEnded"]
     assert [receipt["executed_by"] for receipt in ended] == [executor["instance"]] * ORDERS
-    assert [executor["counters"][name] for name in ("inbox_handled", "inbox_duplicates")] == [ORDERS, 0]
+    # One that answers before its supervisor is back is asked again, and its window answers: a duplicate, no second run.
+    assert executor["counters"]["inbox_handled"] == ORDERS
     assert sum(entry.event_type == "TOOL_STARTED" for entry in entries) == 1
     assert sum(entry.event_type == "PROMPT_SENT" for entry in entries) == ORDERS - 1
     assert {row.actor for row in cluster.run().children if row.restarts} == {"broker/1"}

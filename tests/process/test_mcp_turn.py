@@ -17,7 +17,7 @@ from launch.client import connected, place_of
 from tests.process.cluster import Cluster, eventually
 from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.mcp_servers import configure, everything_server, http, scripted, stdio, time_server, use
-from tests.sessions import Person
+from tests.sessions import Person, stands_still
 
 pytestmark = pytest.mark.process
 
@@ -225,11 +225,12 @@ def test_a_cancelled_session_stops_its_server_and_an_approved_call_runs_once(clu
         async with connected(place, "operator", timeout_s=10) as bus:
             person = Person(bus, place.snapshot.config)
             await person.begin()
-            told = await person.say(use("s__effect"), timeout_s=4.0)
-            assert told.code == "run_waiting"
-            assert not effects.exists()
-            await person.command(Approve(call_id="001"))
-            assert "did effect" in (await person.say(use("s__effect"))).response
+            async with asyncio.TaskGroup() as group:
+                asked = group.create_task(person.say(use("s__effect")))
+                await person.until(stands_still)
+                assert not effects.exists()
+                await person.command(Approve(call_id="001"))
+            assert "did effect" in asked.result().response
             assert effects.read_text().count("effect") == 1
             other = Person(bus, place.snapshot.config)
             await other.begin()

@@ -18,6 +18,18 @@ STEP_S = 0.0028
 DEADLINE_S = 60.0
 
 
+def test_an_answered_input_is_not_answered_again_while_the_record_is_away() -> None:
+    """The supervisor knows that there is an answer: nobody makes another one, and later it is the one that was told."""
+    with SimulatedCluster(load_snapshot()) as cluster:
+        first = cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S)
+        cluster.strike("ledger", after_s=0.0, back_after_s=40.0)
+        again = cluster.ask(QUESTION, input_id="in-1", session_id=first.session_id, timeout_s=8.0)
+        cluster.world.run(asyncio.sleep(60))
+        later = cluster.ask(QUESTION, input_id="in-1", session_id=first.session_id, timeout_s=DEADLINE_S)
+    assert (again.outcome, again.code) == ("error", "unreadable")
+    assert first.outcome == "success" and (later.outcome, later.response) == (first.outcome, first.response)
+
+
 def _swept(back_after_s: float, *, settle_s: float) -> list[tuple[float, str, float]]:
     """(moment of the kill, outcome, seconds until the answer) for kills at moment after moment of a turn."""
     found, moment_s = [], 0.0

@@ -34,11 +34,6 @@ def input_digest(input_id: str, text: str) -> str:
     return hashlib.sha256(f"{input_id}\n{text}".encode()).hexdigest()
 
 
-def turn_key(session_id: str, input_id: str) -> str:
-    """The once key for which everything competes that can be the one answer to an input."""
-    return f"turn:{session_id}/{input_id}"
-
-
 def entry_name(kind: str) -> str:
     """The event_type of this event kind's entry."""
     return ENTRY_NAMES.get(kind, kind)

@@ -33,13 +33,19 @@ class LedgerOnPaper:
 
     refused: Sequence[str] = ()  # event types
     entries: list[WriteEntry] = field(default_factory=list)
+    under_way: list[asyncio.Future[list[Ack]]] = field(default_factory=list)
     unflushed: list[WriteEntry] = field(default_factory=list)  # become visible with the next flush
     bodies: dict[str, bytes] = field(default_factory=dict)
     fetched: list[str] = field(default_factory=list)
 
     async def write(self, entries: Sequence[WriteEntry], *, trace: str = "") -> list[Ack]:
+        """A barrier."""
+        submitted = self.submit(entries, trace=trace)
+        await self.flush()
+        return submitted.result()
+
+    async def _arrive(self, entry: WriteEntry) -> list[Ack]:
         """First of its key wins."""
-        (entry,) = entries
         if entry.event_type in self.refused:
             return [Ack(outcome="refused", sequence=-1, submission_id=entry.submission_id, code="too_large")]
         for earlier in self.entries:
@@ -48,12 +54,16 @@ class LedgerOnPaper:
         self.entries.append(entry)
         return [Ack(outcome="committed", sequence=1, submission_id=entry.submission_id, origin="ho1/1@a")]
 
-    def submit(self, entries: Sequence[WriteEntry], *, trace: str = "") -> asyncio.Future[list[Ack]]:
-        """The same, not waited for."""
-        return asyncio.ensure_future(self.write(entries, trace=trace))
+    def submit(
+        self, entries: Sequence[WriteEntry], *, trace: str = "", urgent: bool = False
+    ) -> asyncio.Future[list[Ack]]:
+        """Not waited for; nor does its arrival depend on who waits for it."""
+        self.under_way.append(asyncio.ensure_future(self._arrive(entries[0])))
+        return self.under_way[-1]
 
     async def flush(self) -> None:
         """What was under way arrives."""
+        await asyncio.gather(*map(asyncio.shield, self.under_way))
         self.entries += self.unflushed
         self.unflushed = []
 
@@ -180,9 +190,37 @@ async def test_a_record_that_refuses_every_end_is_a_fault() -> None:
     """Never a receipt that the record does not hold, never a loop."""
     ledger = LedgerOnPaper(refused=["WO_COMPLETED", "WO_FAILED"])
     receipt = completed(order(), OutputResult(text=Segment(text="out")), Tally(started=0.0), HERE)
+    durable: list[str] = []
     with pytest.raises(LedgerError) as caught:
-        await Ends(as_client(ledger), retry_s=1.0).record(order(), receipt, HERE, parents=[])
-    assert (caught.value.code, caught.value.retryable) == ("rejected", False)
+        await Ends(as_client(ledger), retry_s=1.0).record(
+            order(), receipt, HERE, parents=[], on_durable=lambda: durable.append("an end")
+        )
+    assert (caught.value.code, caught.value.retryable, durable) == ("rejected", False, [])
+
+
+@pytest.mark.parametrize(
+    ("refused", "events"),
+    [([], ["WO_COMPLETED"]), (["WO_COMPLETED"], ["WO_FAILED"]), (["WO_COMPLETED", "WO_FAILED"], [])],
+)
+async def test_what_becomes_of_an_end_does_not_depend_on_who_waits_for_it(
+    refused: list[str], events: list[str]
+) -> None:
+    """Its order was cancelled while the record had not answered: it stands and that is known, or a failure does."""
+    ledger = LedgerOnPaper(refused=refused)
+    receipt = completed(order(), OutputResult(text=Segment(text="out")), Tally(started=0.0), HERE)
+    durable: list[str] = []
+    recording = asyncio.ensure_future(
+        Ends(as_client(ledger), retry_s=1.0).record(
+            order(), receipt, HERE, parents=[], on_durable=lambda: durable.append("an end")
+        )
+    )
+    await asyncio.sleep(0)
+    recording.cancel()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert recording.cancelled()
+    assert [entry.event_type for entry in ledger.entries] == events
+    assert durable == ["an end"] * len(events)
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------

@@ -300,21 +300,30 @@ def _fill(made: Cluster) -> Callable[[], None]:
     return lambda: setattr(medium, "capacity_bytes", capacity)
 
 
+async def _runs_before_a_full_disk(made: Cluster, effects: Effects) -> tuple[asyncio.Task[Receipt], Callable[[], None]]:
+    """A call whose tool is done when the disk is full; the order, and what gives the disk room again."""
+    await made.world.settled()
+    effects.gate = asyncio.Event()
+    work = asyncio.get_running_loop().create_task(made.execute(tool_order(ONCE)))
+    await made.until(lambda: bool(effects.runs))
+    free = _fill(made)
+    await made.ho2.sleep(3.0)
+    effects.gate.set()
+    return work, free
+
+
 @pytest.mark.parametrize("is_asked_at_once", [False, True])
-def test_a_call_that_ran_while_the_disk_was_full_is_in_doubt_until_its_end_is_recorded(is_asked_at_once: bool) -> None:
+@pytest.mark.parametrize("is_announced", [False, True])
+def test_a_call_that_ran_while_the_disk_was_full_is_in_doubt_until_its_end_is_recorded(
+    is_asked_at_once: bool, is_announced: bool
+) -> None:
     """Whoever asked is told that the tool was begun; what it said is kept, and stands in the record once that can."""
     effects = Effects()
     with cluster(ScriptedGateway(), tools=effects.tools()) as made:
 
         async def main() -> Receipt:
-            await made.world.settled()
-            effects.gate = asyncio.Event()
-            work = asyncio.get_running_loop().create_task(made.execute(tool_order(ONCE)))
-            await made.until(lambda: bool(effects.runs))
-            free = _fill(made)
-            await made.ho2.sleep(3.0)
-            effects.gate.set()
-            for attempt in (work, made.execute(tool_order(ONCE), attempt=2)):
+            work, free = await _runs_before_a_full_disk(made, effects)
+            for attempt in (work, made.execute(tool_order(ONCE), attempt=2 if is_announced else 1)):
                 with pytest.raises(LedgerError) as caught:
                     await attempt
                 assert (caught.value.code, caught.value.facts.get(IN_DOUBT)) == ("disk_full", True)
@@ -322,11 +331,87 @@ def test_a_call_that_ran_while_the_disk_was_full_is_in_doubt_until_its_end_is_re
             if not is_asked_at_once:
                 await made.ho2.sleep(3.0)
                 assert await made.events() == ["TOOL_STARTED", "WO_COMPLETED"]
-            return await made.execute(tool_order(ONCE), attempt=3)
+            return await made.execute(tool_order(ONCE), attempt=3 if is_announced else 1)
 
         assert made.world.run(main()).state == "completed"
         assert len(effects.runs) == 1
         assert made.world.run(made.events()) == ["TOOL_STARTED", "WO_COMPLETED"]
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.9])
+def test_a_worker_that_stops_hands_over_what_it_kept(pause_s: float) -> None:
+    """The disk has room again, and the time to hand the end over once more has not come yet."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), tools=effects.tools()) as made:
+
+        async def main() -> Receipt:
+            work, free = await _runs_before_a_full_disk(made, effects)
+            with pytest.raises(LedgerError):
+                await work
+            free()
+            await made.ho2.sleep(pause_s)
+            await made.actors[0].drain()
+            made.world.kill(made.executors[0].instance)
+            made.executor()
+            await made.world.settled()
+            return await made.execute(tool_order(ONCE), attempt=2)
+
+        assert made.world.run(main()).state == "completed"
+        assert len(effects.runs) == 1
+        assert made.world.run(made.events()) == ["TOOL_STARTED", "WO_COMPLETED"]
+
+
+def test_a_disk_that_stays_full_keeps_no_worker_from_stopping() -> None:
+    """It is asked once more, and what it cannot take is given up."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), tools=effects.tools()) as made:
+
+        async def main() -> float:
+            work, _ = await _runs_before_a_full_disk(made, effects)
+            with pytest.raises(LedgerError):
+                await work
+            before = made.ho2.clock.monotonic()
+            await made.actors[0].drain()
+            return made.ho2.clock.monotonic() - before
+
+        assert made.world.run(main()) < 0.1
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_an_end_outlives_the_cancel_of_its_order(is_kept: bool) -> None:
+    """Whoever waited for it, or for one that was kept, is gone when the record says that its disk is full."""
+    effects = Effects()
+    with cluster(ScriptedGateway(), tools=effects.tools()) as made:
+
+        async def main() -> Receipt:
+            if is_kept:
+                work, free = await _runs_before_a_full_disk(made, effects)
+                with pytest.raises(LedgerError):
+                    await work
+                made.world.freeze(made.ledger_instance)
+                work = asyncio.get_running_loop().create_task(made.execute(tool_order(ONCE), attempt=2))
+            else:
+                await made.world.settled()
+                effects.gate = asyncio.Event()
+                work = asyncio.get_running_loop().create_task(made.execute(tool_order(ONCE)))
+                await made.until(lambda: bool(effects.runs))
+                made.world.freeze(made.ledger_instance)
+                free = _fill(made)
+                effects.gate.set()
+            await made.ho2.sleep(0.3)
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            await made.ho2.sleep(0.3)  # the worker hears of it
+            made.world.thaw(made.ledger_instance)
+            await made.ho2.sleep(3.0)
+            assert await made.events() == ["TOOL_STARTED"]
+            free()
+            await made.ho2.sleep(3.0)
+            assert await made.events() == ["TOOL_STARTED", "WO_COMPLETED"]
+            return await made.execute(tool_order(ONCE), attempt=3)
+
+        assert made.world.run(main()).state == "completed"
+        assert len(effects.runs) == 1
 
 
 def test_a_call_that_could_not_start_on_a_full_disk_is_in_no_doubt() -> None:

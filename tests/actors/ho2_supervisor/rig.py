@@ -8,12 +8,11 @@ from functools import cache
 from typing import Any, Self
 
 from actors.ho2_supervisor.actor import SLOTS, Supervisor
-from actors.ho2_supervisor.session.journal import turn_key
 from bus.dispatch import Actor, Call
 from bus.errors import RuntimeFault
 from bus.ledger_client import LedgerClient, every_page
 from bus.messages.base import Message, pack
-from bus.messages.ids import iso
+from bus.messages.ids import delivered_key, iso, turn_key
 from bus.messages.ledger import Ack, Entry, Read, WriteEntry, session_stream
 from bus.messages.session import (
     Command,
@@ -302,14 +301,19 @@ def names(entries: list[Entry]) -> list[str]:
     return [entry.event_type for entry in entries]
 
 
-def degraded_entry(input_id: str, text: str, reply: str) -> WriteEntry:
-    """What the host appends when it answers without HO2."""
-    submission_id = f"TurnDegraded:{SESSION}/{input_id}"
+def degraded_entry(input_id: str, text: str, reply: str, *, delivered: bool = False) -> WriteEntry:
+    """What the host appends when it answers without HO2; once the ledger is back, where it answered without that."""
+    submission_id = f"TurnDegraded:{SESSION}/{input_id}{'/delivered' if delivered else ''}"
     event = TurnDegraded(
-        input_id=input_id, input_ref=f"{submission_id}/1", reply_ref=f"{submission_id}/2", delivered=False, at=iso(1.0)
+        input_id=input_id,
+        input_ref=f"{submission_id}/1",
+        reply_ref=f"{submission_id}/2",
+        delivered=delivered,
+        at=iso(1.0),
     )
     envelope = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
     return WriteEntry(
         submission_id=submission_id, stream=session_stream(SESSION), event_type="TurnDegraded", at_us=1,
-        bodies=[pack(envelope.model_dump()), text.encode(), reply.encode()], once=turn_key(SESSION, input_id),
+        bodies=[pack(envelope.model_dump()), text.encode(), reply.encode()],
+        once=(delivered_key if delivered else turn_key)(SESSION, input_id),
     )  # fmt: skip

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor.session.journal import turn_key
 from actors.session_host.actor import SessionHost
 from bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
 from bus.messages.base import unpack
+from bus.messages.ids import turn_key
 from bus.messages.ledger import Ack
 from bus.messages.session import (
     EndSession,
@@ -506,6 +506,41 @@ def test_completed_answer_refuses_a_degraded_one() -> None:
         assert (ack.outcome, ack.event_type) == ("lost", "RunCompleted")
         entry = rig.run(rig.client.lookup([ack.submission_id], with_bodies=True))[0]
         assert TurnResult.model_validate(unpack(entry.bodies[1])) == result
+
+
+def test_what_was_delivered_meanwhile_is_the_answer_to_whoever_asks_again() -> None:
+    """The host answered while it reached no ledger, and its record came in behind RunCompleted: nobody hears both."""
+    with Rig() as rig:
+        rig.run(rig.start_session())
+        assert rig.run(rig.turn("i1", "hello")).outcome == "success"
+        (ack,) = rig.run(rig.write(degraded_entry("i1", "hello", "bare reply", delivered=True)))
+        assert ack.outcome == "committed"
+        again = rig.run(rig.turn("i1", "hello"))
+        assert (again.outcome, again.response, again.consolidation_candidates) == ("degraded", "bare reply", [])
+        rig.run(rig.turn("i2", "next"))
+        assert "assistant: bare reply" in text_of(rig.pool.orders[-1], "history")
+        assert rig.run(rig.turn("i1", "hello")) == again
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.0001, 0.0002, 0.0003, 0.0004, 0.0005])
+def test_an_answer_is_read_again_when_the_ledger_stops_in_the_middle(delay_s) -> None:
+    """Its disk failed with the question under way: its successor is asked, and the client hears the answer, not of it."""
+    with Rig() as rig:
+        rig.run(rig.start_session())
+        first = rig.run(rig.turn("i1", "hello"))
+
+        async def story() -> TurnResult:
+            again = asyncio.ensure_future(rig.turn("i1", "hello"))
+            await asyncio.sleep(delay_s)
+            rig.world.disk("ledger").medium.failing_syncs = 1
+            stopping = asyncio.ensure_future(rig.write(degraded_entry("i9", "hello", "bare reply")))
+            await asyncio.sleep(0.3)
+            rig.stop_ledger()
+            rig.start_ledger()
+            await stopping
+            return await again
+
+        assert rig.run(story()) == first
 
 
 def test_turn_after_a_failed_and_degraded_one_goes_on() -> None:

@@ -12,7 +12,7 @@ from actors.ho2_supervisor.session.journal import Recorded
 from actors.ho2_supervisor.session.record import SessionRecord
 from actors.ho2_supervisor.turn import history_limits
 from bus.messages.base import pack
-from bus.messages.ids import iso
+from bus.messages.ids import iso, turn_key
 from bus.messages.ledger import WriteEntry
 from bus.messages.session import (
     RunCompleted,
@@ -85,7 +85,7 @@ def lived(rig: Rig, session_id: str, turns: int) -> list[WriteEntry]:
             ),
             pack(result.model_dump()),
             reply.encode(),
-            once=journal.turn_key(session_id, input_id),
+            once=turn_key(session_id, input_id),
         )
         if snapshots.is_due(record, 100):
             made = journal.counted_id("StateSnapshot", session_id, 1, record.appended + 1)

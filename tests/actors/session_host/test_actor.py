@@ -729,6 +729,83 @@ def test_without_the_ledger_the_reply_is_delivered_and_spooled(make):
     assert not cluster.world.media["host"].files
 
 
+@pytest.mark.parametrize("who", ["the same host", "the next host"])
+def test_who_was_told_a_degraded_answer_hears_no_other_one(make, who):
+    """The supervisor could answer by now, and the record does not say yet what was told: the host's own disk does."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+
+    async def scenario():
+        cluster.kill_ledger()
+        first = await cluster.turn(timeout_s=6)
+        cluster.ho2.fault = None
+        if who == "the next host":
+            cluster.world.kill(cluster.host_peer.instance)
+            cluster.start_host()
+            await cluster.host_ready()
+        again, other = await cluster.turn(timeout_s=6), await cluster.turn("another text", timeout_s=6)
+        cluster.start_ledger()
+        return first, again, other, await cluster.stream()
+
+    first, again, other, _stream = cluster.run(scenario())
+    assert (first.outcome, first.response) == (again.outcome, again.response) == ("degraded", "fine")
+    assert (other.outcome, other.code) == ("error", "input_conflict")
+    assert cluster.provider.calls == 1 and len(cluster.ho2.turns) == 1
+
+
+def once(gate: asyncio.Event) -> Callable[[TurnRequest], Awaitable[TurnReply]]:
+    """A supervisor that answers when the gate opens."""
+
+    async def act(message: TurnRequest) -> TurnReply:
+        await gate.wait()
+        return TurnReply(result=result_of(message))
+
+    return act
+
+
+def test_a_last_resort_that_comes_too_late_is_told_to_nobody(make):
+    """The supervisor answers another request for the input while the ledger still has time to decide: that is it."""
+    cluster, gate = make(), asyncio.Event()
+    cluster.ho2.act = once(gate)
+
+    async def scenario():
+        cluster.kill_ledger()
+        patient = asyncio.ensure_future(cluster.turn(timeout_s=30))
+        hasty = asyncio.ensure_future(cluster.turn(timeout_s=6))
+        while not cluster.provider.calls:
+            await asyncio.sleep(0.01)
+        gate.set()
+        told = await patient
+        later = await hasty
+        cluster.start_ledger()
+        return told, later, await cluster.stream()
+
+    told, later, stream = cluster.run(scenario())
+    assert (told.outcome, told.response) == (later.outcome, later.response) == ("success", "from HO2")
+    assert not any(event_in(entry).delivered for entry in stream)
+
+
+@pytest.mark.parametrize("is_recorded", [False, True])
+def test_two_who_ask_the_same_hear_the_same(make, is_recorded):
+    """One waits no longer and is told a degraded answer; when the supervisor answers the other one, that is too late."""
+    cluster, gate = make(), asyncio.Event()
+    cluster.ho2.act = once(gate)
+
+    async def scenario():
+        cluster.kill_ledger()
+        patient = asyncio.ensure_future(cluster.turn(timeout_s=30))
+        await asyncio.sleep(0.1)
+        hasty = await cluster.turn(timeout_s=6)
+        if is_recorded:
+            cluster.start_ledger()
+            assert event_in((await cluster.stream())[-1]).delivered
+        gate.set()
+        return hasty, await patient
+
+    hasty, patient = cluster.run(scenario())
+    assert (hasty.outcome, hasty.response) == (patient.outcome, patient.response) == ("degraded", "fine")
+
+
 def test_a_delivered_reply_survives_the_host(make):
     """Spooled, host killed: the next host hands it over, and it replaces what history would show."""
     cluster = make()
