@@ -1,7 +1,8 @@
 """The three conditions that a write may carry, as one decision. Pure. Source: spec page "The ledger", Write rules.
 
 Order of the decision: is the write well formed; is its submission id known; is its once key taken; does it continue its
-session's stream under the current tenure. What an earlier entry of the same batch changed is in the values given.
+session's stream, and is its writer who took that over last. What an earlier entry of the same batch changed is in the
+values given.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ class StreamHead(NamedTuple):
 
     head: str = ""  # submission id of its last entry
     tenure: int = 0  # n of its last TookOver
+    owner: str = ""  # origin of its last TookOver
 
 
 class Earlier(NamedTuple):
@@ -56,8 +58,13 @@ def fault_of_shape(entry: WriteEntry) -> str:
     return "once" if entry.once == "" else ""
 
 
-def judge(entry: WriteEntry, *, known: Earlier | None, holder: Earlier | None, head: StreamHead) -> Ack | None:
-    """None: the well-formed entry may commit. Else its answer. `holder` has its once key; `head` is its stream's."""
+def judge(
+    entry: WriteEntry, *, origin: str, known: Earlier | None, holder: Earlier | None, head: StreamHead
+) -> Ack | None:
+    """None: the well-formed entry may commit. Else its answer. `holder` has its once key; `head` is its stream's.
+
+    Two who take a session over at once claim the same tenure; only of the one whose TookOver stands anything follows.
+    """
     if known is not None:
         return answered("known", known) if known.is_same else refusal(entry, "conflict", head)
     if holder is not None:
@@ -65,19 +72,21 @@ def judge(entry: WriteEntry, *, known: Earlier | None, holder: Earlier | None, h
     if entry.prev is None:
         return None
     expected_tenure = head.tenure + 1 if entry.event_type == TOOK_OVER else head.tenure
-    if entry.tenure != expected_tenure or not expected_tenure:
+    is_owners = entry.event_type == TOOK_OVER or origin == head.owner
+    if entry.tenure != expected_tenure or not expected_tenure or not is_owners:
         return refusal(entry, "tenure_mismatch", head)
     if entry.prev != head.head:
         return refusal(entry, "head_mismatch", head)
     return None
 
 
-def advance(head: StreamHead, entry: WriteEntry | StoredEntry) -> StreamHead | None:
-    """Its session's stream after this entry committed to it; None for a stream that is no session's."""
+def advance(head: StreamHead, entry: WriteEntry | StoredEntry, origin: str) -> StreamHead | None:
+    """Its session's stream after this entry of `origin` committed to it; None for a stream that is no session's."""
     if not is_session_stream(entry.stream):
         return None
-    is_take_over = entry.event_type == TOOK_OVER and entry.tenure is not None
-    return StreamHead(entry.submission_id, entry.tenure if is_take_over and entry.tenure else head.tenure)
+    if entry.event_type == TOOK_OVER and entry.tenure:
+        return StreamHead(entry.submission_id, entry.tenure, origin)
+    return head._replace(head=entry.submission_id)
 
 
 def answered(outcome: Literal["committed", "known", "lost"], earlier: Earlier) -> Ack:

@@ -24,7 +24,7 @@ FILE = "index.sqlite"
 """Its name in a ledger's directory."""
 FILES = (FILE, f"{FILE}-wal", f"{FILE}-shm")
 """The same, with write-ahead log and shared memory."""
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """1 had one tree of each kind and no checks."""
 _NAMED = (
     "stream", "event_type", "origin", "session_id", "work_order_id", "agent_id", "decision", "reason",
@@ -42,8 +42,9 @@ _BY_SUBMISSION, _BY_ONCE = (
     for column in ("submission", "once")
 )
 """From both trees: which one, and the sequence that it gives."""
-_HEADS = (
-    "SELECT head, tenure FROM heads WHERE stream = ?1 UNION ALL SELECT head, tenure FROM heads_again WHERE stream = ?1"
+_HEADS = " UNION ALL ".join(
+    f"SELECT head, tenure, owner FROM {tree} WHERE stream = ?1"  # noqa: S608 - own names
+    for tree in ("heads", "heads_again")
 )
 _NAMES_KEPT = 20_000
 """Interned names remembered in memory; only speed depends on it."""
@@ -51,8 +52,8 @@ _NAMES_KEPT = 20_000
 _SCHEMA = f"""
 CREATE TABLE segments (first INTEGER PRIMARY KEY, last INTEGER, end INTEGER, chain BLOB);
 CREATE TABLE names (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
-CREATE TABLE heads (stream TEXT PRIMARY KEY, head TEXT, tenure INTEGER) WITHOUT ROWID;
-CREATE TABLE heads_again (stream TEXT PRIMARY KEY, head TEXT, tenure INTEGER) WITHOUT ROWID;
+CREATE TABLE heads (stream TEXT PRIMARY KEY, head TEXT, tenure INTEGER, owner TEXT) WITHOUT ROWID;
+CREATE TABLE heads_again (stream TEXT PRIMARY KEY, head TEXT, tenure INTEGER, owner TEXT) WITHOUT ROWID;
 CREATE TABLE entries (
     sequence INTEGER PRIMARY KEY, segment INTEGER, at INTEGER, length INTEGER, bodies_at INTEGER, chain BLOB,
     submission INTEGER, once INTEGER, run_seq INTEGER, {", ".join(f"{name} INTEGER" for name in _NAMED)}, crc INTEGER
@@ -172,8 +173,8 @@ class Index:
         )
         for tree in ("heads", "heads_again"):
             self._db.executemany(
-                f"INSERT OR REPLACE INTO {tree} VALUES (?, ?, ?)",  # noqa: S608 - one of the two
-                [(stream, head.head, head.tenure) for stream, head in heads.items()],
+                f"INSERT OR REPLACE INTO {tree} VALUES (?, ?, ?, ?)",  # noqa: S608 - one of the two
+                [(stream, *head) for stream, head in heads.items()],
             )
         self._db.executemany("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?)", list(positions))
         self._db.execute("COMMIT")

@@ -61,7 +61,7 @@ class Intake:
         if fault_of_shape(entry):
             return refusal(entry, "invalid", head)
         known = self._known(entry, batch)
-        ack = judge(entry, known=known, holder=self._holder(entry), head=head)
+        ack = judge(entry, origin=origin, known=known, holder=self._holder(entry), head=head)
         if ack is None:
             return self._stage(entry, origin, head, batch)
         if ack.code == "conflict" and known is not None:
@@ -74,7 +74,7 @@ class Intake:
         Raises Damage if the earlier entry cannot be read.
         """
         known = self._known(entry, Batch(0, 0))
-        ack = judge(entry, known=known, holder=self._holder(entry), head=StreamHead())
+        ack = judge(entry, origin="", known=known, holder=self._holder(entry), head=StreamHead())
         return ack if ack is not None and ack.outcome in ("known", "lost") else None
 
     def _holder(self, entry: WriteEntry) -> Earlier | None:
@@ -122,7 +122,7 @@ class Intake:
         batch.body_counts.append(len(lengths))
         batch.written[entry.submission_id] = entry
         batch.size_bytes += len(data) + sum(lengths)
-        self._tables.stage(sequence, stored, advance(head, entry))
+        self._tables.stage(sequence, stored, advance(head, entry, origin))
         return answered("committed", Earlier(sequence, entry.submission_id, origin, entry.event_type))
 
     def _record_conflict(self, entry: WriteEntry, writer: str, first: Earlier, batch: Batch) -> None:

@@ -128,7 +128,7 @@ def _index_frame(tables: Tables, file: str, segment: int, found: Whole) -> Posit
     entries = decode_all(found, file)
     places = places_of(found, segment, entries)
     for place, entry in zip(places, entries, strict=True):
-        tables.stage(place.sequence, entry, advance(tables.head(entry.stream), entry))
+        tables.stage(place.sequence, entry, advance(tables.head(entry.stream), entry, entry.origin))
     position = Position(segment, places[-1].sequence, found.end, found.chains[-1])
     tables.settle(places, position)
     return position

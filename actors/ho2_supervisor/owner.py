@@ -1,8 +1,9 @@
 """A session in the hands of its owner: append to its journal, wait for durability, read it back, take it over.
 
 Appending is synchronous (reduce, fold, queue); entries that lie next to each other leave in one write. `flush` sends
-what is queued without waiting, `barrier` returns when all of it is durable. A refused append means that the stream
-moved on without us, or that the record will never take this entry; the next barrier says which, whoever appended.
+what is queued without waiting, but nothing behind a take-over that is not known to stand: another one may. `barrier`
+returns when all of it is durable. A refused append means that the stream moved on without us, or that the record will
+never take this entry; the next barrier says which, whoever appended.
 Entries of other streams follow the appends that they rest on: they leave once those stand, else never.
 Source: spec pages "Session contracts" and "The ledger" (write rules).
 """
@@ -102,6 +103,7 @@ class OwnedSession:
         self._unsent: list[WriteEntry] = []
         self._following: list[WriteEntry] = []
         self._lost: Exception | None = None
+        self._is_taking_over = False  # TookOver was sent, and the record has not said yet that it stands
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -238,7 +240,7 @@ class OwnedSession:
 
     def flush(self, *, urgent: bool = False) -> None:
         """What is queued is on its way; a refusal shows at the next barrier. `urgent`: somebody waits for its ack."""
-        if not self._unsent or self._lost is not None:
+        if not self._unsent or self._lost is not None or self._is_taking_over:
             return
         self.barriers += urgent
         entries, self._unsent = self._unsent, []
@@ -248,14 +250,19 @@ class OwnedSession:
         except LedgerError as fault:
             self._lost = self._journal_lost(fault)
         else:
+            self._is_taking_over = any(entry.event_type == "TookOver" for entry in entries)
             submitted.add_done_callback(partial(self._acknowledged, entries, following))
 
     async def barrier(self) -> None:
         """Everything appended is durable. Raises AppendRefused, or JournalLost when the ledger stays away."""
         self._raise_if_lost()
-        self.flush(urgent=True)
+        is_held = self._is_taking_over
         try:
+            self.flush(urgent=True)
             await self._client.flush()
+            if is_held:
+                self.flush(urgent=True)
+                await self._client.flush()
         except RuntimeFault as fault:
             self._lost = self._journal_lost(fault)
         self._raise_if_lost()
@@ -274,6 +281,8 @@ class OwnedSession:
         """Keep the first refusal; without one, what rests on these entries may leave."""
         if future.cancelled():
             return
+        was_taking_over = any(entry.event_type == "TookOver" for entry in entries)
+        self._is_taking_over = self._is_taking_over and not was_taking_over
         fault = future.exception()
         if fault is None:
             refused = [(ack, e) for ack, e in zip(future.result(), entries, strict=True) if not ack.is_first]
@@ -281,6 +290,8 @@ class OwnedSession:
                 self._lost = self._lost or refusal_of(*refused[0])
             else:
                 self._follow(following)
+                if was_taking_over:
+                    self.flush()
         elif isinstance(fault, RuntimeFault):
             is_entry_fault = fault.code in _NEVER_TAKEN and not fault.retryable
             self._lost = self._lost or (

@@ -76,11 +76,12 @@ class Sessions:
         """The same session from its journal again, after a refused append. Raises LedgerError if it has a new owner."""
         tenure = session.tenure
         await self._read(session)
-        if session.record.state.tenure != tenure:
+        state = session.record.state
+        if (state.tenure, state.owner) != (tenure, self._bus.instance):  # two who took it over at once claim one tenure
             self.drop(session)
             raise SessionFault(
                 "moved",
-                f"session {session.session_id} has a new owner (tenure {session.record.state.tenure}, ours {tenure})",
+                f"session {session.session_id} is {state.owner}'s (tenure {state.tenure}; ours was {tenure})",
                 retryable=True,
             )
 

@@ -42,14 +42,14 @@ class Taken:
     tenure: int
 
 
-def may_be_open(newest_first: Sequence[Entry], tenure: int) -> bool:
-    """Whether the owner of this tenure may have left a run or a follow-up behind, by the entries' heads alone.
+def may_be_open(newest_first: Sequence[Entry], left: Taken) -> bool:
+    """Whether this owner in this tenure may have left a run or a follow-up behind, by the entries' heads alone.
 
     False: the session has another owner, or rests. What these entries do not show is taken for open.
     """
-    owned = next((entry.tenure for entry in newest_first if entry.tenure is not None), None)
-    if owned != tenure or any(entry.event_type == "HostCommandReceived" for entry in newest_first):
-        return owned == tenure
+    last = next((Taken(entry.origin, entry.tenure) for entry in newest_first if entry.tenure is not None), None)
+    if last != left or any(entry.event_type == "HostCommandReceived" for entry in newest_first):
+        return last == left
     answered: set[str] = set()
     is_over = False
     for entry in newest_first:
@@ -71,7 +71,7 @@ class Unowned:
         self._client = client
         self._config = config
         self._own_entries = own_entries
-        self._given_up: dict[str, int] = {}  # session -> our tenure of it
+        self._given_up: dict[str, Taken] = {}
         self._task: asyncio.Task[None] | None = None
         self.found = 0
 
@@ -86,7 +86,7 @@ class Unowned:
 
     def give_up(self, session_id: str, tenure: int) -> None:
         """This supervisor drives the session's run no further, and does not know that somebody else does."""
-        self._given_up[session_id] = tenure
+        self._given_up[session_id] = Taken(self._bus.instance, tenure)
 
     async def _watch(self) -> None:
         known: frozenset[str] | None = None  # of whom nothing is left behind, or who live
@@ -120,8 +120,7 @@ class Unowned:
         seen = await self._read_taken(taken, {}, after=since)
         for owner in sorted(set(earlier) - living):
             await self._read_taken(taken, {"origin": owner}, after=-1)
-        left = {session_id: one.tenure for session_id, one in taken.items() if one.owner not in living}
-        await self._ask_for(left)
+        await self._ask_for({session_id: one for session_id, one in taken.items() if one.owner not in living})
         if seen >= self._config.sessions.journal_page:  # the next one need not read all that again
             self._note_settled(stats.head, living)
         return living
@@ -168,12 +167,12 @@ class Unowned:
             count, more = count + len(page.entries), page.more
         return count
 
-    async def _ask_for(self, left: dict[str, int]) -> None:
+    async def _ask_for(self, left: dict[str, Taken]) -> None:
         """Each of these sessions, if something may be open in it. Raises the last fault, after all were asked."""
         failed: RuntimeFault | None = None
-        for session_id, tenure in left.items():
+        for session_id, one in left.items():
             try:
-                await self._ask(session_id, tenure)
+                await self._ask(session_id, one)
             except RuntimeFault as fault:
                 _log.warning("session_not_taken_over", session_id=session_id, code=fault.code)
                 failed = fault if fault.retryable or fault.code in _MENDED_OUTSIDE else failed
@@ -181,17 +180,17 @@ class Unowned:
             raise failed
 
     async def _ask_for_given_up(self) -> None:
-        for session_id, tenure in list(self._given_up.items()):
-            await self._ask_for({session_id: tenure})
-            if self._given_up.get(session_id) == tenure:
+        for session_id, one in list(self._given_up.items()):
+            await self._ask_for({session_id: one})
+            if self._given_up.get(session_id) == one:
                 del self._given_up[session_id]
 
-    async def _ask(self, session_id: str, tenure: int) -> None:
+    async def _ask(self, session_id: str, left: Taken) -> None:
         """Whoever answers for the session owns it, and drives what is open."""
         newest = await self._client.read(
             session_stream(session_id), limit=self._config.ho2.owners_entries, newest_first=True
         )
-        if not may_be_open(newest.entries, tenure):
+        if not may_be_open(newest.entries, left):
             return
         self.found += 1
         timeout_s = self._config.ledger.request_timeout_ms / 1000

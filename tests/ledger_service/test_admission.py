@@ -7,12 +7,13 @@ from ledger_service.admission import Earlier, StreamHead, advance, fault_of_shap
 from ledger_service.entry import INTEGER_MAX
 from tests.ledger_service.rig import SESSION, append, take_over, write
 
-HEAD = StreamHead("last", 3)
+OWNER = "ho2/1@7"
+HEAD = StreamHead("last", 3, OWNER)
 WINNER = Earlier(9, "other", "ho1/1@1", "TOOL_STARTED")
 
 
-def _judge(entry, *, known=None, holder=None, head=HEAD):
-    return judge(entry, known=known, holder=holder, head=head)
+def _judge(entry, *, origin=OWNER, known=None, holder=None, head=HEAD):
+    return judge(entry, origin=origin, known=known, holder=holder, head=head)
 
 
 def test_an_unconditional_write_to_a_named_stream_may_commit():
@@ -71,11 +72,20 @@ def test_a_write_that_does_not_continue_the_stream_learns_where_it_stands(entry,
     assert (ack.outcome, ack.code, ack.head, ack.tenure, ack.sequence) == ("refused", code, "last", 3, -1)
 
 
+def test_who_claims_the_current_tenure_and_did_not_open_it_learns_so():
+    """Two who take over at once derive one id and one number; a take-over itself is anybody's."""
+    ack = _judge(append("a", "last", 3), origin="ho2/2@8")
+    assert ack is not None and (ack.code, ack.head, ack.tenure) == ("tenure_mismatch", "last", 3)
+    assert _judge(take_over(4, "last"), origin="ho2/2@8") is None
+
+
 def test_a_take_over_brings_the_next_tenure():
     """The first one has number 1 and an empty predecessor; each later one follows the head."""
     assert _judge(take_over(1, ""), head=StreamHead()) is None
     assert _judge(take_over(4, "last")) is None
-    assert advance(HEAD, take_over(4, "last")) == StreamHead(take_over(4, "last").submission_id, 4)
+    assert advance(HEAD, take_over(4, "last"), "ho2/2@8") == StreamHead(
+        take_over(4, "last").submission_id, 4, "ho2/2@8"
+    )
 
 
 def test_nothing_but_a_take_over_or_a_degraded_turn_begins_a_stream():
@@ -88,13 +98,13 @@ def test_a_degraded_turn_is_unconditional_and_becomes_the_head():
     """So the owner's next append is refused, and the tenure stays."""
     degraded = write("TurnDegraded:i1", SESSION, event_type="TurnDegraded", once="turn:s/i1")
     assert _judge(degraded) is None
-    assert advance(HEAD, degraded) == StreamHead("TurnDegraded:i1", 3)
-    assert advance(StreamHead(), degraded) == StreamHead("TurnDegraded:i1", 0)
+    assert advance(HEAD, degraded, "host/1@2") == StreamHead("TurnDegraded:i1", 3, OWNER)
+    assert advance(StreamHead(), degraded, "host/1@2") == StreamHead("TurnDegraded:i1", 0)
 
 
 def test_a_stream_that_is_no_sessions_has_no_head():
     """Nothing is fenced there."""
-    assert advance(HEAD, write("a", "ho2m")) is None
+    assert advance(HEAD, write("a", "ho2m"), OWNER) is None
 
 
 def test_a_known_write_gets_its_first_number_and_another_content_is_a_conflict():

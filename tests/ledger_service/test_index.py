@@ -33,7 +33,7 @@ def _committed(sequence: int, **changed) -> Committed:
 def _apply(index: Index, first: int, count: int) -> None:
     rows = [_committed(number) for number in range(first, first + count)]
     position = Position(0, first + count - 1, 100 * (first + count), CHAIN)
-    index.apply(rows, {"session/x": StreamHead(f"id{first}", first)}, [position])
+    index.apply(rows, {"session/x": StreamHead(f"id{first}", first, "ho2/1@7")}, [position])
 
 
 def test_a_reader_sees_each_commit_and_cannot_write(tmp_path):
@@ -58,7 +58,9 @@ def test_questions_between_commits_do_not_keep_the_log_from_being_taken_over(tmp
             _apply(index, 20 * round_number, 20)
             assert index.by_submission("nothing") == [] and len(index.by_once("k3")) == 1
         assert (tmp_path / "index.sqlite-wal").stat().st_size < 8_000_000
-        assert index.head("session/x") == StreamHead("id2980", 2980) and index.head("session/y") == StreamHead()
+        assert (
+            index.head("session/x") == StreamHead("id2980", 2980, "ho2/1@7") and index.head("session/y") == StreamHead()
+        )
 
 
 def test_a_failed_transaction_leaves_the_position_where_it_was(tmp_path):
@@ -105,7 +107,7 @@ def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(tmp_path):
                     assert [place.sequence for place in index.by_submission(f"id{number}")] == [number], bit
                     assert [place.sequence for place in index.by_once(f"k{number}")] == [number], bit
                     assert not index.by_submission(f"other{number}"), bit
-                assert index.head("session/x") == StreamHead("id0", 0), bit
+                assert index.head("session/x") == StreamHead("id0", 0, "ho2/1@7"), bit
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             noticed += 1
         for beside in ("-wal", "-shm"):

@@ -39,7 +39,11 @@ class Model:
             own = [first for first, _ in self.entries if first.stream == entry.stream]
             tenure = max([first.tenure or 0 for first in own if first.event_type == "TookOver"], default=0)
             wanted = tenure + 1 if entry.event_type == "TookOver" else tenure
-            if entry.tenure != wanted or wanted == 0:
+            owners = [
+                by for first, by in self.entries if first.stream == entry.stream and first.event_type == "TookOver"
+            ]
+            is_owners = entry.event_type == "TookOver" or owners[-1:] == [origin]
+            if entry.tenure != wanted or wanted == 0 or not is_owners:
                 return "refused", -1, "tenure_mismatch"
             if entry.prev != (own[-1].submission_id if own else ""):
                 return "refused", -1, "head_mismatch"
@@ -58,6 +62,7 @@ class Draft:
     tenure: int  # beyond the current one
     body: bytes
     once: str | None
+    origin: str
 
     def resolve(self, model: Model, names: list[str]) -> WriteEntry:
         own = [first for first, _ in model.entries if first.stream == self.stream]
@@ -85,6 +90,7 @@ _drafts = st.builds(
     tenure=st.sampled_from([0, 0, 0, 0, -1, 1]),
     body=st.sampled_from([b"", b"x", b"y", b"longer"]),
     once=st.sampled_from([None, None, "k1", "k2", "k3"]),
+    origin=st.sampled_from(["ho2/1@7", "ho2/1@7", "ho2/1@7", "ho2/2@8"]),
 )
 _steps = st.lists(
     st.sampled_from(["flush", "restart"]) | st.lists(st.lists(_drafts, min_size=1, max_size=5), min_size=1, max_size=3),
@@ -112,12 +118,12 @@ async def _compare(steps) -> None:
         else:
             expected, writes = [], []
             for drafts in step:
-                entries, answers = [], []
+                entries, answers, origin = [], [], drafts[0].origin
                 for draft in drafts:
                     entries.append(draft.resolve(model, names))
-                    answers.append(model.submit(entries[-1], "ho2/1@7"))
+                    answers.append(model.submit(entries[-1], origin))
                 expected.append(answers)
-                writes.append(ledger.write(*entries))
+                writes.append(ledger.write(*entries, origin=origin))
             written = await asyncio.gather(*writes)
             assert [[(ack.outcome, ack.sequence, ack.code) for ack in one] for one in written] == expected
     entries = await ledger.all()
@@ -168,6 +174,24 @@ async def test_an_old_owner_is_fenced_although_both_derive_the_same_ids():
         assert (await ledger.write(append("s1", new.submission_id, 2), origin="ho2/2@8"))[0].outcome == "committed"
         ack = (await ledger.write(append("s1", old.submission_id, 1), origin="ho2/1@7"))[0]
         assert ack.code == "conflict"
+
+
+@pytest.mark.parametrize("between", ["", "flush", "restart"])
+async def test_of_two_who_take_over_at_once_only_the_one_whose_take_over_stands_appends(between):
+    """Both derive one id and claim one tenure, and the other one's entries would follow that id; also after a restart."""
+    device = medium()
+    ledger = await start(SimDisk(device))
+    mine, other = take_over(1, ""), take_over(1, "").model_copy(update={"bodies": [b"another"]})
+    await ledger.write(mine, append("s1", mine.submission_id, 1), origin="ho2/1@7")
+    if between == "flush":
+        await ledger.bus.release()
+    elif between:
+        await ledger.service.drain()
+        ledger = await start(SimDisk(device))
+    acks = await ledger.write(other, append("x1", "s1", 1), origin="ho2/2@8")
+    assert [ack.code for ack in acks] == ["conflict", "tenure_mismatch"]
+    assert (await ledger.write(append("s2", "s1", 1), origin="ho2/1@7"))[0].outcome == "committed"
+    await ledger.service.drain()
 
 
 async def test_a_degraded_turn_beats_the_owners_answer_by_its_once_key():

@@ -369,15 +369,20 @@ def test_damaged_snapshot_in_the_record_is_counted_by_the_loader() -> None:
         head = rig.run(rig.journal())[-1]
         rig.world.kill(rig.instances[0])
         bad = changed(good, lambda p: p["event"].update(record_version=2))
+        taken = changed(rig.run(rig.journal())[0], lambda p: p["event"].update(tenure=2))
         acks = rig.run(
             rig.write(
                 WriteEntry(
-                    submission_id=f"STATE_SNAPSHOT:{SESSION}/1.999", stream=good.stream, event_type="STATE_SNAPSHOT",
-                    at_us=1, bodies=[body or b"" for body in bad.bodies], prev=head.submission_id, tenure=1,
-                )
+                    submission_id=f"TookOver:{SESSION}/2", stream=good.stream, event_type="TookOver",
+                    at_us=1, bodies=[body or b"" for body in taken.bodies], prev=head.submission_id, tenure=2,
+                ),
+                WriteEntry(
+                    submission_id=f"STATE_SNAPSHOT:{SESSION}/2.999", stream=good.stream, event_type="STATE_SNAPSHOT",
+                    at_us=1, bodies=[body or b"" for body in bad.bodies], prev=f"TookOver:{SESSION}/2", tenure=2,
+                ),
             )
         )  # fmt: skip
-        assert acks[0].outcome == "committed"
+        assert [ack.outcome for ack in acks] == ["committed", "committed"]
         rig.supervise()
         rig.run(rig.world.settled())
         assert rig.run(rig.turn("i2", "question")).outcome == "success"

@@ -15,7 +15,7 @@ from actors.ho2_supervisor.turn import history_limits
 from bus.errors import RuntimeFault
 from bus.messages.base import canonical_bytes, pack, unpack
 from bus.messages.ledger import Entry, WriteEntry, session_stream
-from bus.messages.session import TurnReply, TurnRequest, TurnResult
+from bus.messages.session import SessionReady, StartSession, TurnReply, TurnRequest, TurnResult
 from bus.messages.work_order import OutputResult, Segment, WorkOrder
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, names, one_tool, snapshot, text_of
 
@@ -285,6 +285,44 @@ def test_two_supervisors_never_answer_one_input_twice() -> None:
         assert all(fault.retryable for fault in results if isinstance(fault, RuntimeFault))
         assert names(rig.run(rig.journal())).count("RunCompleted") == 1
         assert len(rig.pool.executed) == len(set(rig.pool.executed)) == 6
+
+
+@pytest.mark.parametrize("moment_s", [n * 0.0004 for n in range(8)])
+def test_of_two_that_take_over_at_once_one_owns_the_session(moment_s: float) -> None:
+    """Both start it, claim the same tenure and are asked: whoever lost says moved, and nothing of it is recorded."""
+    with Rig(script=one_tool) as rig:
+        rig.supervise()
+        rig.pool.delay_s = lambda _: 0.3
+
+        async def asked(instance: str, after_s: float) -> TurnResult:
+            await rig.host.sleep(after_s)
+            start = rig.host.request(
+                instance, StartSession(session_id=SESSION), expect=SessionReady, timeout_s=5.0, key=SESSION
+            )
+            async with asyncio.TaskGroup() as group:
+                group.create_task(outcome_of(start))
+                await rig.host.sleep(0.0005)
+                turn = group.create_task(outcome_of(rig.turn("i1", QUESTION, to=instance)))
+            return turn.result()
+
+        async def run() -> list[Any]:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(asked(instance, number * moment_s))
+                    for number, instance in enumerate(rig.instances)
+                ]
+            return [task.result() for task in tasks]
+
+        results = rig.run(run())
+        results.append(rig.run(rig.turn("i1", QUESTION)))
+        journal = rig.run(rig.journal())
+        owner = ""
+        for entry in journal:
+            owner = entry.origin if entry.event_type == "TookOver" else owner
+            assert entry.origin == owner, f"{entry.submission_id} by {entry.origin}, owned by {owner}"
+        assert names(journal).count("RunCompleted") == 1
+        assert len({canonical_bytes(result) for result in results if isinstance(result, TurnResult)}) == 1
+        assert all(fault.retryable for fault in results if isinstance(fault, RuntimeFault))
 
 
 def test_unfinished_run_past_its_deadline_is_failed_by_the_new_owner() -> None:

@@ -7,16 +7,21 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor.unowned import may_be_open
+from actors.ho2_supervisor.unowned import Taken, may_be_open
 from bus.messages.base import unpack
 from tests.actors.ho2_supervisor.rig import Rig, names
 
 OWNED = 3
+OWNER = "ho2/1@7"
 
 
-def entry(event_type: str, about: str = "s/3.1", *, tenure: int | None = OWNED, prev: str | None = "x") -> Any:
+def entry(
+    event_type: str, about: str = "s/3.1", *, tenure: int | None = OWNED, prev: str | None = "x", by: str = OWNER
+) -> Any:
     """The head of a journal's entry."""
-    return SimpleNamespace(event_type=event_type, submission_id=f"{event_type}:{about}", tenure=tenure, prev=prev)
+    return SimpleNamespace(
+        event_type=event_type, origin=by, submission_id=f"{event_type}:{about}", tenure=tenure, prev=prev
+    )
 
 
 REQUESTED = entry("RunRequested", "s/in-1")
@@ -36,6 +41,7 @@ FIRST = [entry("SESSION_START"), entry("TookOver", prev="")]
         ([entry("RunCompleted"), entry("HostCommandReceived"), REQUESTED], True),
         ([entry("RunCompleted"), entry("RunRequested", "s/followup:f1")], True),
         ([entry("TookOver", tenure=4), entry("StepStarted"), REQUESTED], False),
+        ([entry("TookOver", by="ho2/2@8"), entry("StepStarted", tenure=2), REQUESTED], False),
         ([entry("StepStarted")] * 40, True),
         ([entry("RunCompleted"), *[entry("StepStarted")] * 39], False),
         (FIRST, False),
@@ -44,7 +50,7 @@ FIRST = [entry("SESSION_START"), entry("TookOver", prev="")]
 )
 def test_an_owner_may_have_left_what_no_end_stands_behind(newest_first: list[Any], is_open: bool):
     """A run without an end, a message behind a run, or more entries than were looked at; never another owner's."""
-    assert may_be_open(newest_first, OWNED) == is_open
+    assert may_be_open(newest_first, Taken(OWNER, OWNED)) == is_open
 
 
 def left_at(rig: Rig, seconds: float) -> list[str]:
