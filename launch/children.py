@@ -148,12 +148,15 @@ def reap(pid: int) -> str:
 
 
 def watch_exit(pid: int, gone: Callable[[], None]) -> None:
-    """`gone` is called in the loop when this child of ours has ended and is not reaped yet."""
+    """`gone` is called in the loop, never before this returns: this child of ours has ended and is not reaped yet.
+
+    One that ended before anybody knew that it is ours may be reaped already.
+    """
     loop = asyncio.get_running_loop()
     try:
         pidfd = os.pidfd_open(pid)
     except (AttributeError, OSError):
-        _look_for_exit(loop, pid, gone)
+        loop.call_soon(_look_for_exit, loop, pid, gone)
         return
 
     def readable() -> None:

@@ -210,10 +210,6 @@ class Crew:
 
     # --- processes ----------------------------------------------------------------------------------------------
 
-    def reap_strangers(self) -> None:
-        """Whoever became this process's child by the death of its parent, and has ended, is forgotten."""
-        self._nursery.reap_strangers(child.pid for child in self.children.values() if not child.has_ended)
-
     def kill_all(self) -> None:
         """SIGKILL to every process."""
         for child in self.children.values():

@@ -111,7 +111,7 @@ class Launcher:
             members, home=self._home, config=self._config, clock=self._clock, board=self._board, nursery=nursery,
             tell=self._words.put_nowait, given=lambda role: self._given.get(role, {}),
         )  # fmt: skip
-        self._take_signals(crew)
+        self._take_signals(crew, nursery)
         # The run file names this pid to whoever signals it: not before every signal has its handler.
         self._board.write(members, "starting")
         try:
@@ -124,11 +124,11 @@ class Launcher:
             await crew.all_gone()
             await nursery.close()
 
-    def _take_signals(self, crew: Crew) -> None:
+    def _take_signals(self, crew: Crew, nursery: Nursery) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._asked_to_stop)
-        loop.add_signal_handler(signal.SIGCHLD, crew.reap_strangers)
+        loop.add_signal_handler(signal.SIGCHLD, nursery.reap_strangers)
         loop.add_signal_handler(written_words.SIGNAL, written_words.take_all, self._home, crew)
         if self._ends_with_reader_of is not None:
             # A pipe that nobody reads any more is in error, which wakes whoever waits for anything of it.

@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -81,7 +81,7 @@ class Lineage:
         self.living: list[Held] = []
         self._heir: Held | None = None
         self._promised: tuple[Held, socket.socket] | None = None  # who was asked for an heir, and our end of it
-        self._pause: asyncio.TimerHandle | None = None  # after the death of an heir
+        self._pause: asyncio.TimerHandle | None = None  # after the death of an heir, or one not made
         self._history = History()
         self._retry: asyncio.TimerHandle | None = None
         self._is_given_up = False
@@ -117,11 +117,15 @@ class Lineage:
         return True
 
     def want_heir(self) -> None:
-        """The present zygote is asked for one, if none stands ready and none is asked for; not just after one died."""
+        """The present zygote is asked for one, if none is there or asked for, and none just died or was refused."""
         has_one = self._heir is not None or self._promised is not None
         if self.present is None or has_one or self._pause is not None or not self._is_open:
             return
-        ours, theirs = zygote.pair()
+        try:
+            ours, theirs = zygote.pair()
+        except OSError as error:
+            self._no_heir(error.strerror)
+            return
         with theirs:
             if self.order(self.present, Fork(HEIR, ()), [theirs.fileno()]):
                 self._promised = (self.present, ours)
@@ -166,13 +170,15 @@ class Lineage:
         self._is_given_up = False
         self.present = None
         loaded = fingerprint.of_sources()
-        ours, theirs = zygote.pair()
         try:
-            with self._log_path.open("ab") as log, theirs:
-                argv = children.python("launch.zygote", "--control", str(theirs.fileno()))
-                pid = children.start(argv, output=log.fileno(), keep=theirs.fileno())
+            with ExitStack() as undone:
+                ours, theirs = zygote.pair()
+                undone.enter_context(ours)
+                with theirs, self._log_path.open("ab") as log:
+                    argv = children.python("launch.zygote", "--control", str(theirs.fileno()))
+                    pid = children.start(argv, output=log.fileno(), keep=theirs.fileno())
+                undone.pop_all()
         except OSError as error:
-            ours.close()
             _log.warning("zygote_not_started", reason=error.strerror)
             self._replace(self._clock.now())
             return
@@ -201,11 +207,20 @@ class Lineage:
             return
         ours, self._promised = self._promised[1], None
         if not answer.pid:
-            _log.warning("no_heir", reason=answer.error)
             ours.close()
+            self._no_heir(answer.error)
             return
         self._heir = self._adopt(zygote.Newborn(answer.pid, ours), maker.fingerprint, is_loaded=True)
         _log.info("heir_born", heir=answer.pid)
+
+    def _no_heir(self, why: str | None) -> None:
+        _log.warning("no_heir", reason=why)
+        self._ask_later()
+
+    def _ask_later(self) -> None:
+        """For an heir: one that cannot be made, or cannot live, does not keep the zygote busy."""
+        pause_s = self._config.restart_backoff_max_ms / 1000
+        self._pause = asyncio.get_running_loop().call_later(pause_s, self._pause_is_over)
 
     def _disinherit(self) -> None:
         """No heir stands ready any more, and none will."""
@@ -256,8 +271,7 @@ class Lineage:
         elif gone is self._heir:
             _log.warning("heir_ended", exit=how)
             self._heir = None
-            pause_s = self._config.restart_backoff_max_ms / 1000
-            self._pause = asyncio.get_running_loop().call_later(pause_s, self._pause_is_over)
+            self._ask_later()
         self._on_end()
 
     def _pause_is_over(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +75,8 @@ class Nursery:
         """`first` is a zygote forked before there was a loop; without one, one is started where that is possible."""
         self._config = config
         self._orders: dict[int, _Order] = {}
+        self._children: set[Child] = set()
+        """Asked for and not ended."""
         self._number = 0
         self._is_open = True
         self._lineage: Lineage | None = None
@@ -104,21 +106,32 @@ class Nursery:
             os.close(log_fd)
             raise
         self._number += 1
-        child = Child(liveness_fd=write_fd, on_born=on_born, on_exit=on_exit)
+
+        def gone(how: str) -> None:
+            self._children.discard(child)
+            on_exit(how)
+            self.reap_strangers()
+
+        child = Child(liveness_fd=write_fd, on_born=on_born, on_exit=gone)
+        self._children.add(child)
         self._put(_Order(self._number, child, argv, log_fd, read_fd))
         return child
 
-    def reap_strangers(self, known: Iterable[int]) -> None:
-        """Nobody's children that ended here (a killed process's own, for whom this process is the next ancestor)."""
+    def reap_strangers(self) -> None:
+        """Nobody's children that ended here (a killed process's own, for whom this process is the next ancestor).
+
+        To be called whenever a child ends. The kernel tells of the first one that ended; if that is one of ours,
+        whoever reaps it calls this again: the signals of all who stand behind it may have come already.
+        """
         living = self._lineage.living if self._lineage is not None else ()
-        ours = {*known, *(one.pid for one in living)}
+        ours = {one.pid for one in (*self._children, *living)}
         while True:
             try:
                 ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
             if ended is None or ended.si_pid in ours:
-                return  # one of ours is reaped by its own watch; the next signal comes back here
+                return
             with suppress(ChildProcessError):
                 os.waitpid(ended.si_pid, os.WNOHANG)
 
@@ -139,7 +152,7 @@ class Nursery:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._config.fork_timeout_ms / 1000):
                     while _has_children():
-                        self.reap_strangers(())
+                        self.reap_strangers()
                         await asyncio.sleep(_LOOK_INTERVAL_S)
 
     # --- orders -------------------------------------------------------------------------------------------------
@@ -186,6 +199,7 @@ class Nursery:
                 order.asked = None
                 self._renew(order)
         self._want_heir()
+        self.reap_strangers()
 
     def _renew(self, order: _Order) -> None:
         if order.child.has_ended or not self._is_open:

@@ -1,0 +1,147 @@
+"""Where the launcher's processes are born, without a cluster: whoever ended is reaped, and an heir is asked for again.
+
+The process of the test is their parent, and plays the zygote at its end of the socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bus.clock import SystemClock
+from config.schema import LauncherConfig
+from config.snapshot import load_snapshot
+from launch import zygote
+from launch.children import Child
+from launch.lineage import Lineage
+from launch.nursery import Nursery
+from launch.zygote_words import WORD_MAX_BYTES, Forked
+
+pytestmark = pytest.mark.process
+
+
+def launcher(**changes: object) -> LauncherConfig:
+    """The shipped settings with some changed."""
+    return load_snapshot().config.launcher.model_copy(update=changes)
+
+
+def ended(*, is_reaped: bool) -> int:
+    """The pid of a child that has ended."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | (0 if is_reaped else os.WNOWAIT))
+    process.returncode = 0
+    return process.pid
+
+
+def is_zombie(pid: int) -> bool:
+    """Whether this child waits for somebody to reap it."""
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+async def test_a_stranger_behind_one_of_ours_is_reaped(tmp_path: Path):
+    """Both ended before anybody looked, and no further signal comes: the kernel tells of the older one first."""
+    exits: list[str] = []
+    nursery = Nursery(launcher(start_method="spawn"), SystemClock(), log=tmp_path / "zygote.log", first=None)
+    child = nursery.start(["no role"], log=tmp_path / "log", on_born=lambda _: None, on_exit=exits.append)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    stranger = ended(is_reaped=False)
+    nursery.reap_strangers()
+    assert is_zombie(child.pid) and is_zombie(stranger)
+    await child.wait()
+    assert exits == ["exit 2"] and not is_zombie(stranger)
+
+
+async def test_who_is_reaped_before_its_birth_is_known_is_born_before_it_ends():
+    """A stranger until the zygote's word is read: what follows from an end never precedes what follows from a birth."""
+    told: list[str] = []
+    read_fd, write_fd = os.pipe()
+    child = Child(liveness_fd=write_fd, on_born=lambda _: told.append("born"), on_exit=told.append)
+    child.born(ended(is_reaped=True))
+    await child.wait()
+    os.close(read_fd)
+    assert told == ["born", "exit unknown"]
+
+
+class Played:
+    """A lineage whose first zygote is a process that does nothing, and is spoken for by the test."""
+
+    def __init__(self, log: Path) -> None:
+        self.body = subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE)
+        self.body.returncode = 0  # reaped by the lineage
+        ours, self.control = zygote.pair()
+        self.control.settimeout(0)
+        config = launcher(restart_backoff_max_ms=1)
+        self.lineage = Lineage(config, SystemClock(), log=log, on_answer=lambda _: None, on_end=lambda: None)
+        self.lineage.begin(zygote.Newborn(self.body.pid, ours))
+
+    async def answer(self, pid: int, error: str = "") -> None:
+        """The next order, which is one for an heir, is answered."""
+        async with asyncio.timeout(30):
+            word = await asyncio.get_running_loop().sock_recv(self.control, WORD_MAX_BYTES)
+        assert b'"argv": []' in word
+        self.control.send(Forked(0, pid, error).to_bytes())
+
+    async def close(self) -> None:
+        """Nothing of it is left."""
+        assert self.body.stdin is not None
+        self.body.stdin.close()
+        await self.lineage.close()
+        self.control.close()
+
+
+@pytest.fixture
+async def played(tmp_path: Path) -> AsyncIterator[Played]:
+    """It is ended."""
+    one = Played(tmp_path / "zygote.log")
+    yield one
+    await one.close()
+
+
+async def test_an_heir_that_is_dead_before_it_is_known_is_replaced(played: Played):
+    """It was reaped as a stranger while its maker's word was under way: it is not held for an heir that stands ready."""
+    played.lineage.want_heir()
+    await played.answer(ended(is_reaped=True))
+    await played.answer(0, "enough")
+
+
+async def test_an_heir_that_was_refused_is_asked_for_again(played: Played):
+    """The system had no room for it: nothing else needs to be forked before the next attempt."""
+    played.lineage.want_heir()
+    await played.answer(0, "Resource temporarily unavailable")
+    await played.answer(0, "enough")
+
+
+async def test_without_descriptors_an_heir_is_asked_for_later(played: Played, monkeypatch: pytest.MonkeyPatch):
+    """Nothing is raised into whoever wanted one."""
+    with monkeypatch.context() as full:
+        full.setattr(zygote, "pair", refused)
+        played.lineage.want_heir()
+    await played.answer(0, "enough")
+
+
+async def test_without_descriptors_a_zygote_is_started_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The launcher's end of its socket cannot be made at first: it is tried again with back-off."""
+    lineage = Lineage(launcher(), SystemClock(), log=tmp_path / "log", on_answer=print, on_end=lambda: None)
+    with monkeypatch.context() as full:
+        full.setattr(zygote, "pair", refused)
+        lineage.begin(None)
+        assert lineage.present is None and lineage.shown().state == "backoff"
+    async with asyncio.timeout(30):
+        while lineage.present is None:
+            await asyncio.sleep(0.01)
+    await lineage.close()
+
+
+def refused() -> tuple[socket.socket, socket.socket]:
+    """As the system does when this process holds too many descriptors."""
+    raise OSError(24, "Too many open files")
