@@ -41,7 +41,7 @@ class FarWorker:
 
     def works(self) -> FarWorker:
         """When it says so; fails if it ends before."""
-        eventually(lambda: "working for" in self.said or self.process.poll() is not None, within_s=30)
+        eventually(lambda: "working for" in self.said or self.process.poll() is not None)
         assert "working for" in self.said, self.said
         return self
 

@@ -54,7 +54,7 @@ class RawPeer:
             offers=list(offers),
         )
         self.control(Kind.HELLO, hello)
-        return self.receive(2.0)[0]
+        return self.receive(20.0)[0]
 
     def receive(self, timeout_s: float) -> tuple[Header, bytes]:
         """The next frame that is no beat; TimeoutError after the time. Beats meanwhile, as a living loop does."""

@@ -2,7 +2,7 @@
 
 Each call of `effect` adds a line to DIR/effects; `pid` of the newest server stands in DIR/pid. HOW: `garbage` (prints
 nonsense between its messages), `silent` (never answers), `wild` (lists what is no tool beside what is one), `many` (200
-tools), `late` (answers its handshake after two seconds; `late4`: after four).
+tools), `late4` (answers its handshake after four seconds), `held` (not as long as there is DIR/hold).
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def main() -> None:
             continue
         if method == "initialize":
             if HOW.startswith("late"):
-                time.sleep(float(HOW[4:] or 2))
+                time.sleep(float(HOW[4:]))
+            while HOW == "held" and (HERE / "hold").exists():
+                time.sleep(0.01)
             info = {"name": "scripted", "version": "1\x1b[31m"}
             ability = {"tools": {"listChanged": True}}
             said = {

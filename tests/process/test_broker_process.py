@@ -197,7 +197,7 @@ async def test_many_that_ask_for_the_ring_at_once_have_all_of_it_and_the_broker_
     async with asyncio.timeout(60):
         batches = await asyncio.gather(*map(read, readers))
     client.ask("late", to="ledger", type_name="wo.execute")
-    client.failure(5.0)
+    client.failure(30.0)
     for reader in readers:
         reader.close()
     zeromq.close()

@@ -132,7 +132,7 @@ async def test_a_refused_key_is_told_at_once_and_tried_with_pauses(broker):
     pair = curve.new_pair()
     far = Far(broker, pair)
     await far.until(lambda: far.happened)
-    assert far.happened == ["refused"]
+    assert set(far.happened) == {"refused"}
     await asyncio.sleep(1.0)
     assert far.happened.count("refused") <= 12
     await far.until(lambda: far.happened.count("refused") >= 2)

@@ -70,6 +70,7 @@ def test_a_kill_at_any_such_frame_of_a_turn_costs_nothing(make_cluster, actor, m
     check_record(entries)
 
 
+@pytest.mark.timeout(400)
 def test_a_frozen_owner_is_taken_over_and_cannot_write_when_it_thaws(make_cluster: Callable[[str], Cluster]):
     """The two-owner drill: stopped at each of its writes, taken over, thawed: one answer, nothing of it afterwards."""
     strikes = 0

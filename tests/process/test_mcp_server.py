@@ -136,7 +136,7 @@ async def test_a_second_cancel_during_the_grace_kills_at_once(tmp_path: Path) ->
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await until(lambda: not lives(first), 2.0)
+        await until(lambda: not lives(first))
         assert (await call(server, "effect"))[0]
 
 
@@ -245,7 +245,7 @@ async def test_what_a_server_started_dies_with_it(tmp_path: Path, how: str) -> N
         else:
             os.kill(server_pid(tmp_path), signal.SIGKILL)
             assert (await task)[1] == "unknown_outcome"
-            await until(lambda: not lives(started), 5.0)
+            await until(lambda: not lives(started))
 
 
 async def test_a_server_dies_with_its_worker_whatever_it_does(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ asyncio.run(main())
         above = [process.pid for process in psutil.Process(server).parents()[:2]]  # what speaks MCP, and its keeper
         worker.kill()
         worker.wait()
-        await until(lambda: not any(lives(pid) for pid in [server, *above]), 5.0)
+        await until(lambda: not any(lives(pid) for pid in [server, *above]))
     finally:
         worker.kill()
         worker.wait()

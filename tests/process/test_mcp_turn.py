@@ -176,15 +176,17 @@ def test_a_cluster_with_a_server_that_cannot_be_is_ready_and_says_so(cluster: Cl
 
 
 def test_restarting_a_worker_does_not_wait_for_its_servers(cluster: Cluster, tmp_path: Path):
-    """A server takes two seconds for its handshake; the worker is ready long before, its tools come later."""
-    servers = {"s": scripted(tmp_path, reads=["*"])}
-    servers["s"]["command"].append("late")
+    """A server holds its handshake back; the worker is ready before, its tools come later."""
+    servers = {"s": scripted(tmp_path, reads=["*"], connect_timeout_ms=120_000)}
+    servers["s"]["command"].append("held")
     words = configure(cluster, servers, tools=["s__*"], permitted=["s__*"])
     cluster.up(*words)
     wait_ready(cluster, "s")
+    (tmp_path / "hold").touch()
     old = cluster.kill("ho1/1").instance
-    eventually(lambda: cluster.is_up("ho1/1", other_than=old), within_s=1.5)
+    eventually(lambda: cluster.is_up("ho1/1", other_than=old))
     assert [row["state"] for row in tools_of(cluster)["sources"] if row["name"] == "s"] == ["starting"]
+    (tmp_path / "hold").unlink()
     wait_ready(cluster, "s")
 
 

@@ -167,7 +167,7 @@ def test_what_is_not_so_is_not_called_ready_or_running(cluster: Cluster):
     cluster.up()
     assert cluster("drain", "ledger/1").code == 0
     eventually(lambda: states(cluster)["host/1"] == "degraded")
-    assert cluster.row("ho2/1").note == "the ledger is not ready"
+    eventually(lambda: cluster.row("ho2/1").note == "the ledger is not ready")
     assert cluster("doctor").code == exit_codes.FAILED
     assert cluster("restart", "ledger/1").code == 0
     eventually(lambda: set(states(cluster).values()) == {"ready"})

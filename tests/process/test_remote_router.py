@@ -28,6 +28,7 @@ from tests.process.raw_peer import RawPeer
 
 pytestmark = pytest.mark.process
 DIGEST = "sha256:" + "a" * 64
+TOLD_S = 20.0
 
 
 class FarPeer(RawPeer):
@@ -54,13 +55,14 @@ class FarPeer(RawPeer):
         head, body = self.receive(10.0)
         return decode(Joined if head.type == Joined.TYPE else Refused, body, BIG)
 
-    def events(self, seconds):
-        """What the socket's monitor says within this time."""
-        seen, end = [], time.monotonic() + seconds
+    def is_told(self, event):
+        """Whether the socket's monitor says this."""
+        end = time.monotonic() + TOLD_S
         while (left := end - time.monotonic()) > 0:
-            if self.monitor.poll(int(left * 1000) + 1):
-                seen.append(struct.unpack("=hi", self.monitor.recv_multipart()[0])[0])
-        return seen
+            is_heard = self.monitor.poll(int(left * 1000) + 1)
+            if is_heard and struct.unpack("=hi", self.monitor.recv_multipart()[0])[0] == event:
+                return True
+        return False
 
     def close(self):
         end_monitor(self.socket, self.monitor)
@@ -88,7 +90,7 @@ class Listening:
             },
         )  # fmt: skip
         self.thread.start()
-        assert ready.wait(5)
+        assert ready.wait(30)
         self.operator = RawPeer(self.context, f"ipc://{home}/b")
         self.operator_token = mint(home, "operator/1@a", "operator", None)
 
@@ -123,7 +125,7 @@ class Listening:
 
     def end(self):
         os.close(self.stop_fd)
-        self.thread.join(5)
+        self.thread.join(30)
         for peer in self.peers:
             peer.close()
         self.operator.socket.close(linger=0)
@@ -140,7 +142,7 @@ def there(tmp_path):
     made.end()
 
 
-def eventually(what, seconds=3.0):
+def eventually(what, seconds=30.0):
     """Fails unless it becomes true in time."""
     end = time.monotonic() + seconds
     while not (value := what()):
@@ -175,15 +177,15 @@ def test_a_worker_joins_by_token_and_is_heard_under_its_own_key(there):
     ho2.socket.close(linger=0)
 
 
-def test_a_key_that_nobody_enrolled_is_refused_on_both_sides_within_a_second(there):
+def test_a_key_that_nobody_enrolled_is_refused_on_both_sides(there):
     """The stranger's socket says so, the broker names the key and counts it; the stranger never gets a frame in."""
     pair = curve.new_pair()
     stranger = there.far(pair)
     stranger.control(
         Kind.HELLO, Hello(instance="ho1/1@a", token="", role="ho1", slots=1, version="1", protocol=HEADER_VERSION)
     )
-    assert int(zmq.EVENT_HANDSHAKE_FAILED_AUTH) in stranger.events(1.0)
-    (row,) = there.list().refused_keys
+    assert stranger.is_told(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+    (row,) = eventually(lambda: there.list().refused_keys)
     assert (row.key, row.address) == (pair.fingerprint, "127.0.0.1")
     assert there.count("keys_refused") == 1
 
@@ -191,7 +193,7 @@ def test_a_key_that_nobody_enrolled_is_refused_on_both_sides_within_a_second(the
 def test_who_has_another_broker_s_key_in_mind_gets_no_answer_and_is_counted(there):
     """A token of another cluster: the handshake fails at once."""
     stranger = there.far(curve.new_pair(), broker_key=curve.new_pair().public)
-    assert int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL) in stranger.events(0.5)
+    assert stranger.is_told(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL)
     eventually(lambda: there.count("handshakes_failed"))
 
 
@@ -252,7 +254,7 @@ def test_a_chosen_routing_id_makes_nobody_somebody_else(there):
             assert peer.receive(10.0)[0].type == "bus.welcome"
             peer.close()
             there.peers.remove(peer)
-            time.sleep(0.2)
+            eventually(lambda: not [row for row in there.list().peers if row.role == "ho1"])
         else:
             head, body = peer.receive(10.0)
             assert (head.type, decode(Refused, body, BIG).code) == (Refused.TYPE, "role_mismatch")

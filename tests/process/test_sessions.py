@@ -177,7 +177,7 @@ def test_killed_supervisors_cancellation_is_finished_by_its_successor(begin: Cal
             cluster.kill(owner.partition("@")[0])
         assert asked.result().code == "cancelled"
         eventually(lambda: "RunCancelled" in [e.event_type for e in cluster.entries()])
-        assert (await person.view()).lifecycle == "Idle"
+        await person.until(lambda view: view.lifecycle == "Idle")
 
     play(cluster, story)
 

@@ -19,6 +19,7 @@ STORMS = (
 )
 
 
+@pytest.mark.timeout(400)
 def test_nobody_is_left_unanswered_charged_twice_or_without_an_owner(tmp_path: Path):
     """Eight people, a run that nobody waits for and a follow-up in each storm; the record and the outside agree."""
     row = run_row(tmp_path, STORMS, seed=1)

@@ -16,8 +16,9 @@ import pytest
 import zmq
 
 from bus.errors import BusError
-from bus.messages.control import PeerRow, ReadPeer
+from bus.messages.control import PeerRow, Peers, ReadPeer, ReadPeers
 from bus.messages.gateway import PromptResponse
+from bus.peer import Peer
 from bus.zeromq.context import ZeroMQ
 from bus.zeromq.link import ZeroMQLink
 from tests.conformance.clusters import RealCluster, bus_settings
@@ -76,6 +77,16 @@ async def ask(peer, script: str, service: str = "gateway", *, timeout_s: float =
     return await peer.request(service, prompt(script), expect=PromptResponse, timeout_s=timeout_s)
 
 
+async def listed(operator: Peer, instance: str) -> None:
+    """The broker has this peer, and it is ready."""
+    async with asyncio.timeout(30):
+        while True:
+            peers = (await operator.request("broker", ReadPeers(), expect=Peers, timeout_s=20)).peers
+            if (instance, "ready") in [(row.instance, row.state) for row in peers]:
+                return
+            await asyncio.sleep(0.05)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
 def test_the_caller_is_told_in_time(cluster: RealCluster, workers: Workers, number: int) -> None:
     """A request to that very instance fails as peer_lost after a kill and after a freeze, long before its deadline."""
@@ -123,7 +134,7 @@ def test_a_thawed_worker_says_hello_and_works_again(cluster: RealCluster, worker
         other = workers.start("gateway/2@w2")
         assert (await asked).content == "0.2"
         frozen.send_signal(signal.SIGCONT)
-        await asyncio.sleep(1.0)
+        await listed(await cluster.start(None, role="operator"), "gateway/1@w1")
         other.kill()
         assert (await ask(caller, "echo again", "gateway/1@w1")).content == "again"
 
@@ -147,13 +158,13 @@ def test_a_late_server_is_found_without_losing_the_first_frames(cluster: RealClu
 
 
 def test_a_restart_is_noticed_by_the_new_connection_and_not_by_the_next_beat() -> None:
-    """With beats a minute apart, a peer that waits for an answer and says nothing is bound again within a second."""
+    """With beats a minute apart, a peer that waits for an answer and says nothing is bound again long before the next."""
     cluster = RealCluster(bus_settings(beat_interval_ms=60_000, peer_timeout_ms=600_000))
 
     async def scenario() -> None:
         caller = await cluster.start(None, role="ho1")
         await cluster.restart_broker()
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(20):
             while caller._broker.epoch != "real2":
                 await asyncio.sleep(0.01)
 
@@ -184,7 +195,7 @@ def test_more_than_the_high_water_mark_may_arrive_while_a_loop_stands_still() ->
             router.send_multipart([parts[0], b"%d" % number, b"x" * 1000])
         time.sleep(1)  # this loop stands still, for many heartbeats
         router.send_multipart([parts[0], b"last", b""])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while b"last" not in frames:
                 await asyncio.sleep(0.01)
         link.close()
@@ -206,10 +217,10 @@ def test_large_messages_both_ways_do_not_stop_the_beats(cluster: RealCluster, wo
             for answer in answers:
                 assert len((await answer).content) == 4_000_000
         operator = await cluster.start(None, role="operator")
-        row = await operator.request("broker", ReadPeer(instance="gateway/1@w1"), expect=PeerRow, timeout_s=1)
+        row = await operator.request("broker", ReadPeer(instance="gateway/1@w1"), expect=PeerRow, timeout_s=20)
         while "standstills" not in row.counters:  # until a beat has brought its counters
             await asyncio.sleep(0.05)
-            row = await operator.request("broker", ReadPeer(instance="gateway/1@w1"), expect=PeerRow, timeout_s=1)
+            row = await operator.request("broker", ReadPeer(instance="gateway/1@w1"), expect=PeerRow, timeout_s=20)
         assert (row.state, row.counters["standstills"]) == ("ready", 0)
 
     cluster.run(scenario())

@@ -55,6 +55,14 @@ def whole_family(cluster: Cluster) -> tuple[psutil.Process, psutil.Process]:
     return psutil.Process(present), psutil.Process(heir)
 
 
+def end_together(dying: list[psutil.Process]) -> None:
+    """SIGKILL, while none of them can do anything: a spare else ends when its zygote does, and an heir forks another."""
+    for send in (psutil.Process.suspend, psutil.Process.kill):
+        for one in dying:
+            with contextlib.suppress(psutil.NoSuchProcess):  # the launcher has ended one that stands still
+                send(one)
+
+
 def started_fresh(cluster: Cluster) -> int:
     """How many processes the launcher started as fresh interpreters."""
     return cluster.home.log("launcher").read_text(encoding="utf-8").count('"started_fresh"')
@@ -140,8 +148,7 @@ def test_broker_ledger_and_zygote_die_together_and_nobody_loads_for_himself(clus
     first, next_one = whole_family(cluster)
     dying = [first] if who == "the zygote" else zygotes(cluster)
     killed = [cluster.kill("broker/1"), cluster.kill("ledger/1")]
-    for one in dying:
-        one.kill()
+    end_together(dying)
     asked = cluster.start_ask(PACKAGES)
     for row in killed:
         eventually(lambda row=row: cluster.is_up(row.actor, other_than=row.instance))
@@ -205,8 +212,7 @@ def test_a_zygote_that_does_not_get_ready_keeps_no_process_waiting(cluster: Clus
     cluster.up()
     whole_family(cluster)
     dying, fresh_before = zygotes(cluster), started_fresh(cluster)
-    for one in dying:
-        one.kill()
+    end_together(dying)
     loading = eventually(lambda: set(zygotes(cluster)) - set(dying)).pop()
     loading.suspend()
     killed = cluster.kill("gateway/1")
