@@ -79,17 +79,18 @@ class Supervisor(Actor):
         closing = Closing(bus, self._client, self._config.sessions, own_entries)
         self._unowned = Unowned(bus=bus, client=self._client, config=self._config, own_entries=own_entries)
         self._drives = Drives(
-            bus=bus, snapshot=self._snapshot, own_entries=own_entries, learning=self._learning, closing=closing,
-            unowned=self._unowned,
-        )  # fmt: skip
+            bus=bus, snapshot=self._snapshot, own_entries=own_entries, learning=self._learning, closing=closing
+        )
         self._sessions = Sessions(
             bus=bus,
             client=self._client,
             config=self._config,
             limits=turn.history_limits(self._config),
             taken_over=self._taken_over,
+            at_hand=self._drives.follow,
             is_running=self._drives.is_running,
             let_go=self._drives.let_go,
+            given_up=self._unowned.give_up,
         )
         self._drives.sessions = self._sessions
         self._unowned.watch()
@@ -233,8 +234,8 @@ class Supervisor(Actor):
             if command.command_id in session.record.commands:
                 continue  # it came twice at the same moment: once that stands, both are compared
             self._drives.notice(session, commanding.receive(session, command, self._config, trace=call.trace))
+            self._drives.follow(session)  # also if whoever said it does not wait until it is durable
             if await self._is_durable(session):
-                self._drives.follow(session)
                 return commanding.verdict_of(session, command)
         raise self._keeps_moving(message.session_id)
 
@@ -350,14 +351,13 @@ class Supervisor(Actor):
         return True
 
     async def _started(self, session_id: str) -> OwnedSession:
-        """The session, at hand and started; a message that waits there begins its run, if nothing keeps it.
+        """The session, at hand and started.
 
         One that only the host has answered so far is started under its agent.
         """
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._sessions.owned(session_id)
             if session.record.state.is_started:
-                self._drives.follow(session)
                 return session
             if not session.record.head:
                 self._sessions.drop(session)

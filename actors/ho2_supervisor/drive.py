@@ -28,7 +28,6 @@ from actors.ho2_supervisor.session.outcome import Outcome, RunStops
 from actors.ho2_supervisor.session.record import KnownInput, RunMemo
 from actors.ho2_supervisor.sessions import Sessions
 from actors.ho2_supervisor.turn import Progress
-from actors.ho2_supervisor.unowned import Unowned
 from actors.ho2_supervisor.verdicts import failure_code, is_verdict
 from actors.ho2_supervisor.waiting import Waiting, standstill_of
 from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
@@ -86,7 +85,7 @@ class Drive:
 class Drives:
     """Session id -> the drive of its active run."""
 
-    def __init__(  # noqa: PLR0913 - what a drive needs, and whom it tells
+    def __init__(
         self,
         *,
         bus: Bus,
@@ -94,7 +93,6 @@ class Drives:
         own_entries: OwnEntries,
         learning: Learning | None,
         closing: Closing,
-        unowned: Unowned,
     ) -> None:
         self._bus = bus
         self._snapshot = snapshot
@@ -102,7 +100,6 @@ class Drives:
         self._own_entries = own_entries
         self._learning = learning
         self._closing = closing
-        self._unowned = unowned
         self._drives: dict[str, Drive] = {}
         self._turnstile = Turnstile(
             each_max=self._config.ho2.principal_runs_max,
@@ -119,9 +116,9 @@ class Drives:
         return len(self._drives)
 
     def is_running(self, session_id: str) -> bool:
-        """Whether a run of this session is at work here."""
+        """Whether a run of this session is at work here, or about to begin."""
         drive = self._drives.get(session_id)
-        return drive is not None and drive.waiting.standstill is None
+        return session_id in self._following or (drive is not None and drive.waiting.standstill is None)
 
     def of(self, session: OwnedSession) -> Drive | None:
         """The drive of the session's active run."""
@@ -248,9 +245,7 @@ class Drives:
         session_id = session.session_id
         if self._is_draining or session_id in self._following or not self._has_follow_up(session):
             return
-        task = asyncio.get_running_loop().create_task(self._begin_follow_up(session))
-        self._following[session_id] = task
-        task.add_done_callback(lambda _: self._following.pop(session_id))
+        self._following[session_id] = asyncio.get_running_loop().create_task(self._follow(session))
 
     async def turnover(self, session: OwnedSession) -> None:
         """Returns when what keeps a follow-up waiting has changed. Raises SessionFault(moved) if nothing here does."""
@@ -267,13 +262,20 @@ class Drives:
         is_free = state.active_run_id is None and session.session_id not in self._drives and state.status == "open"
         return is_free and bool(state.pending_follow_up) and self._registry.held(session.session_id) is session
 
+    async def _follow(self, session: OwnedSession) -> None:
+        """From its last step on there is nobody who sees to it: a run that ends in the next one has to."""
+        try:
+            await self._begin_follow_up(session)
+        finally:
+            del self._following[session.session_id]
+
     async def _begin_follow_up(self, session: OwnedSession) -> None:
         ref = session.record.state.pending_follow_up[0]
         try:
             await session.barrier()
             text = await session.text(ref)
         except AppendRefused:
-            self._registry.drop(session)  # whoever reads it next sees to its follow-ups
+            self._registry.drop(session)  # whoever reads it next sees to its follow-ups, this one if nobody does
             return
         except RuntimeFault as fault:
             if not is_gone(fault):
@@ -329,8 +331,6 @@ class Drives:
         except RuntimeFault as fault:
             if isinstance(fault, JournalLost):
                 self._registry.drop(drive.session)
-            if isinstance(fault, JournalLost) or fault.code == "moved":
-                self._unowned.give_up(drive.session.session_id, drive.session.tenure)
             if not drive.answer.done():
                 drive.answer.set_exception(fault)
         else:

@@ -11,7 +11,7 @@ Source: spec pages "Session contracts" and "The ledger" (write rules).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from actors.ho2_supervisor import composed, loading
@@ -90,7 +90,15 @@ def refusal_of(ack: Ack, entry: WriteEntry) -> AppendRefused | EntryRefused:
 class OwnedSession:
     """One session's record in memory and the way to extend it."""
 
-    def __init__(self, *, session_id: str, bus: Bus, client: LedgerClient, limits: HistoryLimits) -> None:
+    def __init__(
+        self,
+        *,
+        session_id: str,
+        bus: Bus,
+        client: LedgerClient,
+        limits: HistoryLimits,
+        on_lost: Callable[[OwnedSession], None] = lambda _: None,
+    ) -> None:
         self.session_id = session_id
         self.record = SessionRecord(session_id, limits)
         self.loaded: Loaded | None = None  # what the last reading took; None: nothing was read
@@ -104,6 +112,7 @@ class OwnedSession:
         self._following: list[WriteEntry] = []
         self._lost: Exception | None = None
         self._is_taking_over = False  # TookOver was sent, and the record has not said yet that it stands
+        self._on_lost = on_lost
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -248,7 +257,7 @@ class OwnedSession:
         try:
             submitted = self._client.submit(entries, trace=entries[0].trace, urgent=urgent)
         except LedgerError as fault:
-            self._lost = self._journal_lost(fault)
+            self._lose(self._journal_lost(fault))
         else:
             self._is_taking_over = any(entry.event_type == "TookOver" for entry in entries)
             submitted.add_done_callback(partial(self._acknowledged, entries, following))
@@ -264,7 +273,7 @@ class OwnedSession:
                 self.flush(urgent=True)
                 await self._client.flush()
         except RuntimeFault as fault:
-            self._lost = self._journal_lost(fault)
+            self._lose(self._journal_lost(fault))
         self._raise_if_lost()
         if not self._unsent:  # what was said to follow while the last write was on its way
             following, self._following = self._following, []
@@ -287,18 +296,26 @@ class OwnedSession:
         if fault is None:
             refused = [(ack, e) for ack, e in zip(future.result(), entries, strict=True) if not ack.is_first]
             if refused:
-                self._lost = self._lost or refusal_of(*refused[0])
+                self._lose(self._lost or refusal_of(*refused[0]))
             else:
                 self._follow(following)
                 if was_taking_over:
                     self.flush()
         elif isinstance(fault, RuntimeFault):
             is_entry_fault = fault.code in _NEVER_TAKEN and not fault.retryable
-            self._lost = self._lost or (
-                EntryRefused(self.session_id, entries[0].submission_id, f"{fault.code}: {fault.detail}")
-                if is_entry_fault
-                else self._journal_lost(fault)
+            self._lose(
+                self._lost
+                or (
+                    EntryRefused(self.session_id, entries[0].submission_id, f"{fault.code}: {fault.detail}")
+                    if is_entry_fault
+                    else self._journal_lost(fault)
+                )
             )
+
+    def _lose(self, fault: Exception) -> None:
+        """The next barrier says so; where none comes, whoever is told sees to what may be open."""
+        self._lost = fault
+        self._on_lost(self)
 
     def _follow(self, following: list[WriteEntry]) -> None:
         """In one write; while too much is unacknowledged, with the next one."""

@@ -29,16 +29,20 @@ class Sessions:
         config: AdminConfig,
         limits: HistoryLimits,
         taken_over: Callable[[OwnedSession], None],
+        at_hand: Callable[[OwnedSession], None],
         is_running: Callable[[str], bool],
         let_go: Callable[[str], None],
+        given_up: Callable[[OwnedSession], None],
     ) -> None:
         self._bus = bus
         self._client = client
         self._config = config
         self._limits = limits
         self._taken_over = taken_over
+        self._at_hand = at_hand
         self._is_running = is_running
         self._let_go = let_go
+        self._given_up = given_up
         self._loadings: OrderedDict[str, asyncio.Task[OwnedSession]] = OrderedDict()
         self.snapshots_written = 0
         self.snapshots_ignored = 0  # damaged, erased, or of a version not known here
@@ -86,9 +90,10 @@ class Sessions:
             )
 
     def drop(self, session: OwnedSession) -> None:
-        """Forget the session; the next request reads it again."""
+        """Forget the session; the next request reads it again. Where something is open in it, there will be one."""
         if self._loaded(session.session_id) is session:
             del self._loadings[session.session_id]
+            self._given_up(session)
 
     async def record_state(self, session: OwnedSession) -> None:
         """The session's state is recorded anew, if it rests and enough has come since. For when its reply is out."""
@@ -108,7 +113,7 @@ class Sessions:
 
     def _load_anew(self, session_id: str) -> asyncio.Task[OwnedSession]:
         loading = asyncio.get_running_loop().create_task(self._load(session_id))
-        loading.add_done_callback(_seen)
+        loading.add_done_callback(self._ended)
         self._loadings[session_id] = loading
         self._let_idle_go()
         return loading
@@ -134,7 +139,17 @@ class Sessions:
         )
 
     def _new(self, session_id: str) -> OwnedSession:
-        return OwnedSession(session_id=session_id, bus=self._bus, client=self._client, limits=self._limits)
+        return OwnedSession(
+            session_id=session_id, bus=self._bus, client=self._client, limits=self._limits, on_lost=self._given_up
+        )
+
+    def _ended(self, loading: asyncio.Task[OwnedSession]) -> None:
+        """Whoever waited for it may have gone: what is to be done in the session is seen to all the same.
+
+        Nobody may be left to hear of a loading that failed either; asyncio need not complain.
+        """
+        if not loading.cancelled() and loading.exception() is None:
+            self._at_hand(loading.result())
 
     def _let_idle_go(self) -> None:
         for session_id, loading in list(self._loadings.items()):
@@ -143,9 +158,3 @@ class Sessions:
             if loading.done() and not self._is_running(session_id):
                 del self._loadings[session_id]
                 self._let_go(session_id)  # a run of it that stands still is picked up by whoever is asked next
-
-
-def _seen(loading: asyncio.Task[OwnedSession]) -> None:
-    """Whoever waited for a loading that failed may have gone; asyncio need not complain."""
-    if not loading.cancelled():
-        loading.exception()

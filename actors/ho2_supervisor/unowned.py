@@ -4,23 +4,25 @@ Whoever waits for an answer asks again, and so brings a session to its next owne
 took its request back, or for a follow-up; and the broker, which would give a dead supervisor's work to another, may die
 with it. The record says who took a session over last, the broker which of those live: a session of one that does not,
 and in which something is open, is asked for. That is a request under the session's key, so it comes to the very
-supervisor to which everybody else's come. It is looked for whenever a supervisor starts and whenever one is missing.
+supervisor to which everybody else's come. It is looked for whenever a supervisor starts and whenever one is missing; so
+are the sessions that a living one dropped, or of which it does not know whether its entries stand.
 Source: spec page "Session contracts", Where it lives: no session stays Running undriven.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from actors.ho2_supervisor.own_entries import OwnEntries
+from actors.ho2_supervisor.owner import OwnedSession
 from bus.errors import RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.base import unpack
-from bus.messages.ids import is_follow_up
+from bus.messages.ids import follow_up_input, is_follow_up, requested_id
 from bus.messages.ledger import Entry, LedgerStats, Provenance, ReadLedgerStats, session_stream
 from bus.messages.session import SessionReady, StartSession
 from bus.paging import read_peers
@@ -42,14 +44,22 @@ class Taken:
     tenure: int
 
 
-def may_be_open(newest_first: Sequence[Entry], left: Taken) -> bool:
-    """Whether this owner in this tenure may have left a run or a follow-up behind, by the entries' heads alone.
+def is_owned(newest_first: Sequence[Entry], taken: set[Taken]) -> bool:
+    """Whether the session is still in one of these hands: nobody took it over since.
 
-    False: the session has another owner, or rests. What these entries do not show is taken for open.
+    By owner and tenure: of two who take it over at once both claim the same number.
     """
-    last = next((Taken(entry.origin, entry.tenure) for entry in newest_first if entry.tenure is not None), None)
-    if last != left or any(entry.event_type == "HostCommandReceived" for entry in newest_first):
-        return last == left
+    newest = next((Taken(entry.origin, entry.tenure) for entry in newest_first if entry.tenure is not None), None)
+    return newest in taken
+
+
+def may_be_open(newest_first: Sequence[Entry]) -> bool:
+    """Whether a run or a follow-up may be open, by the entries' heads alone.
+
+    False: the session rests, unless a message waits that came before these entries.
+    """
+    if any(entry.event_type == "HostCommandReceived" for entry in newest_first):
+        return True
     answered: set[str] = set()
     is_over = False
     for entry in newest_first:
@@ -71,7 +81,7 @@ class Unowned:
         self._client = client
         self._config = config
         self._own_entries = own_entries
-        self._given_up: dict[str, Taken] = {}
+        self._given_up: dict[str, set[Taken]] = {}  # session -> our tenures of it; the last one may not stand
         self._task: asyncio.Task[None] | None = None
         self.found = 0
 
@@ -84,9 +94,10 @@ class Unowned:
         if self._task is not None:
             self._task.cancel()
 
-    def give_up(self, session_id: str, tenure: int) -> None:
-        """This supervisor drives the session's run no further, and does not know that somebody else does."""
-        self._given_up[session_id] = Taken(self._bus.instance, tenure)
+    def give_up(self, session: OwnedSession) -> None:
+        """This supervisor has the session no more, or not as the record has it, and knows of nobody else who has."""
+        if session.tenure:
+            self._given_up.setdefault(session.session_id, set()).add(Taken(self._bus.instance, session.tenure))
 
     async def _watch(self) -> None:
         known: frozenset[str] | None = None  # of whom nothing is left behind, or who live
@@ -120,7 +131,8 @@ class Unowned:
         seen = await self._read_taken(taken, {}, after=since)
         for owner in sorted(set(earlier) - living):
             await self._read_taken(taken, {"origin": owner}, after=-1)
-        await self._ask_for({session_id: one for session_id, one in taken.items() if one.owner not in living})
+        left = {session_id: {one} for session_id, one in taken.items() if one.owner not in living}
+        await self._ask_for(left)
         if seen >= self._config.sessions.journal_page:  # the next one need not read all that again
             self._note_settled(stats.head, living)
         return living
@@ -167,12 +179,12 @@ class Unowned:
             count, more = count + len(page.entries), page.more
         return count
 
-    async def _ask_for(self, left: dict[str, Taken]) -> None:
+    async def _ask_for(self, left: Mapping[str, set[Taken]]) -> None:
         """Each of these sessions, if something may be open in it. Raises the last fault, after all were asked."""
         failed: RuntimeFault | None = None
-        for session_id, one in left.items():
+        for session_id, taken in left.items():
             try:
-                await self._ask(session_id, one)
+                await self._ask(session_id, taken)
             except RuntimeFault as fault:
                 _log.warning("session_not_taken_over", session_id=session_id, code=fault.code)
                 failed = fault if fault.retryable or fault.code in _MENDED_OUTSIDE else failed
@@ -180,20 +192,38 @@ class Unowned:
             raise failed
 
     async def _ask_for_given_up(self) -> None:
-        for session_id, one in list(self._given_up.items()):
-            await self._ask_for({session_id: one})
-            if self._given_up.get(session_id) == one:
-                del self._given_up[session_id]
+        for session_id in list(self._given_up):
+            taken = self._given_up.pop(session_id)
+            try:
+                await self._ask_for({session_id: taken})
+            except RuntimeFault:  # at the next look, the others now
+                self._given_up.setdefault(session_id, set()).update(taken)
 
-    async def _ask(self, session_id: str, left: Taken) -> None:
+    async def _ask(self, session_id: str, taken: set[Taken]) -> None:
         """Whoever answers for the session owns it, and drives what is open."""
         newest = await self._client.read(
             session_stream(session_id), limit=self._config.ho2.owners_entries, newest_first=True
         )
-        if not may_be_open(newest.entries, left):
+        if not is_owned(newest.entries, taken):
+            return
+        if not may_be_open(newest.entries) and not (newest.more and await self._may_wait(session_id)):
             return
         self.found += 1
         timeout_s = self._config.ledger.request_timeout_ms / 1000
         await self._bus.request(
             "ho2", StartSession(session_id=session_id), expect=SessionReady, timeout_s=timeout_s, key=session_id
         )
+
+    async def _may_wait(self, session_id: str) -> bool:
+        """Whether a message may wait from before: inputs that somebody asked for may have come in between, long ones.
+
+        Messages begin in the order in which they came: behind the newest one that began, none waits. A command that is
+        no message is taken for one that waits: its head does not tell.
+        """
+        where = {"stream": session_stream(session_id), "event_type": "HostCommandReceived"}
+        page = await self._client.query(where, limit=1, newest_first=True)
+        if not page.entries:
+            return False
+        command_id = page.entries[0].submission_id.rpartition("/")[2]
+        [begun] = await self._client.lookup([requested_id(session_id, follow_up_input(command_id))])
+        return begun is None

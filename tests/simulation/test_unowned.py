@@ -14,11 +14,13 @@ from actors.ho1_executor.actor import Executor
 from actors.ho1_executor.tools.definition import ToolDefinition
 from bus.dispatch import Call
 from bus.messages.ids import iso, session_id_of
+from bus.messages.ledger import Entry
 from bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
 from bus.messages.work_order import ExecuteWorkOrder, Receipt
 from config.snapshot import load_snapshot
 from launch.simulated import BROKER, SimulatedCluster
 from tests.journals import check_record, count_of
+from tests.sessions import Person
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"
@@ -154,6 +156,47 @@ def test_a_follow_up_outlives_broker_and_owner(after_s: float):
         cluster.world.run(asyncio.sleep(15))
         entries = cluster.entries()
         assert count_of(entries, "RunRequested") == count_of(entries, "RunCompleted") == 2
+        check_record(entries)
+
+
+def struck_at(moment_s: float, *, is_replaced: bool) -> list[Entry]:
+    """A turn, a follow-up behind it or after it, small snapshots; at this moment the owner of the session is killed."""
+    snapshot = load_snapshot()
+    sessions = snapshot.config.sessions.model_copy(update={"snapshot_entries": 5})
+    config = snapshot.config.model_copy(update={"sessions": sessions})
+    with SimulatedCluster(dataclasses.replace(snapshot, config=config), ho2=2) as cluster:
+        world = cluster.world
+        person = Person(world.client("operator"), config)
+        world.run(world.settled())
+
+        async def kill() -> None:
+            await asyncio.sleep(moment_s)
+            [owner] = {entry.origin for entry in cluster.entries() if entry.event_type == "TookOver"}
+            world.kill(owner)
+            if is_replaced:
+                world.loop.call_later(0.05, cluster.start, "ho2")
+
+        async def story() -> None:
+            await person.begin()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(kill())
+                group.create_task(person.say(QUESTION))
+                await person.bus.sleep(0.002)
+                await person.command(FollowUp(text=QUESTION), "f1")
+
+        world.run(story())
+        world.run(asyncio.sleep(8))
+        return cluster.entries()
+
+
+@pytest.mark.parametrize("step_s", [0.004, pytest.param(0.0003, marks=pytest.mark.slow)])
+def test_a_follow_up_outlives_its_owner_at_any_moment(step_s: float):
+    """Also between the end of a run and its own begin, while a snapshot is written: nobody asks for it, and it is driven."""
+    for number in range(round(0.03 / step_s)):
+        moment_s = 0.001 + number * step_s
+        entries = struck_at(moment_s, is_replaced=number % 2 == 0)
+        told = (moment_s, [entry.event_type for entry in entries if entry.stream.startswith("session:")])
+        assert count_of(entries, "RunRequested") == count_of(entries, "RunCompleted") == 2, told
         check_record(entries)
 
 

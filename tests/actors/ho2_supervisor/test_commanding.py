@@ -511,3 +511,47 @@ def test_follow_ups_that_nobody_asks_for_outlive_their_owner(moment: str) -> Non
         journal = names(rig.run(rig.journal()))
         assert journal.count("RunCompleted") == 3
         assert journal.count("TookOver") == 2
+
+
+@pytest.mark.parametrize("what", ["the ledger is away for long", "another session needs its place"])
+def test_a_follow_up_that_could_not_begin_at_once_begins_later(what: str) -> None:
+    """Its owner lives, and nobody asks for the session again."""
+    with Rig(("sessions.snapshot_entries", 5), ("ho2.sessions_max", 1)) as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> None:
+            await rig.start_session()
+            first = asyncio.ensure_future(rig.asked("i1", "hello"))
+            await rig.until(at_work)
+            await rig.command(FollowUp(text="and more"), "f1")
+            await first  # the snapshot is being written
+            if what == "the ledger is away for long":
+                rig.stop_ledger()
+                await rig.host.sleep(20)
+                rig.start_ledger()
+            else:
+                await rig.start_session("22222222-2222-5333-8444-555555555555")
+            await rig.host.sleep(20)
+
+        rig.run(run())
+        assert names(rig.run(rig.journal())).count("RunCompleted") == 2
+
+
+def test_a_follow_up_whose_sender_goes_away_before_the_verdict_begins_all_the_same() -> None:
+    """At whatever moment: as soon as it is in the record it has its run."""
+    outcomes: set[int] = set()
+    for moment in range(1, 6):
+        with Rig() as rig:
+
+            async def run(rig: Rig = rig, gone_after_s: float = moment * 0.0002) -> None:
+                await rig.start_session()
+                said = asyncio.ensure_future(rig.command(FollowUp(text="hello"), "f1"))
+                await rig.host.sleep(gone_after_s)
+                said.cancel()
+                await rig.host.sleep(10)
+
+            rig.run(run())
+            journal = names(rig.run(rig.journal()))
+            assert journal.count("HostCommandReceived") == journal.count("RunCompleted"), (moment, journal)
+            outcomes.add(journal.count("RunCompleted"))
+    assert 1 in outcomes
