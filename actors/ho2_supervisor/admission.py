@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from actors.ho2_supervisor.session.commands import command_of
 from actors.ho2_supervisor.session.record import KnownInput
 from actors.ho2_supervisor.session.state import SessionState, resolve_run_config
-from bus.messages.ids import follow_up_input
+from bus.messages.ids import follow_up_input, is_follow_up
 from bus.messages.session import SessionConfig
 
 
@@ -70,6 +70,10 @@ def admit(  # noqa: PLR0913 - what a request and a session are
         )
     if resolve_run_config(state.session_config, overrides) is None:
         return Refused("invalid_input", "the run's provider or model is blank; name both or leave them out")
+    if is_follow_up(input_id):  # else the follow-up of that name could never begin
+        return Refused(
+            "invalid_input", f"no follow-up was said whose answer {input_id} asks for; name the input otherwise"
+        )
     return Begin()
 
 

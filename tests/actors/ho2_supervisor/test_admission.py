@@ -36,6 +36,13 @@ def test_new_input_begins_in_an_idle_session_only() -> None:
     assert code(asked(CLOSED)) == "session_closed"
 
 
+def test_a_follow_ups_input_begins_by_its_command_alone() -> None:
+    """Its answer may be asked for; a turn under its id would leave the command of that name without one."""
+    assert code(asked(started(), input_id="followup:x")) == "invalid_input"
+    one = KnownInput("followup:x", "same", "in/1", None, "answered")
+    assert asked(started(), one, input_id="followup:x") == Known(one)
+
+
 @pytest.mark.parametrize("state", [started(), running(), CLOSED], ids=["idle", "running", "closed"])
 @pytest.mark.parametrize("became", ["answered", "failed", "degraded"])
 def test_answered_input_gives_its_answer_whatever_the_session_is_by_now(
