@@ -226,6 +226,10 @@ class RecordKeeper:
         """This entry, while it is kept here and not known to be in the ledger."""
         return self._silent.get(submission_id) or self._spool.held(submission_id)
 
+    def holds_of(self, stream: str) -> bool:
+        """Whether an entry of this stream is kept here and not known to be in the ledger."""
+        return any(entry.stream == stream for entry in (*self._silent.values(), *self._spool.waiting))
+
     def spool_now(self, entry: WriteEntry) -> None:
         """Puts an entry that was submitted on disk at once. Raises OSError."""
         self._spool.append([entry])

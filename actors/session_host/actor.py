@@ -18,6 +18,7 @@ from bus.errors import BusError, RuntimeFault
 from bus.first_answer import FirstAnswers
 from bus.ledger_client import LedgerClient
 from bus.messages.base import Message
+from bus.messages.ledger import session_stream
 from bus.messages.session import (
     EndSession,
     ProcessTurn,
@@ -127,8 +128,8 @@ class SessionHost(Actor):
     # --- HO2 --------------------------------------------------------------------------------------------------------
 
     async def _supervised(self, turn: Turn, message: ProcessTurn) -> TurnResult:
-        """HO2's answer. It knows whether the session has begun, also where only this host has answered so far."""
-        if turn.is_first:
+        """HO2's answer. It knows whether the session has begun, unless this host alone does, on its own disk."""
+        if turn.is_first or self._keeper.holds_of(session_stream(turn.session_id)):
             await self._ask(  # a retry finds the same one
                 turn, StartSession(session_id=turn.session_id, agent_id=turn.agent_id), SessionReady, "start"
             )

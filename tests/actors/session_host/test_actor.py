@@ -230,6 +230,33 @@ def test_a_first_turn_starts_a_session_whose_id_follows_from_its_input(make):
     assert [(start.session_id, start.agent_id) for start in cluster.ho2.started] == [(first.session_id, "ADMIN")] * 2
 
 
+@pytest.mark.parametrize("who", ["the same host", "the next host"])
+def test_a_session_that_the_record_does_not_know_yet_is_started(make, who):
+    """All it holds is a degraded answer on this host's disk: without a start the supervisor would know no such session."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+
+    async def scenario():
+        cluster.kill_ledger()
+        first = await cluster.turn(timeout_s=6, session_id=None)
+        cluster.ho2.fault = None
+        if who == "the next host":
+            cluster.world.kill(cluster.host_peer.instance)
+            cluster.start_host()
+            await cluster.host_ready()
+        cluster.ho2.started.clear()
+        await cluster.turn("and then?", timeout_s=6, session_id=first.session_id, input_id="in-2")
+        meanwhile = list(cluster.ho2.started)
+        cluster.start_ledger()
+        await cluster.stream(first.session_id)
+        await cluster.turn("and then?", timeout_s=6, session_id=first.session_id, input_id="in-3")
+        return first, meanwhile, cluster.ho2.started
+
+    first, meanwhile, started = cluster.run(scenario())
+    assert first.outcome == "degraded"
+    assert [start.session_id for start in meanwhile] == [first.session_id] and started == meanwhile
+
+
 def test_a_waiting_run_is_asked_again_under_the_same_input(make):
     """RunWaiting is no answer: the host asks again until there is one."""
     cluster = make()
