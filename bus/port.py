@@ -172,6 +172,13 @@ class Provider(Protocol):
     @property
     def provider_id(self) -> str: ...
 
+    async def prepare(self) -> None:
+        """What it needs (a library, a key) is there from now on; asked before every call, and cheap once it is.
+
+        Raises GatewayError(PROVIDER_UNUSABLE) that says what to mend: nothing was sent.
+        """
+        ...
+
     async def complete(
         self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
     ) -> PromptResponse:

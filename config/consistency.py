@@ -16,6 +16,8 @@ BUDGET_KEYS = tuple(name for name in BudgetConfig.model_fields if name.endswith(
 BUDGET_PURPOSES = ("session", "agent", "classify", "synthesize", "consolidate", "history")
 """What an agent's budget names keys for."""
 
+_PROVIDER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
 _HOME_DIRECTORIES = ("config", "run", "logs", "ledger", "spool")
 """What lies below a home already."""
 
@@ -32,6 +34,7 @@ def inconsistencies(
     """Every fault between valid parts; empty if they fit together."""
     faults = [
         *_order_faults(config),
+        *_instance_faults(config.gateway),
         *_route_faults(config.gateway),
         *_memory_faults(config.ho3),
         *_environment_faults(config.launcher.environment),
@@ -148,9 +151,23 @@ def _route_faults(gateway: GatewayConfig) -> list[str]:
         provider = gateway.providers.get(route.provider_id)
         if provider is None:
             faults.append(f"{path}.provider_id: no such provider; configured: {_names(gateway.providers)}")
-        elif route.model_id not in [model.model_id for model in provider.models]:
+        elif not provider.any_model and route.model_id not in [model.model_id for model in provider.models]:
             known = _names(model.model_id for model in provider.models)
             faults.append(f"{path}.model_id: provider {route.provider_id!r} has no such model; configured: {known}")
+    return faults
+
+
+def _instance_faults(gateway: GatewayConfig) -> list[str]:
+    """Names under which a provider cannot be recorded or typed, and models that are there twice."""
+    faults: list[str] = []
+    for provider_id, provider in gateway.providers.items():
+        path = f"gateway.providers.{provider_id[:64]}"
+        if _PROVIDER_ID.fullmatch(provider_id) is None:
+            faults.append(f"{path}: a provider is named with letters, digits, `.`, `_` and `-`, at most 64 of them")
+        models = [model.model_id for model in provider.models]
+        faults += [f"{path}.models: {name!r} is there twice" for name in sorted(set(models)) if models.count(name) > 1]
+        if not all(name.strip() for name in models):
+            faults.append(f"{path}.models: a model_id is blank")
     return faults
 
 

@@ -17,6 +17,7 @@ from config import files
 from config.assets import Agent, Asset, Contract, Framework, Package, Spec
 from config.consistency import inconsistencies, snapshot_faults
 from config.files import ADMIN_CONFIG, GovernedFile, Kind
+from config.merge import merged
 from config.parse import BadText, checked, json_value
 from config.schema import AdminConfig
 
@@ -46,6 +47,8 @@ class Governed(BaseModel):
 
 def load(overrides: Path | None, config_file: Path | None) -> tuple[Governed, dict[str, str]]:
     """Everything below `config/`, files in `overrides` replacing shipped ones one by one, and each file's origin.
+
+    An admin_config.json of one's own is laid over the shipped one (`config.merge`).
 
     Raises ConfigError that lists every fault: file, dotted path, what is wrong, the mend.
     """
@@ -123,8 +126,10 @@ def _admin_config(file: GovernedFile, faults: list[str]) -> AdminConfig | None:
     value = _parsed(file, faults)
     if value is None:
         return None
-    shipped = None if file.is_shipped else json_value((files.SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8"))
-    config, found = checked(AdminConfig, value, shipped=shipped, strict=True)
+    written = value
+    if not file.is_shipped:
+        value = merged(json_value((files.SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8")), value)
+    config, found = checked(AdminConfig, value, written=written, strict=True)
     faults.extend(f"{file.path}: {fault}" for fault in found)
     return config
 

@@ -35,10 +35,13 @@ def json_value(text: str) -> Any:
         raise BadText(f"an integer beyond {INTEGER_MAX} (2**53); write a smaller one") from error
 
 
-def checked(model: type[M], value: Any, *, shipped: Any = None, strict: bool = False) -> tuple[M | None, list[str]]:
+def checked(
+    model: type[M], value: Any, *, shipped: Any = None, written: Any = None, strict: bool = False
+) -> tuple[M | None, list[str]]:
     """The model of `value`, or None and every fault, each beginning with its dotted path.
 
-    `shipped`: the value as shipped, from which the mend of a missing setting quotes.
+    `shipped`: the value as shipped, from which the mend of a missing setting quotes. `written`: what of it somebody
+    wrote, where the rest was laid below it.
     """
     if faults := _too_large(value, ()):
         return None, faults
@@ -46,7 +49,8 @@ def checked(model: type[M], value: Any, *, shipped: Any = None, strict: bool = F
         return model.model_validate(value, strict=strict or None), []
     except ValidationError as error:
         details = error.errors(include_url=False, include_context=True)
-        return None, [_fault(model, detail, value, shipped) for detail in details]
+        said = value if written is None else written
+        return None, [_fault(model, detail, value, said, shipped) for detail in details]
 
 
 def _too_large(value: Any, loc: tuple[str, ...]) -> list[str]:
@@ -76,19 +80,43 @@ def _refuse_constant(name: str) -> Any:
 _ABSENT = object()
 
 
-def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, shipped: Any) -> str:
-    path = ".".join(str(part) for part in detail["loc"]) or "(the whole file)"
+def _fault(model: type[BaseModel], detail: ErrorDetails, value: Any, written: Any, shipped: Any) -> str:
+    loc = _written_path(detail["loc"], value)
+    path = ".".join(str(part) for part in loc) or "(the whole file)"
     match detail["type"]:
         case "missing":
-            known = _at(shipped, detail["loc"], _ABSENT)
+            known = _at(shipped, loc, _ABSENT)
             mend = "add it" if known is _ABSENT else f"add it; shipped value: {json.dumps(known)}"
             return f"{path}: missing; {mend}"
         case "extra_forbidden":
-            return f"{path}: unknown key; {_spelling(model, detail['loc'], value)}"
+            return f"{path}: unknown key; {_spelling(model, loc, written)}"
+        case "union_tag_invalid":
+            context = detail.get("ctx", {})
+            return f"{path}.{_tag(detail)}: is {str(context['tag'])[:40]!r}; one of {context['expected_tags']}"
+        case "union_tag_not_found":
+            return f"{path}.{_tag(detail)}: missing; add it"
         case "literal_error":
             return f"{path}: {detail['msg']}; is {str(detail['input'])[:40]!r}"
+        case "value_error":
+            return f"{path}: {detail['msg'].removeprefix('Value error, ')}"
         case _:
             return f"{path}: {detail['msg']}; is {_shown(detail['input'])}"
+
+
+def _tag(detail: ErrorDetails) -> str:
+    """The setting that says which of several kinds an object is."""
+    return str(detail.get("ctx", {})["discriminator"]).strip("'")
+
+
+def _written_path(loc: tuple[int | str, ...], value: Any) -> tuple[int | str, ...]:
+    """The path as somebody wrote it: without the kinds that pydantic names where one of several may stand."""
+    path: list[int | str] = []
+    for position, part in enumerate(loc):
+        if isinstance(value, dict) and part not in value and position < len(loc) - 1:
+            continue
+        path.append(part)
+        value = _at(value, (part,))
+    return tuple(path)
 
 
 def _shown(value: Any) -> str:

@@ -23,9 +23,11 @@ Every threshold, time-out, retry count, window, limit and budget of every proces
 `config/admin_config.json`. None has a default in code: without its setting nothing starts, and the error names path,
 mend and the value as shipped.
 
-- A file in `<home>/config/` replaces the shipped file of the same path (`<home>/config/admin_config.json`,
-  `<home>/config/agents/ADMIN.json` …); a new file adds an agent, a contract or a prompt pack. `hobus up --config FILE`
-  replaces `admin_config.json` alone.
+- `<home>/config/admin_config.json` holds only what differs: it is laid over the shipped one, object by object (a
+  provider, a route, a server is added by its name); lists and single values replace, and an unknown key is an error.
+  `hobus up --config FILE` uses another file in its place.
+- Any other file in `<home>/config/` replaces the shipped file of the same path (`<home>/config/agents/ADMIN.json` …);
+  a new file adds an agent, a contract or a prompt pack.
 - `hobus config check` tells every fault at once: file, dotted path, what is wrong, the mend.
 - What is loaded is frozen for the life of the cluster; its digest stands in the records of every turn.
 - A secret never stands in a file, only a reference does: `env:NAME` or `file:PATH`.
@@ -75,15 +77,22 @@ def page(shipped: dict[str, Any]) -> str:
 def _rows(path: str, section: type[BaseModel], shipped: Any) -> Iterator[str]:
     for name, field in section.model_fields.items():
         inner = _nested(field.annotation)
-        value = shipped[name] if isinstance(shipped, dict) else None
+        value = shipped.get(name) if isinstance(shipped, dict) else None
         shown = "" if inner else f"`{json.dumps(value, ensure_ascii=False)}`"
         yield f"| `{path}.{name}` | {unit_of(name, field)} | {shown} | {field.description} |\n"
         known: set[str] = set()
         for model in inner:
             suffix, sample = _inside(field, value)
-            rows = list(_rows(f"{path}.{name}{suffix}", model, sample))
-            yield from (row for row in rows if row not in known)
+            fits = isinstance(sample, dict) and sample.keys() <= model.model_fields.keys()
+            rows = {_told(row): row for row in _rows(f"{path}.{name}{suffix}", model, sample if fits else None)}
+            yield from (row for told, row in rows.items() if told not in known)
             known.update(rows)
+
+
+def _told(row: str) -> str:
+    """A row without the value as shipped, which one of several kinds may have and another not."""
+    cells = row.split(" | ")
+    return " | ".join((cells[0], *cells[3:]))
 
 
 def _nested(annotation: Any) -> list[type[BaseModel]]:
@@ -97,9 +106,9 @@ def _inside(field: FieldInfo, value: Any) -> tuple[str, Any]:
     """How a path goes on below a field, and the first shipped value there."""
     origin = getattr(field.annotation, "__origin__", None)
     if origin is dict:
-        return ".<id>", next(iter(value.values()), None)
+        return ".<id>", next(iter((value or {}).values()), None)
     if origin is list:
-        return "[]", next(iter(value), None)
+        return "[]", next(iter(value or []), None)
     return "", value
 
 

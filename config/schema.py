@@ -6,11 +6,13 @@ Source: spec page "What we build", section Configuration. Units stand last in na
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from bus.settings import BusSettings
+from config.secret_refs import is_secret_ref
 
 Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]
@@ -68,13 +70,89 @@ class ModelConfig(Section):
     )
 
 
-class ProviderConfig(Section):
-    """One provider instance."""
+def _plain_address(url: str) -> str:
+    """An address of a server, and nothing secret in it. Raises ValueError, which repeats nothing of it."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError("is no address") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise ValueError("must be http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH")
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise ValueError("must hold no user, password, query or fragment; a key goes into `key`")
+    if any(char.isspace() or not char.isprintable() for char in url):
+        raise ValueError("must hold no blanks")
+    return url
 
-    kind: Literal["offline"] = Field(description="which implementation serves this instance")
-    latency_ms: NonNegative = Field(description="offline: simulated thinking time")
-    models: list[ModelConfig] = Field(description="models that may be routed to")
+
+def _reference(text: str | None) -> str | None:
+    """A reference to a secret, or none. Raises ValueError, which repeats nothing of what stands there."""
+    if text is not None and not is_secret_ref(text):
+        raise ValueError("must be `env:NAME`, `file:PATH` or null, and never the key itself")
+    return text
+
+
+BaseUrl = Annotated[str, AfterValidator(_plain_address)]
+KeyReference = Annotated[str | None, AfterValidator(_reference)]
+
+
+class ProviderConfig(Section):
+    """What every provider instance has, whatever serves it."""
+
+    models: list[ModelConfig] = Field(description="models that may be asked for, with their prices")
+    any_model: bool = Field(description="a model outside `models` is asked for too, at an unknown price")
     concurrency_max: Positive = Field(description="calls in flight to this instance")
+
+
+class OfflineProvider(ProviderConfig):
+    """The embedded rules: no key, no network."""
+
+    kind: Literal["offline"] = Field(description="`offline`: the embedded rules; docs/providers.md tells of every kind")
+    latency_ms: NonNegative = Field(description="simulated thinking time")
+
+
+class OpenAIProvider(ProviderConfig):
+    """OpenAI, or any server that speaks its chat completions."""
+
+    kind: Literal["openai"] = Field(description="`openai`: chat completions, by the official SDK (`hobus[openai]`)")
+    base_url: BaseUrl = Field(description="the address before `/chat/completions`")
+    key: KeyReference = Field(description="`env:NAME` or `file:PATH` (mode 0600); null: the server asks for none")
+    max_tokens_field: Literal["max_completion_tokens", "max_tokens"] = Field(
+        description="how a request names the cap of the answer: OpenAI takes the first, most other servers the second"
+    )
+    structured: Literal["json_schema", "json_object", "none"] = Field(
+        description="how a request asks for a schema: as OpenAI, as `json_object` with the schema beside it, not at all"
+    )
+    omit: list[Literal["temperature", "reasoning_effort", "stream_options"]] = Field(
+        description="parts of a request that this server, or its models, refuse"
+    )
+
+
+class AnthropicProvider(ProviderConfig):
+    """Anthropic, or a server that speaks its messages."""
+
+    kind: Literal["anthropic"] = Field(description="`anthropic`: messages, by the official SDK (`hobus[anthropic]`)")
+    base_url: BaseUrl = Field(description="the address before `/v1/messages`")
+    key: KeyReference = Field(description="`env:NAME` or `file:PATH` (mode 0600); null: the server asks for none")
+    structured: Literal["json_schema", "none"] = Field(description="how a request asks for a schema, or not at all")
+    omit: list[Literal["temperature", "reasoning_effort"]] = Field(
+        description="parts of a request that this server, or its models, refuse"
+    )
+
+
+class PluginProvider(ProviderConfig):
+    """A class of an installed package."""
+
+    kind: Literal["plugin"] = Field(description="`plugin`: a class of an installed package")
+    entry_point: str = Field(description="its name in the group `hobus.providers`")
+    key: KeyReference = Field(description="`env:NAME` or `file:PATH` (mode 0600); null: it is given none")
+    options: dict[str, Any] = Field(description="what it is given besides, as it likes")
+
+
+AnyProvider = Annotated[
+    OfflineProvider | OpenAIProvider | AnthropicProvider | PluginProvider, Field(discriminator="kind")
+]
 
 
 class Route(Section):
@@ -88,7 +166,7 @@ class GatewayConfig(Section):
     """The only door to a model."""
 
     slots: Positive = Field(description="prompts at once; more wait in the broker")
-    providers: dict[str, ProviderConfig] = Field(description="provider instances by id")
+    providers: dict[str, AnyProvider] = Field(description="provider instances by id")
     default_route: Route = Field(description="where a prompt goes that names no provider and has no routed tag")
     domain_tag_routes: dict[str, Route] = Field(
         description="domain tag -> route; the first tag of a prompt that has one wins"
@@ -97,6 +175,13 @@ class GatewayConfig(Section):
     backoff_min_ms: Positive = Field(description="pause before the second attempt; doubles, with jitter")
     backoff_max_ms: Positive = Field(description="cap of that pause")
     request_timeout_ms: Positive = Field(description="longest wait for one answer of a provider")
+    connect_timeout_ms: Positive = Field(description="until a connection to a provider stands")
+    answer_max_bytes: Positive = Field(
+        description="an answer that comes whole; a longer one is given up (it is read at once, while nobody has a turn)"
+    )
+    stream_max_bytes: Positive = Field(description="an answer that comes in pieces, with all that is around them")
+    event_max_bytes: Positive = Field(description="one line of such an answer")
+    error_max_bytes: Positive = Field(description="read of an answer that says an error; the rest is left")
     reply_reserve_ms: NonNegative = Field(description="kept of a caller's deadline for recording and answering")
     recent_calls_max: Positive = Field(description="answered calls remembered in memory; older ones are in the record")
     stream_interval_ms: NonNegative = Field(

@@ -83,7 +83,8 @@ class Snapshot:
 def load_snapshot(overrides: Path | None = None, config_file: Path | None = None) -> Snapshot:
     """The snapshot of the shipped files, those in `overrides` replacing them one by one.
 
-    `config_file` replaces admin_config.json whole. Raises ConfigError with every fault at once.
+    `config_file` stands for the admin_config.json in `overrides`; either is laid over the shipped one.
+    Raises ConfigError with every fault at once.
     """
     return _frozen(*load(overrides, config_file))
 

@@ -65,6 +65,8 @@ def response_in(sent: Entry, entry: Entry) -> PromptResponse:
         input_tokens=payload["input_tokens"],
         output_tokens=payload["output_tokens"],
         cached_tokens=payload["cached_tokens"],
+        reasoning_tokens=payload.get("reasoning_tokens", 0),  # not in records of earlier versions
+        usage_is_estimated=payload.get("usage_is_estimated", False),
         provider_id=payload["provider_id"],
         model_id=payload["model_id"],
         latency_ms=payload["latency_ms"],

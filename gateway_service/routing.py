@@ -29,11 +29,23 @@ def choose_route(prompt: Prompt, config: GatewayConfig) -> Route:
 
 
 def check_route(route: Route, config: GatewayConfig, providers: Collection[str]) -> None:
-    """Raises GatewayError(PROVIDER_NOT_FOUND) unless its provider is configured and runs here (`providers`)."""
+    """Raises GatewayError unless its provider runs here (PROVIDER_NOT_FOUND) and has the model (MODEL_NOT_FOUND).
+
+    `providers`: those that run here.
+    """
     if route.provider_id not in config.providers or route.provider_id not in providers:
         known = ", ".join(sorted(config.providers))
         raise GatewayError(
             "PROVIDER_NOT_FOUND", f"no provider {route.provider_id[:80]!r} in gateway.providers; configured: {known}"
+        )
+
+    instance = config.providers[route.provider_id]
+    models = [model.model_id for model in instance.models]
+    if route.model_id not in models and not (instance.any_model and route.model_id.strip()):
+        raise GatewayError(
+            "MODEL_NOT_FOUND",
+            f"provider {route.provider_id} has no model {route.model_id[:80]!r} in gateway.providers; "
+            f"configured: {', '.join(models) or 'none'}",
         )
 
 

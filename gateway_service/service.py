@@ -46,7 +46,8 @@ _ENTRIES_OF_CALL = 2
 """PROMPT_SENT and its end."""
 _BUDGET_CODES = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED"})
 _OUTCOMES: dict[str, Outcome] = {
-    **dict.fromkeys(("INVALID_INPUT", "AUTH_ERROR", "FORBIDDEN", "PROVIDER_NOT_FOUND", "TURN_LIMIT"), "REJECTED"),
+    **dict.fromkeys(("INVALID_INPUT", "AUTH_ERROR", "FORBIDDEN", "TURN_LIMIT"), "REJECTED"),
+    **dict.fromkeys(("PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND", "PROVIDER_UNUSABLE"), "REJECTED"),
     **dict.fromkeys(_BUDGET_CODES | {"RATE_LIMITED", "CIRCUIT_OPEN"}, "REJECTED"),
     **dict.fromkeys(("PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED"), "TIMEOUT"),
 }
@@ -84,6 +85,7 @@ class GatewayService(Actor):
         self._rejections = 0
         self._snapshot_task: asyncio.Task[None] | None = None
         self._snapshot_at = 0  # calls sent when it was taken
+        self._preparing: list[asyncio.Task[None]] = []
 
     # --- life -------------------------------------------------------------------------------------------------------
 
@@ -93,6 +95,8 @@ class GatewayService(Actor):
         self._bus = bus
         self._ledger = LedgerClient.configured(bus, config.ledger)
         self._spool.open()
+        loop = asyncio.get_running_loop()
+        self._preparing = [loop.create_task(self._prepare(each)) for each in self._providers.values()]
         self._keeper = RecordKeeper(
             self._ledger,
             self._spool,
@@ -127,6 +131,13 @@ class GatewayService(Actor):
         )
         self._open.set()
         return ""
+
+    async def _prepare(self, provider: Provider) -> None:
+        """Beside the start: the first call should find its provider loaded, and an operator a fault in the log."""
+        try:
+            await provider.prepare()
+        except GatewayError as fault:
+            _log.warning("provider_unusable", provider=provider.provider_id, code=fault.code, detail=fault.detail)
 
     async def drain(self) -> None:
         """Calls in flight have ended and their records are in the ledger, or on disk."""
@@ -204,6 +215,7 @@ class GatewayService(Actor):
         """Stages 5 to 12, with bounded retries inside the deadline."""
         config = self._config.gateway
         routing.check_route(ask.route, config, self._providers)  # 5 route
+        await self._prepared(ask.route.provider_id, running)
         sends = 0
         while True:
             try:
@@ -219,6 +231,16 @@ class GatewayService(Actor):
                     raise
                 await self._bus.sleep(pause_s)
         return self._outputs.checked(ask.prompt, response)  # 12 validate output
+
+    async def _prepared(self, provider_id: str, running: InFlight) -> None:
+        """The provider has what it needs. Raises GatewayError, before anything is reserved or recorded as sent."""
+        try:
+            async with asyncio.timeout(self._left(running)):
+                await self._providers[provider_id].prepare()
+        except TimeoutError:
+            raise GatewayError(
+                "DEADLINE_EXCEEDED", f"provider {provider_id} was still being loaded when the deadline passed"
+            ) from None
 
     async def _attempt(self, ask: Ask, running: InFlight) -> PromptResponse:
         """Stages 6 to 11: one reservation, at most one send, exactly one end."""

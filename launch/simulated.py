@@ -66,7 +66,7 @@ class SimulatedCluster:
         self.snapshot = snapshot
         self.world = World(snapshot.config.bus, seed=seed, config_digest=snapshot.digest)
         prepare(self.world)
-        self._providers = dict(providers) if providers is not None else providers_of(snapshot)
+        self._providers = dict(providers) if providers is not None else providers_of(snapshot, {})
         self._tools = tools
         self.is_asking = False
         self._brokers = 1

@@ -14,8 +14,11 @@ Outcome = Literal["SUCCESS", "REJECTED", "TIMEOUT", "ERROR"]
 ERROR_CODES = (
     "INVALID_INPUT", "AUTH_ERROR", "FORBIDDEN", "PROVIDER_NOT_FOUND", "BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED",
     "TURN_LIMIT", "NOT_ALLOCATED", "RATE_LIMITED", "CIRCUIT_OPEN", "UNAVAILABLE", "UNKNOWN_OUTCOME",
-    "PROVIDER_ERROR", "PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED", "CANCELLED",
+    "MODEL_NOT_FOUND", "PROVIDER_UNUSABLE", "PROVIDER_REFUSED", "PROVIDER_RATE_LIMITED", "PROVIDER_ERROR",
+    "PROVIDER_TIMEOUT", "DEADLINE_EXCEEDED", "CANCELLED",
 )  # fmt: skip
+"""Of a provider's own: it is not fit for use here (UNUSABLE, nothing was sent), it will not do what it was asked, or
+not for this key (REFUSED), not now (RATE_LIMITED), it failed (ERROR), it took too long (TIMEOUT)."""
 
 
 class ToolSpec(Record):
@@ -98,6 +101,8 @@ class PromptResponse(Message):
     input_tokens: Count = Field(default=0, description="tokens of the prompts")
     output_tokens: Count = Field(default=0, description="tokens of the answers")
     cached_tokens: Count = Field(default=0, description="part of the prompt that the provider had cached")
+    reasoning_tokens: Count = Field(default=0, description="part of the answer's tokens that the model only thought")
+    usage_is_estimated: bool = Field(default=False, description="the provider did not say what was used")
     provider_id: str = Field(default="", description="a configured provider instance")
     model_id: str = Field(default="", description="a model of that provider")
     latency_ms: Count = Field(default=0, description="from sending to the whole answer")

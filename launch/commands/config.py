@@ -20,7 +20,7 @@ def config() -> None:
 
 @config.command()
 @click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="Replaces the shipped admin_config.json."
+    "--config", "config_file", type=click.Path(path_type=Path), help="Laid over the shipped admin_config.json."
 )
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
 @with_home

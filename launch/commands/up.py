@@ -36,7 +36,7 @@ _WORDS_OF_OURS: list[IO[bytes]] = []
 @click.option("--detach", is_flag=True, help="Run in the background.")
 @click.option("--scale", multiple=True, metavar="ROLE=N", help="Number of processes of a role, e.g. ho1=2.")
 @click.option(
-    "--config", "config_file", type=click.Path(path_type=Path), help="Replaces the shipped admin_config.json."
+    "--config", "config_file", type=click.Path(path_type=Path), help="Laid over the shipped admin_config.json."
 )
 @click.option("--listen", metavar="HOST:PORT", help="Let workers on other hosts connect here; port 0: any free one.")
 @with_home

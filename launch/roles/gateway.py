@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from bus.disk import RealDisk
 from bus.port import Provider
+from config.schema import AnyProvider
 from config.snapshot import Snapshot
+from gateway_service.providers.http.provider import HttpProvider
 from gateway_service.providers.offline import OfflineProvider
+from gateway_service.providers.plugin import LoadedProvider
 from gateway_service.service import GatewayService
 from launch.endpoints import Place
 from launch.roles import Made
@@ -16,19 +20,43 @@ from launch.roles import Made
 def make(place: Place) -> Made:
     """The gateway with its spool below `<home>/spool`. Raises OSError."""
     spool = RealDisk(place.home.spool / "gateway")
-    actor = GatewayService(snapshot=place.snapshot, providers=providers(place.snapshot), spool=spool)
-    return Made(actor, slots=place.snapshot.config.gateway.slots)
+    given: dict[str, str] = {}
+    actor = GatewayService(snapshot=place.snapshot, providers=providers(place.snapshot, given), spool=spool)
+    return Made(actor, slots=place.snapshot.config.gateway.slots, give=given.update)
 
 
-def providers(snapshot: Snapshot) -> dict[str, Provider]:
-    """Every configured provider; `offline` is the only kind yet."""
-    chars_per_token = snapshot.config.attention.chars_per_token
+def providers(snapshot: Snapshot, given: Mapping[str, str]) -> dict[str, Provider]:
+    """Every configured provider; `given` is what this process is given, and may be filled later."""
     return {
-        provider_id: OfflineProvider(
-            provider_id=provider_id,
-            latency_ms=provider.latency_ms,
-            chars_per_token=chars_per_token,
-            sleep=asyncio.sleep,
-        )
-        for provider_id, provider in sorted(snapshot.config.gateway.providers.items())
+        provider_id: provider(provider_id, config, snapshot, given)
+        for provider_id, config in sorted(snapshot.config.gateway.providers.items())
     }
+
+
+def provider(provider_id: str, config: AnyProvider, snapshot: Snapshot, given: Mapping[str, str]) -> Provider:
+    """One instance; nothing is loaded or read before it is asked."""
+    chars_per_token = snapshot.config.attention.chars_per_token
+    match config.kind:
+        case "offline":
+            return OfflineProvider(
+                provider_id=provider_id,
+                latency_ms=config.latency_ms,
+                chars_per_token=chars_per_token,
+                sleep=asyncio.sleep,
+            )
+        case "plugin":
+            return LoadedProvider(provider_id, config, given=lambda: given, beside=asyncio.to_thread)
+        case "openai" | "anthropic":
+            return HttpProvider(
+                provider_id,
+                config,
+                snapshot.config.gateway,
+                chars_per_token=chars_per_token,
+                given=lambda: given,
+                beside=asyncio.to_thread,
+                breathe=_breathe,
+            )
+
+
+async def _breathe() -> None:
+    await asyncio.sleep(0)

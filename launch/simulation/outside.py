@@ -61,6 +61,10 @@ class Model:
         """The configured instance's name."""
         return self._inner.provider_id
 
+    async def prepare(self) -> None:
+        """What the one behind it needs."""
+        await self._inner.prepare()
+
     async def complete(
         self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
     ) -> PromptResponse:

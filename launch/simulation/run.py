@@ -94,7 +94,7 @@ class _Run:
                 is_sent=self._is_sent,
                 report=self._report,
             )
-            for inner in providers_of(snapshot).values()
+            for inner in providers_of(snapshot, {}).values()
         ]
         world: World | None = None
 

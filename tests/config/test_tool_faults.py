@@ -50,7 +50,7 @@ def test_what_is_right_has_no_fault():
         ({"builtin": STDIO}, "a server's name"),
         ({"x" * 33: STDIO}, "a server's name"),
         ({"a": STDIO | {"command": [" "]}}, "a.command.0"),
-        ({"a": STDIO | {"command": []}}, "a.stdio.command"),
+        ({"a": STDIO | {"command": []}}, "a.command"),
         ({"a": STDIO | {"url": "x"}}, "unknown key"),
         ({"a": STDIO | {"transport": "carrier pigeon"}}, "tools.mcp_servers.a"),
         ({"a": STDIO | {"tools": ["x"], "reads": ["y"]}}, "'y' is not in its `tools`"),

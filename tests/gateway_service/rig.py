@@ -84,6 +84,9 @@ class Scripted:
     def calls(self) -> int:
         return len(self.prompts)
 
+    async def prepare(self) -> None:
+        """It needs nothing."""
+
     async def complete(
         self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
     ) -> PromptResponse:

@@ -22,7 +22,7 @@ ROUTED = snapshot(
     gateway={
         "providers": {
             name: {
-                "kind": "offline", "latency_ms": 0, "concurrency_max": 1,
+                "kind": "offline", "latency_ms": 0, "any_model": False, "concurrency_max": 1,
                 "models": [{"model_id": f"{name}-{n}", "input_usd_per_million": 0.0, "output_usd_per_million": 0.0,
                             "cached_usd_per_million": 0.0} for n in (1, 2)],
             }
@@ -63,12 +63,32 @@ def test_an_empty_tag_map_leaves_the_default():
 
 def test_a_provider_must_be_configured_and_running():
     """PROVIDER_NOT_FOUND for an unknown name, and for a configured one that does not run here."""
-    known = Route(provider_id="big", model_id="m")
+    known = Route(provider_id="big", model_id="big-1")
     check_route(known, ROUTED, {"big": object()})
     for route, running in ((Route(provider_id="x", model_id="m"), {"x": object()}), (known, {})):
         with pytest.raises(GatewayError) as caught:
             check_route(route, ROUTED, running)
         assert caught.value.code == "PROVIDER_NOT_FOUND"
+
+
+def test_a_model_must_be_one_of_its_provider_unless_that_takes_any():
+    """MODEL_NOT_FOUND, before anything is sent; `any_model` of the instance lets all pass but a blank name."""
+    open_ = ROUTED.providers["big"].model_copy(update={"any_model": True})
+    taking_any = ROUTED.model_copy(update={"providers": {"big": open_}})
+    running = {"big": object()}
+    check_route(Route(provider_id="big", model_id="new"), taking_any, running)
+    for config, model_id in ((ROUTED, "new"), (ROUTED, "offline-1"), (ROUTED, ""), (taking_any, " ")):
+        with pytest.raises(GatewayError) as caught:
+            check_route(Route(provider_id="big", model_id=model_id), config, running)
+        assert caught.value.code == "MODEL_NOT_FOUND"
+
+
+def test_a_fault_that_says_so_itself_is_an_unknown_outcome():
+    """A provider that hung up may have worked: it is asked again only where `on_unknown_outcome` says so."""
+    fault = GatewayError("PROVIDER_ERROR", "it hung up", retryable=True, facts={"unknown": True})
+    for said, expected in (("resend", True), ("fail", False)):
+        config = SHIPPED.config.gateway.model_copy(update={"on_unknown_outcome": said})
+        assert may_try_again(fault, 1, config) is expected
 
 
 def test_a_model_that_is_not_configured_has_no_prices():

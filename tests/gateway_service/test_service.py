@@ -262,7 +262,9 @@ def test_a_key_stands_for_what_its_order_fixes_whatever_tools_the_next_worker_kn
         return [cluster.run(cluster.ask(prompt(tools=tools))) for tools in ([], [others[0]], [*others])]
 
     assert again() == [first] * 3
-    for changes in ({}, {"default_route": {"provider_id": "offline", "model_id": "later"}}):
+    later = cluster.config.gateway.model_dump()["providers"]
+    later["offline"]["any_model"] = True
+    for changes in ({}, {"default_route": {"provider_id": "offline", "model_id": "later"}, "providers": later}):
         cluster.kill_gateway()
         cluster.snapshot = snapshot(gateway=changes)
         cluster.start_gateway()
@@ -477,7 +479,7 @@ def test_an_unknown_price_is_unknown_and_not_zero(make):
     """A model without a price costs None, in the response and in the report."""
     model = {"model_id": "offline-rules-1", "input_usd_per_million": None, "output_usd_per_million": 1.0,
              "cached_usd_per_million": None}  # fmt: skip
-    provider = {"kind": "offline", "latency_ms": 0, "concurrency_max": 4, "models": [model]}
+    provider = {"kind": "offline", "latency_ms": 0, "any_model": False, "concurrency_max": 4, "models": [model]}
     cluster = make(gateway={"providers": {"offline": provider}})
     response = cluster.run(cluster.ask(prompt()))
     assert response.cost_usd is None

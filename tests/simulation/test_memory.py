@@ -35,13 +35,16 @@ class Watched:
     """The offline model, with every prompt kept; `instead` may answer in its place."""
 
     def __init__(self, config: Snapshot, instead: Breaking = lambda _: None) -> None:
-        self.inner = providers_of(config)["offline"]
+        self.inner = providers_of(config, {})["offline"]
         self.prompts: list[Prompt] = []
         self.instead = instead
 
     @property
     def provider_id(self) -> str:
         return self.inner.provider_id
+
+    async def prepare(self) -> None:
+        """It needs nothing."""
 
     async def complete(self, prompt: Prompt, **options: Any) -> PromptResponse:
         self.prompts.append(prompt)

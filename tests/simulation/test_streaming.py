@@ -200,6 +200,9 @@ class Talkative:
 
     provider_id = "offline"
 
+    async def prepare(self) -> None:
+        """It needs nothing."""
+
     async def complete(self, prompt, *, model_id, timeout_s, on_delta=None):
         del model_id, timeout_s
         if prompt.contract_id.startswith("PRC-CLASSIFY"):
@@ -219,6 +222,9 @@ class Improving:
 
     def __init__(self) -> None:
         self.asked = 0
+
+    async def prepare(self) -> None:
+        """It needs nothing."""
 
     async def complete(self, prompt, *, model_id, timeout_s, on_delta=None):
         del model_id, timeout_s

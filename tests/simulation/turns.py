@@ -39,6 +39,9 @@ class AsksForTools:
 
     provider_id = "offline"
 
+    async def prepare(self) -> None:
+        """It needs nothing."""
+
     async def complete(
         self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
     ) -> PromptResponse:

@@ -45,6 +45,9 @@ class OfflineProvider:
         """The configured instance's name."""
         return self._provider_id
 
+    async def prepare(self) -> None:
+        """It needs nothing."""
+
     async def complete(
         self,
         prompt: Prompt,

@@ -1,0 +1,1 @@
+"""Providers that are asked over HTTP, by their official SDKs."""

@@ -1,0 +1,210 @@
+"""Anthropic's messages: a prompt as a request, and an answer, whole or in pieces, as a response. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from bus.messages.gateway import Prompt, PromptMessage, PromptResponse
+from bus.messages.work_order import ToolCall
+from config.schema import AnthropicProvider
+from gateway_service.providers.http.answers import (
+    BadAnswer,
+    a_count,
+    a_list,
+    a_text,
+    an_object,
+    call_arguments,
+    tool_call,
+)
+from gateway_service.providers.http.names import ToolNames, with_call_ids
+
+PATH = "/v1/messages"
+MODELS_PATH = "/v1/models"
+
+
+def request(
+    prompt: Prompt, model_id: str, names: ToolNames, config: AnthropicProvider, *, stream: bool
+) -> dict[str, Any]:
+    """The body of the request."""
+    system, rest = _parted(prompt.messages)
+    body: dict[str, Any] = {
+        "model": model_id,
+        "max_tokens": prompt.max_tokens,
+        "messages": _messages(rest, names),
+    }
+    if system:
+        body["system"] = system
+    if "temperature" not in config.omit:
+        body["temperature"] = min(prompt.temperature, 1.0)  # its scale ends there
+    output: dict[str, Any] = {}
+    if prompt.reasoning_effort is not None and "reasoning_effort" not in config.omit:
+        output["effort"] = prompt.reasoning_effort.lower()
+    if prompt.structured_output and prompt.output_schema is not None and config.structured != "none":
+        output["format"] = {"type": "json_schema", "schema": prompt.output_schema}
+    if output:
+        body["output_config"] = output
+    if prompt.tools:
+        body["tools"] = [
+            {"name": names.name(tool.tool_id), "description": tool.description, "input_schema": tool.parameters}
+            for tool in prompt.tools
+        ]
+    if stream:
+        body["stream"] = True
+    return body
+
+
+def response(answer: Any, names: ToolNames) -> PromptResponse:
+    """The response of an answer that came whole. Raises BadAnswer."""
+    whole = an_object(answer, "the answer")
+    if "content" not in whole:
+        raise BadAnswer("the answer holds no content")
+    usage = _usage({}, whole.get("usage"))
+    said: list[str] = []
+    calls: list[ToolCall] = []
+    try:
+        for item in a_list(whole["content"], "content"):
+            block = an_object(item, "a content block")
+            if block.get("type") == "text":
+                said.append(a_text(block.get("text"), "content.text"))
+            elif block.get("type") == "tool_use":
+                calls.append(_call(len(calls) + 1, block, an_object(block.get("input"), "a tool call's input"), names))
+    except BadAnswer as fault:
+        raise BadAnswer(fault.what, counted(usage) if usage else None) from None
+    return _response("".join(said), calls, a_text(whole.get("stop_reason"), "stop_reason"), usage)
+
+
+@dataclass
+class Stream:
+    """An answer in pieces."""
+
+    names: ToolNames
+    said: list[str] = field(default_factory=list[str])
+    stop_reason: str = ""
+    usage: dict[str, int] = field(default_factory=dict[str, int])
+    blocks: dict[int, tuple[dict[str, Any], list[str]]] = field(
+        default_factory=dict[int, tuple[dict[str, Any], list[str]]]
+    )
+
+    def add(self, event: Any) -> str:
+        """What the model says in this piece. Raises BadAnswer."""
+        piece = an_object(event, "a piece of the answer")
+        match piece.get("type"):
+            case "message_start":
+                self.usage = _usage(self.usage, an_object(piece.get("message"), "message").get("usage"))
+            case "message_delta":
+                self.usage = _usage(self.usage, piece.get("usage"))
+                delta = an_object(piece.get("delta"), "delta")
+                self.stop_reason = a_text(delta.get("stop_reason"), "stop_reason") or self.stop_reason
+            case "content_block_start":
+                block = an_object(piece.get("content_block"), "content_block")
+                self.blocks[a_count(piece.get("index"), "index")] = (block, [])
+                return self._say(a_text(block.get("text"), "text") if block.get("type") == "text" else "")
+            case "content_block_delta":
+                return self._add_delta(a_count(piece.get("index"), "index"), an_object(piece.get("delta"), "delta"))
+            case _:  # message_stop, ping, and what may come to be
+                pass
+        return ""
+
+    def response(self) -> PromptResponse:
+        """The whole answer, once no piece follows. Raises BadAnswer for one that broke off."""
+        if not self.stop_reason:
+            raise BadAnswer("the answer ended before it was finished")
+        calls: list[ToolCall] = []
+        try:
+            for _index, (block, pieces) in sorted(self.blocks.items(), key=lambda item: item[0]):
+                if block.get("type") == "tool_use":
+                    text = "".join(pieces)
+                    given = an_object(block.get("input"), "a tool call's input")
+                    arguments = call_arguments(text, str(block.get("name"))) if text.strip() else given
+                    calls.append(_call(len(calls) + 1, block, arguments, self.names))
+        except BadAnswer as fault:
+            raise BadAnswer(fault.what, counted(self.usage) if self.usage else None) from None
+        return _response("".join(self.said), calls, self.stop_reason, self.usage)
+
+    def _add_delta(self, index: int, delta: dict[str, Any]) -> str:
+        if delta.get("type") == "text_delta":
+            return self._say(a_text(delta.get("text"), "text"))
+        if delta.get("type") == "input_json_delta":
+            if index not in self.blocks:
+                raise BadAnswer("a piece of a block that was not begun")
+            self.blocks[index][1].append(a_text(delta.get("partial_json"), "partial_json"))
+        return ""
+
+    def _say(self, text: str) -> str:
+        if text:
+            self.said.append(text)
+        return text
+
+
+def _parted(messages: Sequence[PromptMessage]) -> tuple[str, list[PromptMessage]]:
+    """What the system says before all others, and the rest; if nobody else speaks, its words are the user's."""
+    first = next((number for number, message in enumerate(messages) if message.role != "system"), None)
+    if first is None:
+        return "", [message.model_copy(update={"role": "user"}) for message in messages]
+    return "\n\n".join(message.text for message in messages[:first] if message.text.strip()), list(messages[first:])
+
+
+def _messages(messages: Sequence[PromptMessage], names: ToolNames) -> list[dict[str, Any]]:
+    """In turns: what one side says in a row is one message, and all results of a round stand in one."""
+    told: list[dict[str, Any]] = []
+    for message, ids in with_call_ids(messages):
+        blocks: list[dict[str, Any]] = []
+        if message.role == "tool":
+            blocks.append({"type": "tool_result", "tool_use_id": ids[0], "content": message.text})
+        elif message.text.strip():  # a blank block is refused
+            blocks.append({"type": "text", "text": message.text})
+        blocks += [
+            {"type": "tool_use", "id": call_id, "name": names.name(call.tool_id), "input": call.arguments}
+            for call, call_id in zip(message.tool_calls, ids if message.tool_calls else [], strict=True)
+        ]
+        role = "assistant" if message.role == "assistant" else "user"
+        if told and told[-1]["role"] == role:
+            told[-1]["content"] += blocks
+        elif blocks:
+            told.append({"role": role, "content": blocks})
+    return told
+
+
+def _call(position: int, block: dict[str, Any], arguments: dict[str, Any], names: ToolNames) -> ToolCall:
+    name = a_text(block.get("name"), "a tool call's name")
+    if not name:
+        raise BadAnswer("a tool call names no tool")
+    return tool_call(position, a_text(block.get("id"), "id"), names.tool_id(name), arguments)
+
+
+def _usage(known: dict[str, int], value: Any) -> dict[str, int]:
+    """What is known of the usage so far: what an answer says last holds, and what it does not say again stays.
+
+    What is read from a cache, and what is written into one, are no part of what it calls its input; here they are.
+    """
+    usage = an_object(value, "usage")
+    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    found = {name: a_count(usage[name], f"usage.{name}") for name in names if usage.get(name) is not None}
+    details = an_object(usage.get("output_tokens_details"), "usage.output_tokens_details")
+    if details.get("thinking_tokens") is not None:
+        found["thinking_tokens"] = a_count(details["thinking_tokens"], "usage.thinking_tokens")
+    return known | found
+
+
+def _response(content: str, calls: list[ToolCall], stop_reason: str, usage: dict[str, int]) -> PromptResponse:
+    answer = PromptResponse(
+        outcome="SUCCESS",
+        content=content,
+        tool_calls=calls,
+        finish_reason=stop_reason,
+        usage_is_estimated="input_tokens" not in usage or "output_tokens" not in usage,
+    )
+    return answer.model_copy(update=counted(usage))
+
+
+def counted(usage: dict[str, int]) -> dict[str, int]:
+    """The usage in the words of this system."""
+    cached = usage.get("cache_read_input_tokens", 0)
+    return {
+        "input_tokens": usage.get("input_tokens", 0) + cached + usage.get("cache_creation_input_tokens", 0),
+        "output_tokens": usage.get("output_tokens", 0),
+        "cached_tokens": cached,
+        "reasoning_tokens": usage.get("thinking_tokens", 0),
+    }

@@ -1,0 +1,237 @@
+"""What went wrong at a provider, in this system's words: which provider, what it said, and what mends it. Pure.
+
+A fault says whether asking again may help (`retryable`), when (`retry_after_ms`), and what the call cost: `unbilled`
+where the provider refused before any work, its figures where it gave them; `unknown` where it may have worked and
+nobody can say. No fault holds a key or words of the prompt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, TypeVar
+
+from bus.errors import GatewayError
+from bus.messages.gateway import Prompt
+from config.secret_refs import HIDDEN
+from gateway_service.providers.http.answers import BadAnswer
+from gateway_service.providers.http.exchange import AnswerRefused, Exchange
+
+T = TypeVar("T")
+
+_SAID_MAX_CHARS = 200
+_QUOTED_CHARS = 16
+"""So many characters of the prompt in a row are a quotation of it."""
+
+_KEY_PART_CHARS = 8
+"""So many characters of a key in a row are too many."""
+
+_RETRY_AFTER_MAX_MS = 2**31
+"""Three weeks: whoever says more says never."""
+
+_MAY_HAVE_WORKED = frozenset({408, 502, 504, 520, 522, 524})
+"""Said by what stands before a provider, which does not know what became of the request behind it."""
+
+_OF_TYPES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""What an error in the middle of a stream is called, and the status that it would have had at its beginning."""
+
+_FOREVER = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_error"})
+"""Refusals that wear the status of a rate limit, and that no waiting ends."""
+
+_LEAST_ERROR = 500
+_TOO_MANY = 429
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked, of whom: for the words of a fault."""
+
+    provider_id: str
+    base_url: str
+    key_reference: str | None
+    key: str
+    model_id: str
+    prompt: Prompt | None = None
+
+
+def of_error(error: BaseException, exchange: Exchange, asked: Asked) -> GatewayError:
+    """The fault of a call that ended with this error of an SDK, or of what lies below it."""
+    chain = list(_chain(error))
+    for cause in chain:
+        if isinstance(cause, GatewayError):
+            return cause
+        if isinstance(cause, (BadAnswer, AnswerRefused)):
+            return _unusable_answer(cause, asked)
+    status = _first(chain, _status)
+    body = _first(chain, lambda cause: getattr(cause, "body", None))
+    if status is not None and status >= 300:  # noqa: PLR2004 - what is below is an answer
+        return of_status(status, _first(chain, _headers) or {}, body, asked)
+    if body is not None:  # said in the middle of an answer: some of it was made, and is paid for
+        kind = _named(body, "type") or _named(body, "code")
+        fault = of_status(_OF_TYPES.get(kind, 500), {}, body, asked)
+        fault.facts.pop("unbilled", None)
+        fault.facts["unknown"] = True
+        return fault
+    names = " from ".join(type(cause).__name__ for cause in chain[:3])
+    if not exchange.is_sent:
+        return GatewayError(
+            "PROVIDER_ERROR",
+            f"provider {asked.provider_id} cannot be reached at {asked.base_url} ({names}): is it running there?",
+            retryable=True,
+            facts={"unbilled": True},
+        )
+    if any("Timeout" in type(cause).__name__ for cause in chain):
+        detail = f"provider {asked.provider_id} did not answer in time ({names})"
+        return GatewayError("PROVIDER_TIMEOUT", detail, retryable=True, facts={"unknown": True})
+    return GatewayError(
+        "PROVIDER_ERROR",
+        f"provider {asked.provider_id} gave no answer that can be read ({names}); it may have worked on the prompt",
+        retryable=True,
+        facts={"unknown": True},
+    )
+
+
+def of_status(status: int, headers: Mapping[str, str], body: Any, asked: Asked) -> GatewayError:
+    """The fault of an answer with a status that is none."""
+    said = _said(body, asked)
+    who = f"provider {asked.provider_id} answered {status}"
+    retry_after = retry_after_ms(headers)
+    facts: dict[str, Any] = {"status": status}
+    facts |= {} if retry_after is None else {"retry_after_ms": retry_after}
+    facts |= {"unknown": True} if status in _MAY_HAVE_WORKED else {"unbilled": True}
+    if status == _TOO_MANY:
+        is_final = bool({_named(body, "code"), _named(body, "type")} & _FOREVER)
+        mend = "its quota is used up: look at the account" if is_final else "it takes no more for now"
+        return GatewayError("PROVIDER_RATE_LIMITED", f"{who}: {mend}{said}", retryable=not is_final, facts=facts)
+    if status >= _LEAST_ERROR or status in _MAY_HAVE_WORKED:
+        return GatewayError("PROVIDER_ERROR", f"{who}: it failed{said}", retryable=True, facts=facts)
+    return GatewayError("PROVIDER_REFUSED", f"{who}: {_mend(status, asked)}{said}", facts=facts)
+
+
+def retry_after_ms(headers: Mapping[str, str]) -> int | None:
+    """When another try may be allowed, as the headers say; None where they do not, or say nonsense."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is None and (said := headers.get("retry-after")) is not None:
+        seconds = _number(said)
+        milliseconds = _until(said, headers.get("date")) if seconds is None else seconds * 1000
+    if milliseconds is None or milliseconds < 0:
+        return None
+    return min(math.ceil(milliseconds), _RETRY_AFTER_MAX_MS)
+
+
+def _mend(status: int, asked: Asked) -> str:
+    key = asked.key_reference or "no key"
+    match status:
+        case 401:
+            return f"it does not accept the key ({key}); give it a valid one"
+        case 403:
+            return f"the key ({key}) may not use model {asked.model_id}; choose another one, or ask for the right"
+        case 404:
+            return f"there is no model {asked.model_id}, or nothing at {asked.base_url}; check both"
+        case _ if status < 400:  # noqa: PLR2004 - a redirection
+            return f"it sends elsewhere, where no key is to go; correct base_url {asked.base_url}"
+        case 413:
+            return "the prompt is too large for it"
+        case _:
+            return "it does not take this request"
+
+
+def _unusable_answer(cause: BadAnswer | AnswerRefused, asked: Asked) -> GatewayError:
+    used = cause.used if isinstance(cause, BadAnswer) else None
+    facts: dict[str, Any] = {"unknown": True} if used is None else dict(used)
+    detail = f"the answer of provider {asked.provider_id} cannot be used: {cause}"
+    # What a model got wrong it may get right; what is too long, or packed, will be again.
+    return GatewayError("PROVIDER_ERROR", detail, retryable=isinstance(cause, BadAnswer), facts=facts)
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _first(chain: Iterable[BaseException], look: Callable[[BaseException], T | None]) -> T | None:
+    return next((found for cause in chain if (found := look(cause)) is not None), None)
+
+
+def _status(error: BaseException) -> int | None:
+    status = getattr(error, "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _headers(error: BaseException) -> Mapping[str, str] | None:
+    headers: Mapping[str, str] | None = getattr(getattr(error, "response", None), "headers", None)
+    return headers
+
+
+def _error_in(body: Any) -> Any:
+    """The object that says what is wrong: alone, or under `error`."""
+    inner = body.get("error") if isinstance(body, Mapping) else None
+    return body if inner is None else inner
+
+
+def _named(body: Any, name: str) -> str:
+    found = _error_in(body)
+    value = found.get(name) if isinstance(found, Mapping) else None
+    return value if isinstance(value, str) else ""
+
+
+def _said(body: Any, asked: Asked) -> str:
+    """What the provider said itself, as far as it can be told on: one line without keys and without the prompt."""
+    found = _error_in(body)
+    text = found if isinstance(found, str) else _named(body, "message") or _named(body, "type")
+    text = "".join(char if char.isprintable() else " " for char in text[:_SAID_MAX_CHARS]).strip()
+    if not text or (asked.prompt is not None and _is_quoted(text, asked.prompt)):
+        return ""
+    return f". It says: {without_key(text, asked.key)}"
+
+
+def without_key(text: str, key: str) -> str:
+    """The text with the key hidden, and with every part of it that is long enough to be told from other words."""
+    if key:
+        text = text.replace(key, HIDDEN)
+    at = 0
+    while at + _KEY_PART_CHARS <= len(text):
+        if text[at : at + _KEY_PART_CHARS] not in key:
+            at += 1
+            continue
+        end = at + _KEY_PART_CHARS
+        while end < len(text) and text[at : end + 1] in key:
+            end += 1
+        text = text[:at] + HIDDEN + text[end:]
+        at += len(HIDDEN)
+    return text
+
+
+def _is_quoted(text: str, prompt: Prompt) -> bool:
+    parts = {text[at : at + _QUOTED_CHARS] for at in range(max(1, len(text) - _QUOTED_CHARS + 1))}
+    return any(len(part) >= _QUOTED_CHARS and part in message.text for message in prompt.messages for part in parts)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text) if text is not None else math.nan
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _until(text: str, now: str | None) -> float | None:
+    """Milliseconds from the moment of the answer, as its sender has it, to a date."""
+    try:
+        return (parsedate_to_datetime(text) - parsedate_to_datetime(now or "")).total_seconds() * 1000
+    except (TypeError, ValueError, OverflowError):
+        return None

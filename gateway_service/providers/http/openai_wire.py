@@ -1,0 +1,226 @@
+"""Chat completions: a prompt as a request, and an answer, whole or in pieces, as a response. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bus.messages.gateway import Prompt, PromptResponse
+from bus.messages.work_order import ToolCall
+from config.schema import OpenAIProvider
+from gateway_service.providers.http.answers import (
+    BadAnswer,
+    a_count,
+    a_list,
+    a_text,
+    an_object,
+    call_arguments,
+    tool_call,
+)
+from gateway_service.providers.http.names import ToolNames, with_call_ids
+
+PATH = "/chat/completions"
+MODELS_PATH = "/models"
+
+
+def names_of(prompt: Prompt) -> ToolNames:
+    """The tools of a prompt: those offered, and those of the calls in its transcript."""
+    asked = [call.tool_id for message in prompt.messages for call in message.tool_calls]
+    return ToolNames([*(tool.tool_id for tool in prompt.tools), *asked])
+
+
+def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvider, *, stream: bool) -> dict[str, Any]:
+    """The body of the request."""
+    body: dict[str, Any] = {
+        "model": model_id,
+        "messages": list(_messages(prompt, names)),
+        config.max_tokens_field: prompt.max_tokens,
+    }
+    if "temperature" not in config.omit:
+        body["temperature"] = prompt.temperature
+    if prompt.reasoning_effort is not None and "reasoning_effort" not in config.omit:
+        body["reasoning_effort"] = prompt.reasoning_effort.lower()
+    if prompt.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "function": {
+                    "name": names.name(tool.tool_id),
+                    "description": tool.description,
+                    "parameters": tool.parameters,
+                },
+            }
+            for tool in prompt.tools
+        ]
+    if prompt.structured_output and prompt.output_schema is not None and config.structured != "none":
+        body["response_format"] = _format(prompt.output_schema, config.structured)
+    if stream:
+        body["stream"] = True
+        if "stream_options" not in config.omit:
+            body["stream_options"] = {"include_usage": True}
+    return body
+
+
+def response(answer: Any, names: ToolNames) -> PromptResponse:
+    """The response of an answer that came whole. Raises BadAnswer."""
+    whole = an_object(answer, "the answer")
+    choices = a_list(whole.get("choices"), "choices")
+    if not choices:
+        raise BadAnswer("the answer holds no choices")
+    choice = an_object(choices[0], "choices.0")
+    message = an_object(choice.get("message"), "choices.0.message")
+    usage = _usage(whole.get("usage"))
+    try:
+        calls = [
+            _call(position, an_object(call, "a tool call"), names)
+            for position, call in enumerate(a_list(message.get("tool_calls"), "tool_calls"), 1)
+        ]
+    except BadAnswer as fault:
+        raise BadAnswer(fault.what, usage) from None
+    content = _content(message.get("content")) or a_text(message.get("refusal"), "refusal")
+    return _response(content, calls, a_text(choice.get("finish_reason"), "finish_reason"), usage)
+
+
+@dataclass
+class Stream:
+    """An answer in pieces."""
+
+    names: ToolNames
+    said: list[str] = field(default_factory=list[str])
+    finish_reason: str = ""
+    usage: dict[str, int] | None = None
+    calls: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
+
+    def add(self, event: Any) -> str:
+        """What the model says in this piece. Raises BadAnswer."""
+        piece = an_object(event, "a piece of the answer")
+        if piece.get("usage") is not None:
+            self.usage = _usage(piece["usage"])
+        text = ""
+        for item in a_list(piece.get("choices"), "choices")[:1]:
+            choice = an_object(item, "choices.0")
+            delta = an_object(choice.get("delta"), "choices.0.delta")
+            text = _content(delta.get("content")) or a_text(delta.get("refusal"), "refusal")
+            for call in a_list(delta.get("tool_calls"), "tool_calls"):
+                self._add_call(an_object(call, "a tool call"))
+            self.finish_reason = a_text(choice.get("finish_reason"), "finish_reason") or self.finish_reason
+        if text:
+            self.said.append(text)
+        return text
+
+    def response(self) -> PromptResponse:
+        """The whole answer, once no piece follows. Raises BadAnswer for one that broke off."""
+        if not self.finish_reason:
+            raise BadAnswer("the answer ended before it was finished")
+        try:
+            calls = [
+                _call(
+                    position, {"id": call["id"], "function": {**call, "arguments": "".join(call["pieces"])}}, self.names
+                )
+                for position, (_index, call) in enumerate(sorted(self.calls.items()), 1)
+            ]
+        except BadAnswer as fault:
+            raise BadAnswer(fault.what, self.usage) from None
+        return _response("".join(self.said), calls, self.finish_reason, self.usage)
+
+    def _add_call(self, piece: dict[str, Any]) -> None:
+        function = an_object(piece.get("function"), "a tool call's function")
+        call_id, name = a_text(piece.get("id"), "id"), a_text(function.get("name"), "name")
+        index = piece.get("index")
+        if index is None:  # some servers send each call whole, without a number
+            index = len(self.calls) if name or not self.calls else len(self.calls) - 1
+        call = self.calls.setdefault(a_count(index, "a tool call's index"), {"id": "", "name": "", "pieces": []})
+        call["id"] = call["id"] or call_id
+        call["name"] = call["name"] or name
+        arguments = function.get("arguments")
+        call["pieces"].append(json.dumps(arguments) if isinstance(arguments, dict) else a_text(arguments, "arguments"))
+
+
+def _messages(prompt: Prompt, names: ToolNames) -> Iterable[dict[str, Any]]:
+    for message, ids in with_call_ids(prompt.messages):
+        match message.role:
+            case "tool":
+                yield {"role": "tool", "tool_call_id": ids[0], "content": message.text}
+            case "assistant" if message.tool_calls:
+                calls = [
+                    {
+                        "id": call_id,
+                        "type": "function",
+                        "function": {"name": names.name(call.tool_id), "arguments": json.dumps(call.arguments)},
+                    }
+                    for call, call_id in zip(message.tool_calls, ids, strict=True)
+                ]
+                yield {"role": "assistant", "content": message.text or None, "tool_calls": calls}
+            case role:
+                yield {"role": role, "content": message.text}
+
+
+def _format(schema: dict[str, Any], structured: str) -> dict[str, Any]:
+    if structured == "json_object":
+        return {"type": "json_object", "schema": schema}
+    return {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": schema, "strict": keeps_strictly(schema)},
+    }
+
+
+def keeps_strictly(schema: Any) -> bool:
+    """Whether a provider can be held to every word of it: OpenAI takes as strict only objects whose keys are all there.
+
+    Each object names all its properties as required and allows no other.
+    """
+    if isinstance(schema, list):
+        return all(keeps_strictly(item) for item in schema)
+    if not isinstance(schema, dict):
+        return True
+    if schema.get("type") == "object" or "properties" in schema:
+        properties, required = schema.get("properties", {}), schema.get("required", [])
+        if schema.get("additionalProperties") is not False or sorted(required) != sorted(properties):
+            return False
+        return all(keeps_strictly(item) for item in properties.values())
+    return all(keeps_strictly(item) for item in schema.values())
+
+
+def _content(value: Any) -> str:
+    """The text of a message; some servers give it in parts."""
+    if isinstance(value, list):
+        parts = [an_object(part, "content") for part in value]
+        return "".join(a_text(part.get("text"), "content.text") for part in parts if part.get("type") == "text")
+    return a_text(value, "content")
+
+
+def _call(position: int, call: dict[str, Any], names: ToolNames) -> ToolCall:
+    function = an_object(call.get("function"), "a tool call's function")
+    name = a_text(function.get("name"), "a tool call's name")
+    if not name:
+        raise BadAnswer("a tool call names no tool")
+    arguments = function.get("arguments")
+    values = arguments if isinstance(arguments, dict) else call_arguments(a_text(arguments, "arguments"), name)
+    return tool_call(position, a_text(call.get("id"), "id"), names.tool_id(name), values)
+
+
+def _usage(value: Any) -> dict[str, int] | None:
+    if value is None:
+        return None
+    usage = an_object(value, "usage")
+    asked = an_object(usage.get("prompt_tokens_details"), "usage.prompt_tokens_details")
+    said = an_object(usage.get("completion_tokens_details"), "usage.completion_tokens_details")
+    return {
+        "input_tokens": a_count(usage.get("prompt_tokens"), "usage.prompt_tokens"),
+        "output_tokens": a_count(usage.get("completion_tokens"), "usage.completion_tokens"),
+        "cached_tokens": a_count(asked.get("cached_tokens"), "usage.cached_tokens"),
+        "reasoning_tokens": a_count(said.get("reasoning_tokens"), "usage.reasoning_tokens"),
+    }
+
+
+def _response(content: str, calls: list[ToolCall], finish_reason: str, usage: dict[str, int] | None) -> PromptResponse:
+    answer = PromptResponse(
+        outcome="SUCCESS",
+        content=content,
+        tool_calls=calls,
+        finish_reason=finish_reason,
+        usage_is_estimated=usage is None,
+    )
+    return answer.model_copy(update=usage or {})

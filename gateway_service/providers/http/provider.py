@@ -1,0 +1,194 @@
+"""A provider behind an official SDK: one attempt, no retries of its own, every bound and fault in one place.
+
+The SDK is asked for its transport, its authentication, its errors and its events, and not for its types: building them
+costs more than the request. Nothing here is imported from it; `clients.py` is, when the first call needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Protocol
+
+from bus.errors import GatewayError
+from bus.messages.gateway import Prompt, PromptResponse
+from config.schema import AnthropicProvider, GatewayConfig, OpenAIProvider
+from gateway_service import pricing
+from gateway_service.providers.http import anthropic_wire, faults, openai_wire
+from gateway_service.providers.http.exchange import Exchange, current
+from gateway_service.providers.http.faults import Asked
+from gateway_service.providers.http.names import ToolNames
+from gateway_service.providers.keys import read_key
+
+Beside = Callable[..., Awaitable[Any]]
+"""Runs a function beside the event loop, as `asyncio.to_thread` does."""
+
+
+class Client(Protocol):
+    """An SDK's client, as far as it is used."""
+
+    async def post(self, path: str, body: Any, timeout_s: float) -> Any:
+        """The answer as JSON."""
+        ...
+
+    def stream(self, path: str, body: Any, timeout_s: float) -> AsyncGenerator[Any]:
+        """The events of the answer as JSON."""
+        ...
+
+    async def get(self, path: str, timeout_s: float) -> Any:
+        """The answer as JSON."""
+        ...
+
+
+class StreamedAnswer(Protocol):
+    """An answer in pieces."""
+
+    def add(self, event: Any) -> str:
+        """What the model says in this piece."""
+        ...
+
+    def response(self) -> PromptResponse:
+        """The whole answer."""
+        ...
+
+
+class HttpProvider:
+    """`bus.port.Provider` over HTTP, of either kind."""
+
+    def __init__(  # noqa: PLR0913 - what an instance is made of
+        self,
+        provider_id: str,
+        config: OpenAIProvider | AnthropicProvider,
+        gateway: GatewayConfig,
+        *,
+        chars_per_token: int,
+        given: Callable[[], Mapping[str, str]],
+        beside: Beside,
+        breathe: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`given`: the variables that this process was given, asked for when the key is needed."""
+        self._provider_id = provider_id
+        self._config = config
+        self._gateway = gateway
+        self._chars_per_token = chars_per_token
+        self._given = given
+        self._beside = beside
+        self._breathe = breathe
+        self._key = ""
+        self._client: Client | None = None
+        self._loading: asyncio.Future[Client] | None = None
+
+    @property
+    def provider_id(self) -> str:
+        """The configured instance's name."""
+        return self._provider_id
+
+    async def prepare(self) -> None:
+        """The SDK is loaded, the key read. Raises GatewayError(PROVIDER_UNUSABLE); the next call tries again."""
+        await self._ready()
+
+    async def complete(
+        self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
+    ) -> PromptResponse:
+        """One request, and its answer. Raises GatewayError; cancelling closes the connection."""
+        client = await self._ready()
+        exchange = Exchange()
+        current.set(exchange)
+        try:
+            if on_delta is None:
+                response = await self._whole(client, prompt, model_id, timeout_s)
+            else:
+                response = await self._streamed(client, prompt, model_id, timeout_s, on_delta)
+        except Exception as error:  # noqa: BLE001 - SDKs raise their own, their HTTP library's and plain ones
+            raise faults.of_error(error, exchange, self._asked(model_id, prompt)) from None
+        return self._estimated(prompt, response) if response.usage_is_estimated else response
+
+    async def models(self, *, timeout_s: float) -> list[str]:
+        """The models that the server offers to this key. Raises GatewayError."""
+        client = await self._ready()
+        exchange = Exchange()
+        current.set(exchange)
+        path = openai_wire.MODELS_PATH if self._config.kind == "openai" else anthropic_wire.MODELS_PATH
+        try:
+            async with asyncio.timeout(timeout_s):
+                found = await client.get(path, timeout_s)
+            return sorted(str(item["id"]) for item in found["data"])
+        except TimeoutError:
+            raise GatewayError(
+                "PROVIDER_TIMEOUT", f"provider {self._provider_id} did not list its models within {timeout_s:.0f} s"
+            ) from None
+        except Exception as error:  # noqa: BLE001 - the same
+            raise faults.of_error(error, exchange, self._asked("", None)) from None
+
+    async def _whole(self, client: Client, prompt: Prompt, model_id: str, timeout_s: float) -> PromptResponse:
+        names = openai_wire.names_of(prompt)
+        if self._config.kind == "openai":
+            body = openai_wire.request(prompt, model_id, names, self._config, stream=False)
+            return openai_wire.response(await client.post(openai_wire.PATH, body, timeout_s), names)
+        body = anthropic_wire.request(prompt, model_id, names, self._config, stream=False)
+        return anthropic_wire.response(await client.post(anthropic_wire.PATH, body, timeout_s), names)
+
+    async def _streamed(
+        self, client: Client, prompt: Prompt, model_id: str, timeout_s: float, on_delta: Callable[[str], None]
+    ) -> PromptResponse:
+        names: ToolNames = openai_wire.names_of(prompt)
+        answer: StreamedAnswer
+        if self._config.kind == "openai":
+            body = openai_wire.request(prompt, model_id, names, self._config, stream=True)
+            path, answer = openai_wire.PATH, openai_wire.Stream(names)
+        else:
+            body = anthropic_wire.request(prompt, model_id, names, self._config, stream=True)
+            path, answer = anthropic_wire.PATH, anthropic_wire.Stream(names)
+        async with aclosing(client.stream(path, body, timeout_s)) as events:
+            async for event in events:
+                if text := answer.add(event):
+                    on_delta(text)
+        return answer.response()
+
+    async def _ready(self) -> Client:
+        if self._client is not None:
+            return self._client
+        if self._loading is None or self._loading.done():
+            self._loading = asyncio.ensure_future(self._load())
+        return await asyncio.shield(self._loading)
+
+    async def _load(self) -> Client:
+        """Beside the loop: an SDK takes a second to load, and this process says every moment that it lives."""
+        try:
+            client: Client = await self._beside(self._loaded)
+        except ImportError as error:
+            kind = self._config.kind
+            raise GatewayError(
+                "PROVIDER_UNUSABLE",
+                f"provider {self._provider_id} cannot be used: {error.name or 'its SDK'} is not installed; "
+                f"pip install 'hobus[{kind}]'",
+            ) from None
+        self._client = client
+        return client
+
+    def _loaded(self) -> Client:
+        self._key = read_key(self._provider_id, self._config.key, self._given())
+        clients = importlib.import_module("gateway_service.providers.http.clients")
+        return clients.client_of(self._config, self._gateway, key=self._key, breathe=self._breathe)
+
+    def _estimated(self, prompt: Prompt, response: PromptResponse) -> PromptResponse:
+        """With a usage where the provider gave none: never for free, and said to be an estimate."""
+        length = len(response.content) + sum(len(str(call.arguments)) for call in response.tool_calls)
+        return response.model_copy(
+            update={
+                "input_tokens": pricing.input_tokens(prompt, self._chars_per_token),
+                "output_tokens": max(1, pricing.text_tokens(length, self._chars_per_token)),
+            }
+        )
+
+    def _asked(self, model_id: str, prompt: Prompt | None) -> Asked:
+        return Asked(
+            provider_id=self._provider_id,
+            base_url=self._config.base_url,
+            key_reference=self._config.key,
+            key=self._key,
+            model_id=model_id,
+            prompt=prompt,
+        )

@@ -1,0 +1,81 @@
+"""A provider of an installed package: a class under an entry point, loaded in the gateway when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.metadata import entry_points
+from typing import Any
+
+from bus.errors import GatewayError
+from bus.messages.gateway import Prompt, PromptResponse
+from bus.port import Provider
+from config.schema import PluginProvider
+from gateway_service.providers.keys import read_key
+
+GROUP = "hobus.providers"
+
+
+class LoadedProvider:
+    """`bus.port.Provider` by a class of somebody else's: made with provider_id, key and options."""
+
+    def __init__(
+        self,
+        provider_id: str,
+        config: PluginProvider,
+        *,
+        given: Callable[[], Mapping[str, str]],
+        beside: Callable[..., Awaitable[Any]],
+    ) -> None:
+        self._provider_id = provider_id
+        self._config = config
+        self._given = given
+        self._beside = beside
+        self._provider: Provider | None = None
+        self._loading: asyncio.Future[Provider] | None = None
+
+    @property
+    def provider_id(self) -> str:
+        """The configured instance's name."""
+        return self._provider_id
+
+    async def prepare(self) -> None:
+        """The class is loaded and an instance of it made. Raises GatewayError(PROVIDER_UNUSABLE)."""
+        await self._ready()
+
+    async def complete(
+        self, prompt: Prompt, *, model_id: str, timeout_s: float, on_delta: Callable[[str], None] | None = None
+    ) -> PromptResponse:
+        """What it answers; the gateway holds it to its deadline and checks all of it."""
+        provider = await self._ready()
+        return await provider.complete(prompt, model_id=model_id, timeout_s=timeout_s, on_delta=on_delta)
+
+    async def _ready(self) -> Provider:
+        if self._provider is not None:
+            return self._provider
+        if self._loading is None or self._loading.done():
+            self._loading = asyncio.ensure_future(self._load())
+        return await asyncio.shield(self._loading)
+
+    async def _load(self) -> Provider:
+        try:
+            provider: Provider = await self._beside(self._made)
+        except GatewayError:
+            raise
+        except Exception as error:  # noqa: BLE001 - somebody else's code may raise anything
+            # Its class alone: its words may hold the key that it was given.
+            raise self._unusable(f"making it raised {type(error).__name__}; see docs/providers.md") from None
+        self._provider = provider
+        return provider
+
+    def _made(self) -> Provider:
+        key = read_key(self._provider_id, self._config.key, self._given())
+        found = [entry for entry in entry_points(group=GROUP) if entry.name == self._config.entry_point]
+        if not found:
+            raise self._unusable(
+                f"no installed package has an entry point {self._config.entry_point!r} in the group {GROUP}; install it"
+            )
+        return found[0].load()(provider_id=self._provider_id, key=key, options=dict(self._config.options))
+
+    def _unusable(self, what: str) -> GatewayError:
+        return GatewayError("PROVIDER_UNUSABLE", f"provider {self._provider_id} cannot be used: {what}")

@@ -1,0 +1,102 @@
+"""What a home's file says is laid over what is shipped."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.errors import ConfigError
+from config.load import load
+from config.merge import merged
+
+KEYS = st.sampled_from(["a", "b", "kind", "c"])
+LEAVES = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.integers(), max_size=2)
+VALUES = st.recursive(LEAVES, lambda inner: st.dictionaries(KEYS, inner, max_size=3), max_leaves=8)
+OBJECTS = st.dictionaries(KEYS, VALUES, max_size=3)
+SERVER: dict[str, Any] = {
+    "kind": "openai", "base_url": "http://127.0.0.1:11434/v1", "key": None, "models": [], "any_model": True,
+    "concurrency_max": 2, "max_tokens_field": "max_tokens", "structured": "json_schema", "omit": [],
+}  # fmt: skip
+
+
+@given(OBJECTS)
+def test_nothing_said_is_what_is_shipped_and_all_of_it_said_again_is_the_same(shipped):
+    """A file that is empty, or a whole copy, changes nothing."""
+    assert merged(shipped, {}) == shipped == merged(shipped, shipped)
+
+
+@given(OBJECTS, OBJECTS)
+def test_what_is_said_holds_and_is_said_once(shipped, own):
+    """Laid over twice it is the same; every value of one's own is there."""
+    once = merged(shipped, own)
+    assert merged(once, own) == once
+    assert all(once[key] == value for key, value in own.items() if not isinstance(value, dict))
+
+
+def test_objects_are_merged_lists_and_null_replace():
+    """Only objects have parts that somebody may leave unsaid."""
+    shipped = {"a": {"b": 1, "c": [1, 2], "d": {"e": 1}}, "f": {"g": 1}}
+    assert merged(shipped, {"a": {"c": [3], "d": {"x": 2}}, "f": None}) == {
+        "a": {"b": 1, "c": [3], "d": {"e": 1, "x": 2}}, "f": None,
+    }  # fmt: skip
+
+
+def test_an_object_of_another_kind_replaces_whole():
+    """Settings of one kind are none of another's."""
+    shipped = {"x": {"kind": "offline", "latency_ms": 0}}
+    assert merged(shipped, {"x": {"kind": "openai"}}) == {"x": {"kind": "openai"}}
+    assert merged(shipped, {"x": {"latency_ms": 5}}) == {"x": {"kind": "offline", "latency_ms": 5}}
+
+
+def loaded(tmp_path, value: Any):
+    """The configuration of a home whose own admin_config.json holds this."""
+    (tmp_path / "admin_config.json").write_text(json.dumps(value))
+    return load(tmp_path, None)[0].config
+
+
+def test_a_home_says_only_what_differs(tmp_path):
+    """One limit and one provider more; all else stays as shipped, the shipped provider too."""
+    config = loaded(tmp_path, {"ho1": {"count": 3}, "gateway": {"providers": {"local": SERVER}}})
+    shipped = load(None, None)[0].config
+    assert config.ho1 == shipped.ho1.model_copy(update={"count": 3})
+    assert sorted(config.gateway.providers) == ["local", "offline"]
+    assert config.gateway.providers["offline"] == shipped.gateway.providers["offline"]
+    assert config.bus == shipped.bus
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        ({"gateway": {"providers": {"x": {"kind": "nonsense"}}}},
+         "gateway.providers.x.kind: is 'nonsense'; one of 'offline', 'openai', 'anthropic', 'plugin'"),
+        ({"gateway": {"providers": {"x": {}}}}, "gateway.providers.x.kind: missing; add it"),
+        ({"gateway": {"providers": {"x": {**SERVER, "key": "sk-planted"}}}},
+         "gateway.providers.x.key: must be `env:NAME`, `file:PATH` or null, and never the key itself"),
+        ({"gateway": {"providers": {"x": {**SERVER, "base_url": "https://me:sk-planted@h/v1"}}}},
+         "gateway.providers.x.base_url: must hold no user, password, query or fragment; a key goes into `key`"),
+        ({"gateway": {"providers": {"x": {**SERVER, "base_url": "localhost:1234"}}}},
+         "gateway.providers.x.base_url: must be http://HOST[:PORT]/PATH or https://HOST[:PORT]/PATH"),
+        ({"gateway": {"providers": {"x": {**SERVER, "surprise": 1}}}}, "gateway.providers.x.surprise: unknown key"),
+        ({"gateway": {"providers": {"a b": SERVER}}}, "gateway.providers.a b: a provider is named with letters"),
+        ({"gateway": {"default_route": {"provider_id": "nobody"}}}, "gateway.default_route.provider_id: no such provider"),
+        ({"gateway": {"surprise": 1}}, "gateway.surprise: unknown key"),
+        ({"budget": {"sesion_token_limit": 1}}, "budget.sesion_token_limit: unknown key; did you mean 'session_token_limit'?"),
+        ({"gateway": 5}, "gateway: Input should be"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_told_with_its_path_and_never_a_secret(tmp_path, value, fault):
+    """Also inside a part that was merged; a kind that there is not is answered with those that there are."""
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, value)
+    assert fault in caught.value.detail and "sk-planted" not in caught.value.detail
+
+
+def test_a_provider_that_takes_any_model_may_be_routed_to_with_any(tmp_path):
+    """Its models need not be listed."""
+    route = {"provider_id": "local", "model_id": "llama3.2"}
+    config = loaded(tmp_path, {"gateway": {"providers": {"local": SERVER}, "default_route": route}})
+    assert config.gateway.default_route.model_id == "llama3.2"

@@ -1,0 +1,390 @@
+"""Servers that refuse, fail, lie, drip and flood: each ends in one fault that says who, what and whether it cost."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import time
+from email.utils import formatdate
+
+import pytest
+
+from bus.errors import GatewayError
+from gateway_service.providers.http.faults import retry_after_ms, without_key
+from tests.gateway_service.providers.instances import ANTHROPIC, KEY, OPENAI, instance
+from tests.gateway_service.providers.servers import (
+    DONE,
+    answering,
+    completion,
+    head,
+    message,
+    message_events,
+    piece,
+    serving,
+    streaming,
+)
+from tests.gateway_service.rig import prompt
+
+KINDS = pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
+BOTH = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+ASKED = "the moon is made of a very green cheese"
+
+
+async def fault_of(provider, *, streamed: bool = False, timeout_s: float = 5.0, text: str = ASKED) -> GatewayError:
+    """How a call ends."""
+    await provider.prepare()
+    on_delta = (lambda _text: None) if streamed else None
+    with pytest.raises(GatewayError) as caught:
+        await provider.complete(prompt(text=text), model_id="tiny", timeout_s=timeout_s, on_delta=on_delta)
+    fault = caught.value
+    assert KEY not in fault.detail and KEY not in repr(fault.facts) and ASKED not in fault.detail
+    assert fault.__cause__ is None, "a traceback of the SDK's would hold the request with its headers"
+    return fault
+
+
+@KINDS
+@BOTH
+@pytest.mark.parametrize(
+    ("status", "code", "retryable", "cost", "words"),
+    [
+        (400, "PROVIDER_REFUSED", False, "unbilled", "does not take this request. It says: no such thing"),
+        (401, "PROVIDER_REFUSED", False, "unbilled", "does not accept the key (env:THE_KEY)"),
+        (403, "PROVIDER_REFUSED", False, "unbilled", "may not use model tiny"),
+        (404, "PROVIDER_REFUSED", False, "unbilled", "there is no model tiny, or nothing at http://127.0.0.1"),
+        (413, "PROVIDER_REFUSED", False, "unbilled", "too large"),
+        (429, "PROVIDER_RATE_LIMITED", True, "unbilled", "takes no more for now"),
+        (500, "PROVIDER_ERROR", True, "unbilled", "it failed"),
+        (503, "PROVIDER_ERROR", True, "unbilled", "it failed"),
+        (529, "PROVIDER_ERROR", True, "unbilled", "it failed"),
+        (408, "PROVIDER_ERROR", True, "unknown", "it failed"),
+        (502, "PROVIDER_ERROR", True, "unknown", "it failed"),
+        (504, "PROVIDER_ERROR", True, "unknown", "it failed"),
+    ],
+)
+async def test_each_status_says_who_refused_and_what_mends_it(  # noqa: PLR0917 - a row of a table
+    kind, streamed, status, code, retryable, cost, words
+):
+    """Asked once: the pipeline repeats, nobody else. What stands between may not know whether the provider worked."""
+    async with serving(answering({"error": {"message": "no such thing", "type": "x"}}, status)) as server:
+        fault = await fault_of(instance(kind, server.url), streamed=streamed)
+    assert len(server.requests) == 1
+    assert (fault.code, fault.retryable, fault.facts["status"], fault.facts.get(cost)) == (
+        code,
+        retryable,
+        status,
+        True,
+    )
+    assert f"provider mine answered {status}: " in fault.detail and words in fault.detail
+
+
+async def test_a_used_up_quota_is_not_waited_for():
+    """It wears the status of a rate limit."""
+    async with serving(answering({"error": {"message": "pay", "code": "insufficient_quota"}}, 429)) as server:
+        fault = await fault_of(instance(OPENAI, server.url))
+    assert (fault.code, fault.retryable) == ("PROVIDER_RATE_LIMITED", False)
+
+
+@KINDS
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirection_is_not_followed(kind, status):
+    """The key goes to no other address than its own."""
+    async with serving(answering(completion())) as elsewhere:
+        async with serving(answering("", status, location=f"{elsewhere.url}/v1/chat/completions")) as server:
+            fault = await fault_of(instance(kind, server.url))
+        assert elsewhere.requests == []
+    assert (fault.code, fault.retryable) == ("PROVIDER_REFUSED", False) and "sends elsewhere" in fault.detail
+
+
+@KINDS
+async def test_nobody_listening_is_unsent_and_free(kind):
+    """No byte of the prompt has left."""
+    async with serving(answering("")) as server:
+        url = server.url
+    fault = await fault_of(instance(kind, url))
+    assert (fault.code, fault.retryable, fault.facts) == ("PROVIDER_ERROR", True, {"unbilled": True})
+    assert f"cannot be reached at {url}" in fault.detail
+
+
+@KINDS
+@BOTH
+@pytest.mark.parametrize(
+    "before", [b"", b"HTTP/1.1 200", head(content_length=500) + b'{"choi'], ids=["silent", "head", "half"]
+)
+async def test_a_prompt_that_was_read_and_hung_up_on_is_sent_and_unknown(kind, streamed, before):
+    """Whoever read it may have worked on it: neither free nor certain."""
+
+    async def behave(_request, writer):
+        writer.write(before)
+        await writer.drain()
+
+    async with serving(behave) as server:
+        fault = await fault_of(instance(kind, server.url), streamed=streamed)
+    assert len(server.requests) == 1
+    assert (fault.code, fault.retryable, fault.facts) == ("PROVIDER_ERROR", True, {"unknown": True})
+
+
+@KINDS
+@pytest.mark.parametrize(
+    "body",
+    ["", "{", "[]", "null", '"text"', "7", '{"choices": []}', '{"choices": [7], "content": 7}', '{"choices": {}, "content": {}}',
+     "[" * 200_000, '{"a":' * 200_000, "\ufffe", "NaN"],
+    ids=lambda body: body[:12] or "empty",
+)  # fmt: skip
+async def test_an_answer_that_is_none_is_a_fault_and_never_a_crash(kind, body):
+    """Half a text, another type, nested until the parser gives up: the outcome is unknown, and another try may help."""
+    async with serving(answering(body)) as server:
+        fault = await fault_of(instance(kind, server.url))
+    assert (fault.code, fault.retryable) == ("PROVIDER_ERROR", True) and fault.facts.get("unknown") is True
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        (OPENAI, completion(7)),
+        (OPENAI, completion(usage={"prompt_tokens": -1})),
+        (OPENAI, completion(usage={"prompt_tokens": 10**30})),
+        (OPENAI, completion(usage={"prompt_tokens": "many"})),
+        (OPENAI, completion(message={"tool_calls": [{"id": "1", "function": {"arguments": "{}"}}]})),
+        (OPENAI, completion(choice={"finish_reason": ["stop"]})),
+        (ANTHROPIC, message([{"type": "text", "text": 7}])),
+        (ANTHROPIC, message(["text"])),
+        (ANTHROPIC, message(usage={"input_tokens": True})),
+        (ANTHROPIC, message([{"type": "tool_use", "name": "x", "input": "no"}])),
+        (ANTHROPIC, {"type": "error", "error": {}}),
+    ],
+)
+async def test_an_answer_with_a_wrong_type_in_it_is_a_fault(kind, answer):
+    """Nothing of an answer is taken for what it is not."""
+    async with serving(answering(answer)) as server:
+        fault = await fault_of(instance(kind, server.url))
+    assert fault.code == "PROVIDER_ERROR" and "cannot be used" in fault.detail
+
+
+@pytest.mark.parametrize("arguments", ["{", "[1]", '{"a":' * 100_000, "7"], ids=["half", "list", "deep", "number"])
+async def test_arguments_that_are_no_object_cost_what_the_answer_says(arguments):
+    """A model wrote nonsense: the answer came, is paid for, and may be asked for again."""
+    call = {"id": "1", "type": "function", "function": {"name": "x", "arguments": arguments}}
+    async with serving(answering(completion(message={"tool_calls": [call]}))) as server:
+        fault = await fault_of(instance(OPENAI, server.url))
+    assert fault.retryable and (fault.facts["input_tokens"], fault.facts["output_tokens"]) == (20, 9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "events", "end"),
+    [
+        (OPENAI, [piece(content="hel")], b""),
+        (OPENAI, [piece(content="hel")], DONE),
+        (OPENAI, [piece(content="hel")], b'data: {"choi\n\n'),
+        (OPENAI, [{"error": {"message": "overloaded", "type": "server_error"}}], b""),
+        (ANTHROPIC, message_events(({"type": "text", "text": "hel"}, []))[:4], b""),
+        (
+            ANTHROPIC,
+            [
+                *message_events()[:2],
+                ("error", {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}),
+            ],
+            b"",
+        ),
+    ],
+    ids=["closed", "done", "half", "error", "closed-a", "error-a"],
+)
+async def test_a_stream_that_breaks_off_is_no_answer(kind, events, end):
+    """What was said until then is taken back by whoever watches; the call may have cost anything."""
+    async with serving(streaming(events, end=end)) as server:
+        fault = await fault_of(instance(kind, server.url), streamed=True)
+    assert (fault.code, fault.retryable, fault.facts["unknown"]) == ("PROVIDER_ERROR", True, True)
+    assert "unbilled" not in fault.facts
+
+
+@KINDS
+async def test_a_stream_without_a_newline_ends_and_holds_nobody_up(kind):
+    """As much as comes until the bound is read, and everybody else has a turn meanwhile."""
+    longest = 0.0
+
+    async def tick() -> None:
+        nonlocal longest
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(0.01)
+            longest = max(longest, time.monotonic() - before)
+
+    async def behave(_request, writer):
+        writer.write(head(content_type="text/event-stream") + b"data: ")
+        while True:
+            writer.write(b"x" * 65536)
+            await writer.drain()
+
+    async with serving(behave) as server:
+        ticking = asyncio.ensure_future(tick())
+        provider = instance(kind, server.url, gateway={"event_max_bytes": 1 << 22})
+        fault = await fault_of(provider, streamed=True, timeout_s=20)
+        ticking.cancel()
+    assert "one line of it is longer than 4194304 bytes (gateway.event_max_bytes)" in fault.detail
+    assert longest < 1.0
+
+
+@KINDS
+@BOTH
+async def test_an_answer_without_an_end_is_given_up_at_its_bound(kind, streamed):
+    """A hundred megabytes are never held; the setting is named."""
+    sent = 0
+
+    async def behave(_request, writer):
+        nonlocal sent
+        kind_ = "text/event-stream" if streamed else "application/json"
+        writer.write(head(content_type=kind_))
+        for _ in range(1600):
+            writer.write(b": " + b"x" * 65533 + b"\n")
+            sent += 65536
+            await writer.drain()
+
+    async with serving(behave) as server:
+        limits = {"answer_max_bytes": 1 << 20, "stream_max_bytes": 1 << 20}
+        fault = await fault_of(instance(kind, server.url, gateway=limits), streamed=streamed, timeout_s=20)
+    setting = "stream_max_bytes" if streamed else "answer_max_bytes"
+    assert f"longer than 1048576 bytes (gateway.{setting})" in fault.detail and not fault.retryable
+    assert sent < 50 << 20
+
+
+@KINDS
+@BOTH
+async def test_an_error_without_an_end_is_read_to_its_bound(kind, streamed):
+    """The status counts; of its words the beginning is enough."""
+
+    async def behave(_request, writer):
+        writer.write(head(500, content_type="application/json"))
+        while True:
+            writer.write(b"x" * 65536)
+            await writer.drain()
+
+    async with serving(behave) as server:
+        fault = await fault_of(instance(kind, server.url), streamed=streamed, timeout_s=20)
+    assert (fault.code, fault.facts["status"]) == ("PROVIDER_ERROR", 500) and len(fault.detail) < 400
+
+
+@KINDS
+async def test_a_packed_answer_is_not_unpacked(kind):
+    """A kilobyte may unpack to a gigabyte; nobody asked for it packed."""
+    bomb = gzip.compress(b"0" * (50 << 20))
+    async with serving(answering(bomb, content_encoding="gzip")) as server:
+        fault = await fault_of(instance(kind, server.url))
+    assert server.requests[0].headers["accept-encoding"] == "identity"
+    assert "it is packed (gzip)" in fault.detail
+    async with serving(answering(bomb, 500, content_encoding="gzip")) as server:
+        assert (await fault_of(instance(kind, server.url))).facts["status"] == 500
+
+
+@KINDS
+@BOTH
+async def test_a_byte_a_second_ends_with_the_deadline_and_the_connection_with_it(kind, streamed):
+    """Whoever asks bounds the whole of it, as the gateway does; the server sees the close at once."""
+
+    async def behave(_request, writer):
+        writer.write(head(content_type="text/event-stream" if streamed else "application/json"))
+        for char in "data: " + "x" * 1000:
+            writer.write(char.encode())
+            await writer.drain()
+            await asyncio.sleep(0.1)
+
+    async with serving(behave) as server:
+        provider = instance(kind, server.url)
+        await provider.prepare()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await provider.complete(prompt(), model_id="tiny", timeout_s=5, on_delta=len if streamed else None)
+        for _ in range(100):
+            if server.closed:
+                break
+            await asyncio.sleep(0.02)
+        assert server.closed == 1
+
+
+@KINDS
+async def test_silence_ends_with_the_time_that_was_given(kind):
+    """The outcome is unknown: it may be working."""
+
+    async def behave(_request, _writer):
+        await asyncio.sleep(60)
+
+    async with serving(behave) as server:
+        fault = await fault_of(instance(kind, server.url), timeout_s=0.3)
+    assert (fault.code, fault.facts) == ("PROVIDER_TIMEOUT", {"unknown": True})
+
+
+NOW = formatdate(1_700_000_000, usegmt=True)
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({}, None),
+        ({"retry-after": "2"}, 2000),
+        ({"retry-after": "0.0001"}, 1),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 250),
+        ({"retry-after": "-5"}, None),
+        ({"retry-after": "1" + "0" * 400}, None),
+        ({"retry-after": "99999999999"}, 2**31),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": ""}, None),
+        ({"retry-after": formatdate(1_700_000_030, usegmt=True), "date": NOW}, 30_000),
+        ({"retry-after": formatdate(1_600_000_000, usegmt=True), "date": NOW}, None),
+        ({"retry-after": formatdate(1_700_000_030, usegmt=True)}, None),
+    ],
+)
+def test_when_to_ask_again_is_a_number_of_milliseconds_or_unknown(headers, expected):
+    """Whatever stands there; a date counts from the moment of the answer, as its sender has it."""
+    assert retry_after_ms(headers) == expected
+
+
+async def test_the_time_to_wait_is_carried():
+    """From the header to the fault."""
+    async with serving(answering({}, 429, retry_after="3")) as server:
+        assert (await fault_of(instance(OPENAI, server.url))).facts["retry_after_ms"] == 3000
+
+
+@KINDS
+async def test_no_fault_repeats_the_key_or_the_prompt(kind):
+    """A server may send back all that it got, whole or in part."""
+    for words in (f"bad key {KEY}", f"bad key {KEY[:12]}…", f"you asked: {ASKED}", f"x {ASKED[5:30]}"):
+        async with serving(answering({"error": {"message": words}}, 401)) as server:
+            fault = await fault_of(instance(kind, server.url))
+        assert KEY[:8] not in fault.detail and ASKED[5:30] not in fault.detail
+
+
+def test_a_key_is_hidden_in_whole_and_in_part():
+    """Eight of its characters in a row are enough to tell it."""
+    assert without_key(f"a {KEY} b", KEY) == "a (hidden) b"
+    assert without_key(f"a {KEY[3:14]} b", KEY) == "a (hidden) b"
+    assert without_key("nothing here", KEY) == "nothing here"
+    assert without_key("anything", "") == "anything"
+
+
+async def test_a_missing_sdk_says_what_to_install(monkeypatch):
+    """The extra of its kind; nothing was sent."""
+    provider = instance(OPENAI, "http://127.0.0.1:1")
+
+    async def beside(_function):
+        raise ModuleNotFoundError("No module named 'openai'", name="openai")
+
+    monkeypatch.setattr(provider, "_beside", beside)
+    with pytest.raises(GatewayError, match=r"openai is not installed; pip install 'hobus\[openai\]'") as caught:
+        await provider.prepare()
+    assert caught.value.code == "PROVIDER_UNUSABLE"
+
+
+async def test_a_key_that_is_not_there_is_told_before_anything_is_sent_and_looked_for_again():
+    """Somebody puts it there, and the next call finds it."""
+    async with serving(answering(json.dumps(completion()))) as server:
+        provider = instance(OPENAI, server.url)
+        there: dict[str, str] = {}
+        provider._given = lambda: there
+        with pytest.raises(GatewayError) as caught:
+            await provider.prepare()
+        assert caught.value.code == "PROVIDER_UNUSABLE" and server.requests == []
+        there["THE_KEY"] = KEY
+        await provider.prepare()
+        await provider.complete(prompt(), model_id="tiny", timeout_s=5)
+    assert len(server.requests) == 1

@@ -1,0 +1,234 @@
+"""Both official SDKs against real servers on loopback: what is asked, and what becomes of the answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bus.messages.gateway import PromptMessage, ToolSpec
+from bus.messages.work_order import Segment, ToolCall
+from tests.gateway_service.providers.instances import ANTHROPIC, KEY, OPENAI, instance
+from tests.gateway_service.providers.servers import (
+    DONE,
+    USAGE_PIECE,
+    answering,
+    by_path,
+    completion,
+    message,
+    message_events,
+    piece,
+    serving,
+    streaming,
+)
+from tests.gateway_service.rig import prompt
+
+SCHEMA = {
+    "type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False,
+}  # fmt: skip
+TOOL = ToolSpec(tool_id="time.now", description="the time", parameters={"type": "object", "properties": {}})
+
+
+def said(role, text, **more) -> PromptMessage:
+    """One message."""
+    return PromptMessage(role=role, segments=[Segment(text=text)], **more)
+
+
+TRANSCRIPT = [
+    said("system", "be brief"),
+    said("user", "what time is it"),
+    said(
+        "assistant",
+        "",
+        tool_calls=[ToolCall(call_id="001", provider_call_id="c-7", tool_id="time.now", arguments={"tz": "UTC"})],
+    ),
+    said("tool", "noon", tool_call_id="001"),
+    said(
+        "assistant", "", tool_calls=[ToolCall(call_id="001", provider_call_id="c-7", tool_id="time.now", arguments={})]
+    ),
+    said("tool", "one", tool_call_id="001"),
+]
+
+
+async def ask(provider, wanted=None, *, on_delta=None, timeout_s=5.0):
+    """One call."""
+    await provider.prepare()
+    return await provider.complete(wanted or prompt(), model_id="tiny", timeout_s=timeout_s, on_delta=on_delta)
+
+
+async def test_openai_is_asked_with_everything_that_the_prompt_says():
+    """Model, cap, temperature, effort, tools, schema, transcript and key, once; no id of ours that it would refuse."""
+    async with serving(answering(completion())) as server:
+        wanted = prompt(
+            messages=TRANSCRIPT, tools=[TOOL], temperature=0.3, reasoning_effort="High", output_schema=SCHEMA,
+            structured_output=True,
+        )  # fmt: skip
+        await ask(instance(OPENAI, server.url), wanted)
+    (request,) = server.requests
+    assert (request.method, request.path) == ("POST", "/v1/chat/completions")
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert request.json == {
+        "model": "tiny",
+        "max_tokens": 100,
+        "temperature": 0.3,
+        "reasoning_effort": "high",
+        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA, "strict": True}},
+        "tools": [
+            {
+                "type": "function",
+                "function": {"name": "time_now", "description": "the time", "parameters": TOOL.parameters},
+            }
+        ],
+        "messages": [
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": "what time is it"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "c-7", "type": "function", "function": {"name": "time_now", "arguments": '{"tz": "UTC"}'}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": "c-7", "content": "noon"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "call_4_001", "type": "function", "function": {"name": "time_now", "arguments": "{}"}}
+                ],
+            },
+            {"role": "tool", "tool_call_id": "call_4_001", "content": "one"},
+        ],
+    }
+
+
+async def test_anthropic_is_asked_with_everything_that_the_prompt_says():
+    """The same in its words: the system apart, results of a round in one message, a schema and an effort."""
+    async with serving(answering(message())) as server:
+        wanted = prompt(
+            messages=TRANSCRIPT, tools=[TOOL], temperature=1.5, reasoning_effort="Low", output_schema=SCHEMA,
+            structured_output=True,
+        )  # fmt: skip
+        await ask(instance(ANTHROPIC, server.url), wanted)
+    (request,) = server.requests
+    assert (request.method, request.path) == ("POST", "/v1/messages")
+    assert KEY in request.headers["authorization"] + request.headers.get("x-api-key", "")
+    assert request.json == {
+        "model": "tiny",
+        "max_tokens": 100,
+        "temperature": 1.0,
+        "system": "be brief",
+        "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}},
+        "tools": [{"name": "time_now", "description": "the time", "input_schema": TOOL.parameters}],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "what time is it"}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "c-7", "name": "time_now", "input": {"tz": "UTC"}}],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c-7", "content": "noon"}]},
+            {
+                "role": "assistant",
+                "content": [{"type": "tool_use", "id": "call_3_001", "name": "time_now", "input": {}}],
+            },
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_3_001", "content": "one"}]},
+        ],
+    }
+
+
+@pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
+async def test_an_instance_without_a_key_sends_none_whatever_the_surroundings_hold(kind, monkeypatch):
+    """A key in the shell of whoever starts it goes to no server that was not given it."""
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_ORG_ID"):
+        monkeypatch.setenv(name, "sk-of-the-shell")
+    async with serving(answering(completion() if kind is OPENAI else message())) as server:
+        await ask(instance(kind, server.url, key=None))
+    assert "authorization" not in server.requests[0].headers and "x-api-key" not in server.requests[0].headers
+    assert "sk-of-the-shell" not in json.dumps(server.requests[0].headers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [(OPENAI, completion("hello")), (OPENAI, completion([{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}])),
+     (ANTHROPIC, message([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "hello"}]))],
+    ids=["openai", "parts", "anthropic"],
+)  # fmt: skip
+async def test_a_whole_answer_carries_text_reason_and_usage(kind, answer):
+    """Input counts what came from a cache, too; cached and thought tokens are parts of it."""
+    async with serving(answering(answer)) as server:
+        response = await ask(instance(kind, server.url))
+    assert (response.outcome, response.content) == ("SUCCESS", "hello")
+    assert response.finish_reason == ("stop" if kind is OPENAI else "end_turn")
+    usage = response.input_tokens, response.output_tokens, response.cached_tokens, response.reasoning_tokens
+    assert usage == (20, 9, 8, 4) and not response.usage_is_estimated
+
+
+@pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
+async def test_a_streamed_answer_is_told_as_it_comes_and_ends_as_a_whole_one(kind):
+    """Pieces in order, together the content; usage, reason and tool calls at the end."""
+    if kind is OPENAI:
+        behave = streaming(
+            [
+                piece(role="assistant", content=""), piece(content="hel"), piece(content="lo"),
+                piece(tool_calls=[{"index": 0, "id": "c1", "function": {"name": "time_now", "arguments": ""}}]),
+                piece(tool_calls=[{"index": 0, "function": {"arguments": '{"tz":'}}]),
+                piece(tool_calls=[{"index": 0, "function": {"arguments": '"UTC"}'}}]),
+                piece("tool_calls"), USAGE_PIECE,
+            ],
+            end=DONE,
+        )  # fmt: skip
+    else:
+        behave = streaming(
+            message_events(
+                ({"type": "thinking", "thinking": ""}, [{"type": "thinking_delta", "thinking": "hm"}]),
+                ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "hel"}, {"type": "text_delta", "text": "lo"}]),
+                ({"type": "tool_use", "id": "c1", "name": "time_now", "input": {}},
+                 [{"type": "input_json_delta", "partial_json": '{"tz":'}, {"type": "input_json_delta", "partial_json": '"UTC"}'}]),
+                stop="tool_use",
+            )
+        )  # fmt: skip
+    told: list[str] = []
+    async with serving(behave) as server:
+        response = await ask(instance(kind, server.url), prompt(tools=[TOOL]), on_delta=told.append)
+    assert server.requests[0].json["stream"] is True
+    assert told == ["hel", "lo"] and response.content == "hello"
+    (call,) = response.tool_calls
+    assert (call.provider_call_id, call.tool_id, call.arguments) == ("c1", "time.now", {"tz": "UTC"})
+    assert response.finish_reason == ("tool_calls" if kind is OPENAI else "tool_use")
+    assert (response.input_tokens, response.output_tokens, response.cached_tokens, response.reasoning_tokens) == (
+        20,
+        9,
+        8,
+        4,
+    )
+
+
+async def test_a_usage_that_is_not_told_is_estimated_and_said_to_be():
+    """Some servers stream without one: the answer is not free, and nobody takes the figure for the provider's."""
+    async with serving(streaming([piece(content="hello you"), piece("stop")], end=DONE)) as server:
+        response = await ask(instance(OPENAI, server.url, omit=["stream_options"]), prompt(text="x" * 40), on_delta=len)
+    assert "stream_options" not in server.requests[0].json
+    assert (response.usage_is_estimated, response.input_tokens, response.output_tokens) == (True, 10, 2)
+
+
+@pytest.mark.parametrize(
+    ("structured", "wanted"),
+    [("json_object", {"type": "json_object", "schema": SCHEMA}), ("none", None)],
+)
+async def test_a_server_is_asked_for_a_schema_in_the_way_it_knows(structured, wanted):
+    """`structured` of the instance decides."""
+    async with serving(answering(completion("{}"))) as server:
+        ask_for = prompt(output_schema=SCHEMA, structured_output=True)
+        await ask(instance(OPENAI, server.url, structured=structured, omit=["temperature"]), ask_for)
+    assert server.requests[0].json.get("response_format") == wanted
+    assert "temperature" not in server.requests[0].json
+
+
+@pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
+async def test_the_models_of_a_server_are_listed(kind):
+    """For `hobus provider check`: no prompt is sent."""
+    listed = {"data": [{"id": "tiny"}, {"id": "big"}], "has_more": False}
+    async with serving(by_path(models=answering(listed))) as server:
+        provider = instance(kind, server.url)
+        assert await provider.models(timeout_s=5) == ["big", "tiny"]
+    assert server.requests[0].method == "GET" and server.requests[0].path == "/v1/models"
