@@ -27,6 +27,7 @@ class InFlight:
     draft: Draft
     task: asyncio.Task[PromptResponse] | None = None
     waiters: int = 0
+    was_sent: bool = False  # a provider was called for it, whatever came of that
 
 
 @dataclass(slots=True)

@@ -222,9 +222,12 @@ def closed_as_unknown(entry: Entry, reservation: Reservation, *, at_us: int) -> 
 
 
 def rejected(  # noqa: PLR0913 - one argument per fact
-    prompt: Prompt, fault: GatewayError, number: str, *, trace: str, is_degraded: bool, at_us: int
+    prompt: Prompt, fault: GatewayError, number: str, *, outcome: str, trace: str, is_degraded: bool, at_us: int
 ) -> WriteEntry:
-    """PROMPT_REJECTED {agent, session, contract, code, message}: no prompt text; the provider was not called."""
+    """PROMPT_REJECTED {agent, session, contract, code, message, outcome}: no prompt text.
+
+    What ended a call before its (next) send: nothing was called for it, unless an earlier attempt's records say so.
+    """
     payload = {
         "agent_id": prompt.agent_id,
         "session_id": prompt.session_id,
@@ -232,6 +235,7 @@ def rejected(  # noqa: PLR0913 - one argument per fact
         "work_order_id": prompt.work_order_id,
         "code": fault.code,
         "message": fault.detail[:_MESSAGE_MAX_CHARS],
+        "outcome": outcome,
         "degraded": is_degraded,
     }
     return WriteEntry(

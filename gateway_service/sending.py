@@ -315,6 +315,7 @@ class Sender:
             held.settlement = held.settlement or pricing.unknown(reserved)
             entry = records.failed(held.attempt, fault, held.settlement, at_us=self._at_us())
         self._end(entry, held)
+        fault.facts |= {"ended": True, "was_sent": held.settlement.was_sent}  # it has its record
         return fault
 
     def _end(self, entry: WriteEntry, held: Held) -> None:

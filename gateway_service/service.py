@@ -203,9 +203,13 @@ class GatewayService(Actor):
         try:
             response = await self._complete(ask, running)
         except GatewayError as fault:
-            return self._refused(ask.prompt, fault, trace=ask.trace, is_degraded=ask.is_degraded)
+            return self._refused(
+                ask.prompt, fault, trace=ask.trace, is_degraded=ask.is_degraded, was_sent=running.was_sent
+            )
         except RuntimeFault as fault:
-            return self._refused(ask.prompt, unavailable(fault), trace=ask.trace, is_degraded=ask.is_degraded)
+            return self._refused(
+                ask.prompt, unavailable(fault), trace=ask.trace, is_degraded=ask.is_degraded, was_sent=running.was_sent
+            )
         finally:
             self._take_snapshot_sometimes()
         self._calls.remember(running.key, response)
@@ -222,10 +226,12 @@ class GatewayService(Actor):
                 response = await self._attempt(ask, running)  # 6 to 11
                 break
             except EarlierAttempt as earlier:
+                running.was_sent = True
                 if earlier.code == "UNKNOWN_OUTCOME" and config.on_unknown_outcome == "fail":
                     raise
             except GatewayError as fault:
                 sends += 1
+                running.was_sent = running.was_sent or fault.facts.get("was_sent") is True
                 pause_s = retry.pause_s(fault, sends, config, self._bus.clock.random())
                 if not retry.may_try_again(fault, sends, config) or self._left(running) <= pause_s:
                     raise
@@ -277,9 +283,16 @@ class GatewayService(Actor):
         except RuntimeFault as fault:  # the next one covers it
             _log.info("snapshot_put_off", code=fault.code)
 
-    def _refused(self, prompt: Prompt, fault: GatewayError, *, trace: str, is_degraded: bool) -> PromptResponse:
-        """The response to a fault; a rejection is recorded, and the provider was not called."""
+    def _refused(
+        self, prompt: Prompt, fault: GatewayError, *, trace: str, is_degraded: bool, was_sent: bool = False
+    ) -> PromptResponse:
+        """The response to a fault, which is recorded unless an attempt's own end says it.
+
+        REJECTED says that no provider was called; after a send the same refusal is an ERROR.
+        """
         outcome = _OUTCOMES.get(fault.code, "ERROR")
+        if was_sent and outcome == "REJECTED":
+            outcome = "ERROR"
         _log.info(
             "prompt_rejected" if outcome == "REJECTED" else "prompt_failed",
             turn=f"{prompt.session_id}-{prompt.run_seq}" if prompt.run_seq else prompt.session_id,
@@ -287,11 +300,12 @@ class GatewayService(Actor):
             code=fault.code,
             degraded=is_degraded,
         )
-        if outcome == "REJECTED":
+        if fault.facts.get("ended") is not True:
             self._rejections += 1
             number = f"{self._bus.instance}.{self._rejections}"
+            at_us = round(self._bus.now() * 1_000_000)
             entry = records.rejected(
-                prompt, fault, number, trace=trace, is_degraded=is_degraded, at_us=round(self._bus.now() * 1_000_000)
+                prompt, fault, number, outcome=outcome, trace=trace, is_degraded=is_degraded, at_us=at_us
             )
             self._keeper.submit(entry, keep=False)
         retry_after = fault.facts.get("retry_after_ms")

@@ -83,7 +83,7 @@ async def record_answer(
     return result.model_copy(update={"consolidation_candidates": list(learned.candidates)})
 
 
-async def record_verdict(run: Run, code: str, tool_calls: Sequence[ToolCallSummary]) -> TurnResult:
+async def record_verdict(run: Run, code: str, tool_calls: Sequence[ToolCallSummary], *, detail: str = "") -> TurnResult:
     """The error result that a verdict is; it is the input's one answer, so RunFailed is durable before the reply."""
     receipts = list(run.receipts.values())
     result = verdict_result(
@@ -95,6 +95,7 @@ async def record_verdict(run: Run, code: str, tool_calls: Sequence[ToolCallSumma
         elapsed_ms=run.elapsed_ms,
         tool_calls=list(tool_calls),
         exchange_entry_ids=chain.prompt_records(receipts),
+        detail=detail,
     )
     detail_ref = body_ref(run.session.new_id("RunFailed"), 1)
     run.session.append(

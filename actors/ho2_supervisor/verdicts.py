@@ -17,6 +17,10 @@ GATEWAY_REFUSALS = frozenset(
 )
 """Codes by which the gateway refuses a call on purpose; they end a turn even when its classification meets them."""
 
+PROVIDER_REFUSALS = frozenset({"PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND", "PROVIDER_UNUSABLE", "PROVIDER_REFUSED"})
+"""Codes of a provider that was asked for and cannot be had: another one's answer would hide that. Their detail names
+it and the mend, and is told."""
+
 SENTENCES = MappingProxyType(
     {
         "BUDGET_EXHAUSTED": "This would exceed the token budget.",
@@ -25,6 +29,10 @@ SENTENCES = MappingProxyType(
         "NOT_ALLOCATED": "No budget is allocated for this.",
         "FORBIDDEN": "This agent may not use that provider or model.",
         "AUTH_ERROR": "The gateway did not accept the caller.",
+        "PROVIDER_NOT_FOUND": "There is no such provider of models.",
+        "MODEL_NOT_FOUND": "There is no such model.",
+        "PROVIDER_UNUSABLE": "The provider of the model cannot be used.",
+        "PROVIDER_REFUSED": "The provider of the model refused.",
         "budget_exhausted": "The token budget of this turn is spent.",
         "turn_limit_exceeded": "This turn reached the limit of model rounds.",
         "cancelled": "The turn was cancelled.",
@@ -53,10 +61,11 @@ def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
     elapsed_ms: int,
     tool_calls: list[ToolCallSummary],
     exchange_entry_ids: list[str],
+    detail: str = "",
 ) -> TurnResult:
-    """The answer that a verdict is."""
+    """The answer that a verdict is; `detail`, where it is about a provider, says which, and what mends it."""
     return TurnResult(
-        response=SENTENCES[code],
+        response=f"{SENTENCES[code]} {detail}" if detail and code in PROVIDER_REFUSALS else SENTENCES[code],
         outcome="error",
         session_id=session_id,
         run_id=run_id,

@@ -56,7 +56,9 @@ class Degradation:
         except RuntimeFault as error:
             return turns.unanswered(turn, fault, error.code, elapsed_ms=self.elapsed_ms(turn))
         if response.outcome != "SUCCESS" or not response.content.strip():
-            return turns.unanswered(turn, fault, response.error_code, elapsed_ms=self.elapsed_ms(turn))
+            return turns.unanswered(
+                turn, fault, response.error_code, elapsed_ms=self.elapsed_ms(turn), said=response.error_message
+            )
         return await self._deliver(turn, response, told)
 
     def told_before(self, turn: Turn) -> TurnResult | None:

@@ -120,15 +120,18 @@ def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int) -> TurnResul
     )
 
 
-def unanswered(turn: Turn, fault: RuntimeFault, code: str, *, elapsed_ms: int) -> TurnResult:
-    """Neither the supervisor nor the gateway answered; a record without space, which ends both, is named as such."""
+def unanswered(turn: Turn, fault: RuntimeFault, code: str, *, elapsed_ms: int, said: str = "") -> TurnResult:
+    """Neither the supervisor nor the gateway answered; a record without space, which ends both, is named as such.
+
+    `said`: why the gateway did not, in its words, which name the provider and the mend.
+    """
     return error(
         turn,
         "disk_full" if fault.code == "disk_full" else code or "unavailable",
         f"The record has no space, so nothing is answered: {fault.detail}. Please ask again under the same input id."
         if fault.code == "disk_full"
         else "The service is not available right now: neither the supervisor nor the model gateway could answer "
-        f"({code or 'no code'}). Please ask again under the same input id.",
+        f"({code or 'no code'}{said and f': {said}'}). Please ask again under the same input id.",
         elapsed_ms=elapsed_ms,
     )
 

@@ -96,7 +96,8 @@ def of_error(error: BaseException, exchange: Exchange, asked: Asked) -> GatewayE
         return GatewayError("PROVIDER_TIMEOUT", detail, retryable=True, facts={"unknown": True})
     return GatewayError(
         "PROVIDER_ERROR",
-        f"provider {asked.provider_id} gave no answer that can be read ({names}); it may have worked on the prompt",
+        f"provider {asked.provider_id} gave no answer that can be read ({names})"
+        + ("; it may have worked on the prompt" if asked.prompt is not None else ""),
         retryable=True,
         facts={"unknown": True},
     )
@@ -160,7 +161,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         yield error
-        error = error.__cause__ or error.__context__
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def _first(chain: Iterable[BaseException], look: Callable[[BaseException], T | None]) -> T | None:

@@ -1,0 +1,63 @@
+"""A model that cannot be had is said to be, by name and with the mend; no other one answers in its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from bus.errors import GatewayError
+from bus.messages.session import ProcessTurn, SessionConfig, TurnResult
+from config.snapshot import load_snapshot
+from launch.simulated import SimulatedCluster
+from tests.journals import answers_of, check_record, count_of
+from tests.simulation.turns import AsksForTools
+
+
+def asked(cluster: SimulatedCluster, input_id: str, overrides: SessionConfig) -> TurnResult:
+    """One turn with these overrides."""
+    turn = ProcessTurn(session_id=None, input_id=input_id, text="hello", run_overrides=overrides)
+    return cluster.world.run(cluster.door.request("host", turn, expect=TurnResult, timeout_s=60))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "code", "word"),
+    [
+        (SessionConfig(provider="nowhere"), "PROVIDER_NOT_FOUND", "no provider 'nowhere'"),
+        (SessionConfig(model="gpt-nothing"), "MODEL_NOT_FOUND", "no model 'gpt-nothing'"),
+    ],
+)
+def test_a_provider_or_model_that_does_not_exist_is_refused(overrides, code, word):
+    """An error with its name in it, the turn's one answer, also when it is asked for again; nothing degrades."""
+    with SimulatedCluster(load_snapshot()) as cluster:
+        results = [asked(cluster, "in-1", overrides) for _ in range(2)]
+        entries = cluster.entries()
+    for result in results:
+        assert (result.outcome, result.code) == ("error", code)
+        assert word in result.response and "configured: offline" in result.response
+    assert count_of(entries, "DEGRADATION") == 0
+    assert len(answers_of(entries, "in-1")) == 1
+    check_record(entries)
+
+
+class Refuses(AsksForTools):
+    """A provider that refuses whatever is no classification."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    async def complete(self, prompt, **how):
+        if prompt.contract_id.startswith("PRC-CLASSIFY"):
+            return await super().complete(prompt, **how)
+        raise GatewayError(self.code, "provider offline answered 401: give it a valid key", facts={"unbilled": True})
+
+
+@pytest.mark.parametrize("code", ["PROVIDER_REFUSED", "PROVIDER_RATE_LIMITED", "PROVIDER_ERROR"])
+def test_the_user_reads_which_provider_refused_and_what_mends_it(code):
+    """Refused for good it is told at once; what may pass is tried by the last resort, whose end says it too."""
+    with SimulatedCluster(load_snapshot(), providers={"offline": Refuses(code)}) as cluster:
+        result = cluster.ask("hello", input_id="in-1")
+        entries = cluster.entries()
+    assert (result.outcome, result.code) == ("error", code)
+    assert "provider offline answered 401: give it a valid key" in result.response
+    assert "did not accept the caller" not in result.response
+    assert count_of(entries, "DEGRADATION") == (0 if code == "PROVIDER_REFUSED" else 1)
+    assert count_of(entries, "PROMPT_REJECTED") == 0
