@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tools": ("launch.commands.tools:tools", "Which tools there are, where from, and who may use them."),
     "memory": ("launch.commands.memory:memory", "What an agent has learned, why, and how to switch it off."),
     "ledger": ("launch.commands.ledger:ledger", "Show, follow and verify the record."),
+    "provider": ("launch.commands.provider:provider", "List, check and add providers of models."),
     "cost": ("launch.commands.cost:cost", "What models have used and cost, by the record."),
     "budget": ("launch.commands.budget:budget", "Token budgets: limits, used, reserved, left."),
     "token": ("launch.commands.token:token", "Let workers on other hosts join: make and list tokens."),

@@ -1,0 +1,1 @@
+"""Providers as an operator sees them: listed, checked, added."""
