@@ -200,5 +200,6 @@ def result_of(response: PromptResponse, known: Known, tools: Sequence[ToolSpec])
         text=Segment(name="answer", ref=ref, text=response.content),
         tool_calls=response.tool_calls,
         finish_reason=response.finish_reason,
+        tools_invented=sorted({call.tool_id for call in response.tool_calls}.difference(response.tools_told)),
         tools_missing=known.lacking({tool.tool_id for tool in tools}, set(response.tools_told)),
     )

@@ -56,7 +56,7 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
 
 
 def lost_receipt(order: WorkOrder, fault: RuntimeFault, *, by: str, at: str) -> Receipt:
-    """HO2 fails an order that was lost, so that it has an end; what it may have cost is not known."""
+    """HO2 fails an order that was lost, so that it has an end; what a model call may have cost is not known."""
     return Receipt(
         wo_id=order.wo_id,
         fence=order.fence,
@@ -65,7 +65,7 @@ def lost_receipt(order: WorkOrder, fault: RuntimeFault, *, by: str, at: str) -> 
             code=_code_of(order, fault),
             message=f"{fault.code}: {fault.detail}",
         ),
-        cost=Cost(cost_usd=None),
+        cost=_cost_of(order),
         executed_by=by,
         completed_at=at,
     )
@@ -78,10 +78,15 @@ def cancelled_receipt(order: WorkOrder, *, by: str, at: str) -> Receipt:
         fence=order.fence,
         state="failed",
         error=WorkOrderError(code="cancelled", message="the run was cancelled; this order had no end by then"),
-        cost=Cost(cost_usd=None),
+        cost=_cost_of(order),
         executed_by=by,
         completed_at=at,
     )
+
+
+def _cost_of(order: WorkOrder) -> Cost:
+    """Money is for models: a tool call costs none, whatever became of it."""
+    return Cost(cost_usd=None if order.tool_call is None else 0.0)
 
 
 def _code_of(order: WorkOrder, fault: RuntimeFault) -> str:

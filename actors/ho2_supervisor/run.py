@@ -9,7 +9,7 @@ Source: spec pages "Session contracts" (Where it lives, and how a turn survives)
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from actors.ho2_supervisor import chain, composed, pool, recorded_form, work_orders
@@ -271,17 +271,26 @@ class Run:
         await self._dispatch([pending])
         return await self._finish(pending)
 
-    async def calls(self, asked: Sequence[ToolCall], *, parent_wo_id: str) -> list[Receipt]:
+    async def calls(self, asked: Sequence[ToolCall], *, invented: Collection[str], parent_wo_id: str) -> list[Receipt]:
         """One batch: every call as an order of its own, in parallel over the pool, settled; receipts in call order.
 
-        Calls that need an approval run when they have it, after the others; a denied one runs never.
+        Calls that need an approval run when they have it, after the others; a denied one runs never. One of a tool that
+        the model made up (`invented`) is no order: whoever looked for it would wait for a worker that never comes.
         """
         context = await self.new_step()
         batch_id = ToolBatchId(step_id=context.step_id, batch_seq=1)
         call_ids = [call.call_id for call in asked]
-        held = [call.call_id for call in asked if needs_approval(self.config.tools, call.tool_id)]
+        held = [
+            call.call_id
+            for call in asked
+            if call.tool_id not in invented and needs_approval(self.config.tools, call.tool_id)
+        ]
         self.step(ToolBatchIssued(tool_batch_id=batch_id, call_ids=call_ids, held=held, at=self.session.now()))
-        ended: dict[str, Receipt] = {}
+        ended = {
+            call.call_id: self._settle(batch_id, call, self._unmade(context, call, *_not_found(call)))
+            for call in asked
+            if call.tool_id in invented
+        }
         while left := [call for call in asked if call.call_id not in ended]:
             state = self.session.record.state
             batch = state.active_tool_batch
@@ -341,20 +350,30 @@ class Run:
         ]
 
     def _denied(self, context: OrderContext, batch_id: ToolBatchId, call: ToolCall) -> Receipt:
-        """What stands for the order of a call that an operator refused: none was made."""
+        """What stands for a call that an operator refused."""
         reason = self._memo.denied[f"{batch_id}.{call.call_id}"]
+        return self._unmade(context, call, DENIED, f"the operator refused this call{reason and ': '}{reason}")
+
+    def _unmade(self, context: OrderContext, call: ToolCall, code: str, message: str) -> Receipt:
+        """What stands for the order of a call of which none was made."""
         return Receipt(
             wo_id=work_order_id(context.step_id, call.call_id),
             fence=context.fence,
             state="failed",
-            error=WorkOrderError(code=DENIED, message=f"the operator refused this call{reason and ': '}{reason}"),
+            error=WorkOrderError(code=code, message=message),
             cost=Cost(),
             executed_by=self._bus.instance,
             completed_at=self.session.now(),
         )
 
     async def _call(self, batch_id: ToolBatchId, call: ToolCall, pending: _Pending) -> Receipt:
-        receipt = await self._finish(pending)
+        receipt = self._settle(batch_id, call, await self._finish(pending))
+        if self.session.record.state.open_orders:
+            self.session.flush()  # other calls may run for long; the last one leaves with the next step's write
+        return receipt
+
+    def _settle(self, batch_id: ToolBatchId, call: ToolCall, receipt: Receipt) -> Receipt:
+        """The call has its end in the batch; returns the receipt."""
         self.step(
             ToolReceipt(
                 tool_batch_id=batch_id,
@@ -366,8 +385,6 @@ class Run:
                 at=self.session.now(),
             )
         )
-        if self.session.record.state.open_orders:
-            self.session.flush()  # other calls may run for long; the last one leaves with the next step's write
         return receipt
 
     async def _pending(self, planned: WorkOrder) -> _Pending:
@@ -477,3 +494,8 @@ class Run:
 
     def _step(self, turn_seq: int, step_seq: int) -> StepId:
         return StepId(turn_id=TurnId(run_id=self.run_id, turn_seq=turn_seq), step_seq=step_seq)
+
+
+def _not_found(call: ToolCall) -> tuple[str, str]:
+    """Code and words for a call of a tool that its model was not told of."""
+    return "tool_not_found", f"there is no tool {call.tool_id[:64]!r}; only the tools that were offered can be called"

@@ -162,7 +162,7 @@ def _steered(run: Run, progress: Progress) -> list[Segment]:
 
 async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:
     """The calls that the model asked for, settled, as the exchange that the next round shows it."""
-    receipts = await run.calls(output.tool_calls, parent_wo_id=progress.parent or "")
+    receipts = await run.calls(output.tool_calls, invented=output.tools_invented, parent_wo_id=progress.parent or "")
     progress.tool_calls += chain.summarize(output.tool_calls, receipts)
     results = [_tool_result(call.call_id, receipt) for call, receipt in zip(output.tool_calls, receipts, strict=True)]
     progress.exchanges.append(Exchange(tool_calls=output.tool_calls, results=results, text=output.text))

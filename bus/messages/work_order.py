@@ -125,6 +125,9 @@ class OutputResult(Record):
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
     finish_reason: str = Field(default="", description="why the model stopped, in the words of its provider")
     truncated: bool = Field(default=False, description="tool output was cut to tools.output_max_bytes")
+    tools_invented: list[str] = Field(
+        default_factory=list[str], description="ids that its tool calls name and that the model was never told of"
+    )
     tools_missing: list[str] = Field(
         default_factory=list[str],
         description="tools of the agent that the model was not told of, as nobody had them: ids, or `<server>__*`",

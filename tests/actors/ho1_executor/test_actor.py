@@ -119,6 +119,15 @@ def test_an_answer_that_asks_for_tools_completes_its_order() -> None:
     assert receipt.output_result.text.ref is None
 
 
+def test_tools_that_the_model_was_not_told_of_are_named() -> None:
+    """Whoever gets the receipt need not look for them."""
+    calls = [ToolCall(call_id=f"00{n}", tool_id=name, arguments={}) for n, name in ((1, "brew"), (2, "list_packages"))]
+    gateway = ScriptedGateway(answer("", tool_calls=calls, finish_reason="tool_calls"))
+    receipt, _ = run_one(gateway, order(constraints={"tools_allowed": ["list_packages"]}))
+    assert receipt.output_result is not None
+    assert receipt.output_result.tools_invented == ["brew"]
+
+
 def test_asking_for_tools_that_were_not_offered_is_no_answer() -> None:
     """A model that invents tools is asked again, and fails its order if it insists."""
     calls = [ToolCall(call_id="001", tool_id="list_packages", arguments={})]

@@ -229,6 +229,40 @@ def test_tool_that_no_worker_announces_is_a_result_for_the_model_too() -> None:
         assert [order.tool_call.tool_id for order in rig.pool.orders if order.tool_call] == ["list_packages"] * 2
 
 
+@pytest.mark.parametrize("approval", [(), ("make_*",)])
+def test_invented_tool_is_answered_to_the_model_at_once(approval: tuple[str, ...]) -> None:
+    """No order, no wait for a worker that never comes or for an approval, and no cost unknown; the real call is made."""
+
+    def script(order: WorkOrder) -> Answer:
+        if order.wo_type == "synthesize" and not order.exchanges:
+            return OutputResult(tool_calls=calls("make_coffee", "list_tools"), tools_invented=["make_coffee"])
+        return one_tool(order)
+
+    with Rig(("tools.approval", approval), script=script) as rig:
+        began = rig.world.loop.time()
+        result = asked(rig)
+        assert rig.world.loop.time() - began < 0.5
+        assert [(call.tool_id, call.status, call.code) for call in result.tool_calls] == [
+            ("make_coffee", "Failed", "tool_not_found"),
+            ("list_tools", "Succeeded", ""),
+        ]
+        assert "there is no tool 'make_coffee'" in result.response
+        assert result.cost.cost_usd is not None
+        assert [order.tool_call.tool_id for order in rig.pool.orders if order.tool_call] == ["list_tools"]
+
+
+def test_a_run_that_only_invents_tools_goes_on() -> None:
+    """A batch without a single order is settled all the same."""
+
+    def script(order: WorkOrder) -> Answer:
+        if order.wo_type == "synthesize" and not order.exchanges:
+            return OutputResult(tool_calls=calls("make_coffee"), tools_invented=["make_coffee"])
+        return one_tool(order)
+
+    with Rig(script=script) as rig:
+        assert asked(rig).outcome == "success"
+
+
 def test_result_sums_costs_and_names_its_prompt_records() -> None:
     """Tokens, calls, tools and PROMPT_RECEIVED entries of all orders, in order."""
     with Rig(script=one_tool) as rig:
