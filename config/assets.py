@@ -5,13 +5,25 @@ Source: spec pages "Governance" and "Work orders" (contracts). Files are found b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from config.schema import BudgetConfig
+
 Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]
+BudgetPurpose = Literal["session", "agent", "classify", "synthesize", "consolidate", "history"]
+BUDGET_SETTINGS: Mapping[BudgetPurpose, str] = {
+    "session": "session_token_limit",
+    "agent": "agent_token_limit",
+    "classify": "classify_budget",
+    "synthesize": "synthesize_budget",
+    "consolidate": "consolidation_budget",
+    "history": "history_budget",
+}
+"""Purpose -> the setting of section `budget` that holds for agents that name no other."""
 Timestamp = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
 AgentId = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,63}$")]
 FrameworkId = Annotated[str, Field(pattern=r"^FMWK-\d{3}$")]
@@ -65,8 +77,15 @@ class Agent(Asset):
     system_prompt: Text
     attention: tuple[TemplateId, ...] = Field(description="attention templates; none: the default")
     tools: tuple[str, ...] = Field(description="ids; `<server>__*`: all of an MCP server, `*`: every tool")
-    budget: dict[str, str] = Field(description="purpose -> key of section `budget`; never a number")
+    budget: dict[str, str] = Field(
+        description="purpose -> key of section `budget`, never a number; a purpose left out has its own key"
+    )
     permissions: Permissions
+
+    def budget_tokens(self, purpose: BudgetPurpose, budget: BudgetConfig) -> int:
+        """What this agent may spend on a purpose: the setting that it names for it, else the purpose's own."""
+        tokens: int = getattr(budget, self.budget.get(purpose, BUDGET_SETTINGS[purpose]))
+        return tokens
 
     def may_use(self, tool_id: str, *, writes: bool) -> bool:
         """It has the tool and is permitted to use it; one that writes only if its exact id stands in permissions.tools.

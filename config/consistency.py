@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from config.assets import Agent, Contract, Framework
+from config.assets import BUDGET_SETTINGS, Agent, Contract, Framework
 from config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config
 from config.secret_refs import is_secret_name
 from config.tool_faults import tool_faults
 
 BUDGET_KEYS = tuple(name for name in BudgetConfig.model_fields if name.endswith(("_budget", "_token_limit")))
 """Token budgets of section `budget`: what an agent may name."""
-
-BUDGET_PURPOSES = ("session", "agent", "classify", "synthesize", "consolidate", "history")
-"""What an agent's budget names keys for."""
 
 _PROVIDER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -35,6 +32,7 @@ def inconsistencies(
     faults = [
         *_order_faults(config),
         *_instance_faults(config.gateway),
+        *_round_faults(config),
         *_route_faults(config.gateway),
         *_memory_faults(config.ho3),
         *_environment_faults(config.launcher.environment),
@@ -114,6 +112,14 @@ def _order_faults(config: AdminConfig) -> list[str]:
     ]
 
 
+def _round_faults(config: AdminConfig) -> list[str]:
+    """A classification is the first model round of its turn: with room for one alone nobody would ever be answered."""
+    if not config.ho2.classify or config.budget.turn_limit > 1:
+        return []
+    fault = "budget.turn_limit: 1 leaves no round for an answer behind the classification; raise it to 2 or more"
+    return [f"{fault}, or set ho2.classify to false"]
+
+
 def _memory_faults(ho3: Ho3Config | None) -> list[str]:
     """A missing section is memory switched off, and no fault."""
     if ho3 is None:
@@ -182,9 +188,9 @@ def _agent_faults(agent: Agent, config: AdminConfig, frameworks: Mapping[str, Fr
     if agent.framework_id not in frameworks:
         faults.append(f"framework_id: no framework {agent.framework_id}; known: {_names(frameworks)}")
     faults.extend(
-        f"budget.{purpose}: nothing has a budget of this name; purposes: {_names(BUDGET_PURPOSES)}"
+        f"budget.{purpose}: nothing has a budget of this name; purposes: {_names(BUDGET_SETTINGS)}"
         for purpose in agent.budget
-        if purpose not in BUDGET_PURPOSES
+        if purpose not in BUDGET_SETTINGS
     )
     faults.extend(
         f"budget.{purpose}: no setting budget.{key}; name one of {_names(BUDGET_KEYS)}"

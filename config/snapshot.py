@@ -18,6 +18,7 @@ from bus.errors import ConfigError
 from bus.messages.base import canonical_bytes, unpack
 from config.assets import Agent, Contract, Framework, Package, Spec
 from config.load import Governed, load
+from config.registry import file_owners
 from config.schema import AdminConfig
 
 
@@ -44,6 +45,12 @@ class Snapshot:
             for contract in self.contracts.values()
             if contract.output_schema is not None
         }
+
+    def agent_packages(self) -> dict[str, str]:
+        """Agent id -> the package that owns it, for agents that one owns: those of a home alone have none."""
+        owners = file_owners(self.packages)
+        found = {agent_id: owners.get(f"agents/{agent_id}.json", ()) for agent_id in self.agents}
+        return {agent_id: packages[0] for agent_id, packages in found.items() if packages}
 
     def to_bytes(self) -> bytes:
         """The canonical bytes: same content, same bytes."""

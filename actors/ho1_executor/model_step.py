@@ -172,6 +172,7 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
         agent_id=order.agent_id,
         agent_class=order.agent_class,
         framework_id=order.framework_id,
+        package_id=order.package_id,
         work_order_id=order.wo_id,
         session_id=order.session_id,
         run_seq=order.fence.run_id.run_seq,

@@ -143,6 +143,7 @@ def provenance_of(order: WorkOrder) -> Provenance:
         agent_id=order.agent_id,
         agent_class=order.agent_class,
         framework_id=order.framework_id,
+        package_id=order.package_id,
         session_id=order.session_id,
         run_seq=order.fence.run_id.run_seq,
         round_seq=int(step.group(1)) if step else 0,

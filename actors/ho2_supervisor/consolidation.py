@@ -86,6 +86,7 @@ def order_of(  # noqa: PLR0913 - what an order is made of
     *,
     config: AdminConfig,
     memory: Ho3Config,
+    package_id: str,
     digest: str,
     planned_at: str,
 ) -> WorkOrder:
@@ -107,6 +108,7 @@ def order_of(  # noqa: PLR0913 - what an order is made of
         agent_id=agent.agent_id,
         agent_class=agent.agent_class,
         framework_id=agent.framework_id,
+        package_id=package_id,
         fence=Fence(run_id=crossing.run_id, session_epoch=0, step_epoch=0),
         wo_type="consolidate",
         state="planned",
@@ -115,7 +117,7 @@ def order_of(  # noqa: PLR0913 - what an order is made of
         input_context=[*(Segment(name=name, text=text) for name, text in texts.items()), *excerpts],
         constraints=Constraints(
             prompt_contract_id=CONTRACT,
-            token_budget=config.budget.consolidation_budget,
+            token_budget=agent.budget_tokens("consolidate", config.budget),
             timeout_seconds=memory.consolidation_timeout_ms / 1000,
             domain_tags=[TAG],
             budget_mode=config.budget.budget_mode,

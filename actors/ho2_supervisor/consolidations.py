@@ -52,6 +52,7 @@ class Consolidations:
         self._bus = bus
         self._client = client
         self._snapshot = snapshot
+        self._packages = snapshot.agent_packages()
         self._config = snapshot.config
         self._memory = memory
         self._timeout_s = memory.consolidation_timeout_ms / 1000
@@ -123,7 +124,8 @@ class Consolidations:
         turns = await self._turns_behind(crossing.evidence.event_ids)
         planned = consolidation.order_of(
             crossing, wo_id, consolidation.excerpts_of(turns, self._memory.excerpt_max_chars),
-            config=self._config, memory=self._memory, digest=self._snapshot.digest, planned_at=iso(self._bus.now()),
+            config=self._config, memory=self._memory, package_id=self._packages.get(crossing.agent.agent_id, ""),
+            digest=self._snapshot.digest, planned_at=iso(self._bus.now()),
         )  # fmt: skip
         if wrong := work_orders.faults(planned, ()):
             raise WorkOrderFault("execution_error", f"{wo_id} was not dispatched: {'; '.join(wrong)}")
@@ -216,6 +218,7 @@ class Consolidations:
 def _provenance(order: WorkOrder) -> Provenance:
     return Provenance(
         agent_id=order.agent_id,
+        package_id=order.package_id,
         session_id=order.session_id,
         run_seq=order.fence.run_id.run_seq,
         work_order_id=order.wo_id,

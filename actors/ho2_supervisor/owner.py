@@ -11,7 +11,7 @@ Source: spec pages "Session contracts" and "The ledger" (write rules).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from actors.ho2_supervisor import composed, loading
@@ -90,13 +90,14 @@ def refusal_of(ack: Ack, entry: WriteEntry) -> AppendRefused | EntryRefused:
 class OwnedSession:
     """One session's record in memory and the way to extend it."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - whose it is, its way to the record, and whom it tells
         self,
         *,
         session_id: str,
         bus: Bus,
         client: LedgerClient,
         limits: HistoryLimits,
+        packages: Mapping[str, str],
         on_lost: Callable[[OwnedSession], None] = lambda _: None,
     ) -> None:
         self.session_id = session_id
@@ -108,6 +109,7 @@ class OwnedSession:
         self._bus = bus
         self._client = client
         self._limits = limits
+        self._packages = packages  # agent id -> the package that owns it
         self._unsent: list[WriteEntry] = []
         self._following: list[WriteEntry] = []
         self._lost: Exception | None = None
@@ -346,11 +348,17 @@ class OwnedSession:
         """The bus's wall clock in microseconds."""
         return round(self._bus.now() * 1_000_000)
 
+    @property
+    def package_id(self) -> str:
+        """The package that owns the session's agent; empty: none."""
+        return self._packages.get(self.record.state.agent_id or "", "")
+
     def provenance(self, run_id: RunId | None, work_order_id: str = "") -> Provenance:
         """Who and what an entry of this moment is about."""
         state = self.record.state
         return Provenance(
             agent_id=state.agent_id or "",
+            package_id=self.package_id,
             session_id=self.session_id,
             run_seq=0 if run_id is None else run_id.run_seq,
             round_seq=0 if state.active_turn_id is None else state.active_turn_id.turn_seq,

@@ -120,6 +120,11 @@ class Run:
         return config
 
     @property
+    def budget_tokens(self) -> int:
+        """What the run's answer may use, prompts and answers of all its rounds."""
+        return self.agent.budget_tokens("synthesize", self.config.budget)
+
+    @property
     def is_classified(self) -> bool:
         """Whether its first round is a classification: as the journal has it, else as it is configured."""
         first = self._memo.orders.get(work_order_id(self._step(1, 1)))
@@ -184,6 +189,7 @@ class Run:
             step_id=step_id,
             fence=self.session.record.state.fence,
             agent=self.agent,
+            package_id=self.session.package_id,
             config_digest=self._memo.requested.config_digest,
             planned_at=self.session.now(),
             budget_mode=self.config.budget.budget_mode,
@@ -328,13 +334,12 @@ class Run:
     ) -> list[Receipt]:
         """As many calls as may be in flight at once: dispatched in one write, sent together, all awaited."""
         timeout_s = self.timeout_s(self.config.ho2.order_timeout_ms)
-        budget = self.config.budget.synthesize_budget
         pending: dict[str, _Pending] = {}
         for call in wave:
             if f"{batch_id}.{call.call_id}" in self._memo.denied:
                 continue
             planned = work_orders.tool_call(
-                context, call, token_budget=budget, timeout_seconds=timeout_s, parent_wo_id=parent_wo_id
+                context, call, token_budget=self.budget_tokens, timeout_seconds=timeout_s, parent_wo_id=parent_wo_id
             )
             pending[call.call_id] = await self._pending(planned)
         await self._dispatch(list(pending.values()))

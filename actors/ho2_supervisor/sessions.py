@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from actors.ho2_supervisor.history import HistoryLimits
 from actors.ho2_supervisor.owner import AppendRefused, OwnedSession
@@ -28,6 +28,7 @@ class Sessions:
         client: LedgerClient,
         config: AdminConfig,
         limits: HistoryLimits,
+        packages: Mapping[str, str],
         taken_over: Callable[[OwnedSession], None],
         at_hand: Callable[[OwnedSession], None],
         is_running: Callable[[str], bool],
@@ -38,6 +39,7 @@ class Sessions:
         self._client = client
         self._config = config
         self._limits = limits
+        self._packages = packages  # agent id -> the package that owns it
         self._taken_over = taken_over
         self._at_hand = at_hand
         self._is_running = is_running
@@ -140,7 +142,12 @@ class Sessions:
 
     def _new(self, session_id: str) -> OwnedSession:
         return OwnedSession(
-            session_id=session_id, bus=self._bus, client=self._client, limits=self._limits, on_lost=self._given_up
+            session_id=session_id,
+            bus=self._bus,
+            client=self._client,
+            limits=self._limits,
+            packages=self._packages,
+            on_lost=self._given_up,
         )
 
     def _ended(self, loading: asyncio.Task[OwnedSession]) -> None:

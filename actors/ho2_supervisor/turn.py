@@ -19,7 +19,8 @@ from actors.ho2_supervisor.verdicts import GATEWAY_REFUSALS
 from bus.errors import WorkOrderFault
 from bus.messages.session import ToolCallSummary, TurnResult
 from bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
-from config.schema import AdminConfig, BudgetConfig
+from config.assets import Agent
+from config.schema import AdminConfig
 
 
 @dataclass(slots=True)
@@ -95,13 +96,13 @@ async def _classify(run: Run, progress: Progress) -> Classification:
     config = run.config
     inputs = [
         _message_to_classify(run),
-        *history.newest_lines(run.history, history_limits(config)),
+        *history.newest_lines(run.history, history_limits(config, run.agent)),
     ]
     receipt = await run.order(
         work_orders.classify(
             await run.new_round(),
             inputs=inputs,
-            token_budget=config.budget.classify_budget,
+            token_budget=run.agent.budget_tokens("classify", config.budget),
             timeout_seconds=run.timeout_s(config.ho2.classify_timeout_ms),
         )
     )
@@ -118,7 +119,8 @@ async def _classify(run: Run, progress: Progress) -> Classification:
 def _message_to_classify(run: Run) -> Segment:
     """The user's message; of one that would fill the classification's budget alone, its beginning."""
     config = run.config
-    chars_max = config.budget.classify_budget * config.attention.chars_per_token // 2
+    tokens = run.agent.budget_tokens("classify", config.budget)
+    chars_max = tokens * config.attention.chars_per_token // 2
     if len(run.input_text) <= chars_max:
         return Segment(name="user_input", ref=run.input_ref, text=run.input_text)
     return Segment(name="user_input", text=run.input_text[:chars_max])
@@ -129,7 +131,7 @@ def _context(run: Run, labels: Classification, memory_lines: list[Segment]) -> l
     return [
         Segment(name="system", text=run.agent.system_prompt),
         *memory_lines,
-        *run.one_segment("history", history.segments(run.history, history_limits(run.config))),
+        *run.one_segment("history", history.segments(run.history, history_limits(run.config, run.agent))),
         Segment(name="classification", text=labels.as_text()),
         Segment(name="user_input", ref=run.input_ref, text=run.input_text),
     ]
@@ -145,7 +147,7 @@ async def _synthesize(run: Run, context: list[Segment], progress: Progress) -> R
             inputs=[*context, *note, *_steered(run, progress)],
             exchanges=progress.exchanges,
             run_config=run.run_config,
-            token_budget=_round_budget(config.budget, progress.tokens_used),
+            token_budget=_round_budget(run, progress.tokens_used),
             timeout_seconds=run.timeout_s(config.ho2.order_timeout_ms),
             criteria=_criteria(config),
             parent_wo_id=progress.parent,
@@ -197,13 +199,13 @@ def _require_round(run: Run, progress: Progress) -> None:
         raise WorkOrderFault(
             "turn_limit_exceeded", f"run {run.run_id} used {run.round_count} rounds (budget.turn_limit)"
         )
-    if _has_budget(budget, progress.tokens_used):
+    if _has_budget(run, progress.tokens_used):
         return
     if budget.budget_mode == "enforce":
         raise WorkOrderFault(
             "budget_exhausted",
-            f"run {run.run_id} used {progress.tokens_used} of {budget.synthesize_budget} tokens "
-            "(budget.synthesize_budget, budget.followup_min_remaining)",
+            f"run {run.run_id} used {progress.tokens_used} of {run.budget_tokens} tokens "
+            "(budget.synthesize_budget, or what its agent names instead; budget.followup_min_remaining)",
         )
     if budget.budget_mode == "warn":
         turn_record.warn_of_budget(run, progress.tokens_used)
@@ -217,18 +219,18 @@ def _may_retry(run: Run, progress: Progress) -> bool:
 def _has_room(run: Run, progress: Progress) -> bool:
     """Whether the round limit and an enforced budget leave a further round."""
     budget = run.config.budget
-    is_affordable = budget.budget_mode != "enforce" or _has_budget(budget, progress.tokens_used)
+    is_affordable = budget.budget_mode != "enforce" or _has_budget(run, progress.tokens_used)
     return run.round_count < budget.turn_limit and is_affordable
 
 
-def _has_budget(budget: BudgetConfig, tokens_used: int) -> bool:
-    return tokens_used == 0 or budget.synthesize_budget - tokens_used >= budget.followup_min_remaining
+def _has_budget(run: Run, tokens_used: int) -> bool:
+    return tokens_used == 0 or run.budget_tokens - tokens_used >= run.config.budget.followup_min_remaining
 
 
-def _round_budget(budget: BudgetConfig, tokens_used: int) -> int:
+def _round_budget(run: Run, tokens_used: int) -> int:
     """What a round may use: what is left; the whole budget again where running over it is only warned of."""
-    left = budget.synthesize_budget - tokens_used
-    return left if left > 0 and _has_budget(budget, tokens_used) else budget.synthesize_budget
+    left = run.budget_tokens - tokens_used
+    return left if left > 0 and _has_budget(run, tokens_used) else run.budget_tokens
 
 
 def _criteria(config: AdminConfig) -> dict[str, Any]:
@@ -236,10 +238,11 @@ def _criteria(config: AdminConfig) -> dict[str, Any]:
     return {"requires_response_text": gate.requires_response_text, "min_response_length": gate.min_response_length}
 
 
-def history_limits(config: AdminConfig) -> HistoryLimits:
-    """How much of the past a prompt may show, from the configuration."""
+def history_limits(config: AdminConfig, *agents: Agent) -> HistoryLimits:
+    """How much of the past a prompt of any of these agents may show, from the configuration."""
+    tokens = [agent.budget_tokens("history", config.budget) for agent in agents]
     return HistoryLimits(
-        budget_tokens=config.budget.history_budget,
+        budget_tokens=max(tokens, default=config.budget.history_budget),
         turns_max=config.ho2.history_turns_max,
         digest_chars=config.ho2.history_digest_chars,
         chars_per_token=config.attention.chars_per_token,

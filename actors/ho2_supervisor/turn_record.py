@@ -116,11 +116,10 @@ def warn_of_budget(run: Run, tokens_used: int) -> None:
     """BUDGET_WARNING: the next round runs over the turn's budget, which mode warn allows. Said once per round."""
     if run.is_round_recorded(run.round_count + 1):
         return
-    budget = run.config.budget
     run.session.also(
         run.own_entries.ho2m(
             "BUDGET_WARNING",
-            {"run_id": str(run.run_id), "used": tokens_used, "budget": budget.synthesize_budget},
+            {"run_id": str(run.run_id), "used": tokens_used, "budget": run.budget_tokens},
             provenance=run.session.provenance(run.run_id),
             parents=[requested_id(run.session.session_id, run.input_id)],
             at_us=run.session.at_us(),

@@ -51,6 +51,7 @@ class OrderContext:
     step_id: StepId
     fence: Fence
     agent: Agent
+    package_id: str
     config_digest: str
     planned_at: str
     budget_mode: BudgetMode
@@ -141,6 +142,7 @@ def _order(  # noqa: PLR0913 - the fields that differ between the types
         agent_id=context.agent.agent_id,
         agent_class=context.agent.agent_class,
         framework_id=context.agent.framework_id,
+        package_id=context.package_id,
         fence=context.fence,
         wo_type=wo_type,
         state="planned",

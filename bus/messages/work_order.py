@@ -65,7 +65,7 @@ class Constraints(Record):
     domain_tags: list[str] = Field(
         default_factory=list[str], description="the first one with a configured route decides"
     )
-    budget_mode: BudgetMode = "warn"
+    budget_mode: BudgetMode = Field(description="what happens where a limit is reached")
     provider_id: str | None = Field(default=None, description="None: routed by tag or default")
     model_id: str | None = Field(default=None, description="None: routed by tag or default")
     max_tokens: int | None = Field(default=None, description="cap of the answer, tokens; None: the contract's")
@@ -91,6 +91,7 @@ class WorkOrder(Message):
     agent_id: str = Field(description="a configured agent")
     agent_class: str = Field(default="", description="class of the agent; empty: none")
     framework_id: str = Field(default="", description="`FMWK-<nnn>` of the agent; empty: none")
+    package_id: str = Field(default="", description="package that owns the agent; empty: none")
     fence: Fence
     intent_id: str | None = Field(
         default=None, description="intent that was active when the order was planned; None: none"

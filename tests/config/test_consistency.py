@@ -208,3 +208,26 @@ def test_no_secret_is_handed_to_every_process(name: str) -> None:
     (fault,) = faults(changed("launcher", environment=["PATH", name]))
     assert fault.startswith("launcher.environment.1: ")
     assert "tools.environment" in fault
+
+
+@pytest.mark.parametrize(
+    ("turn_limit", "classify", "count"), [(1, True, 1), (1, False, 0), (2, True, 0), (50, True, 0)]
+)
+def test_a_classified_turn_has_room_for_its_answer(turn_limit: int, classify: bool, count: int) -> None:
+    """With one round alone every turn would end at its limit, classified and unanswered; the fault names both mends."""
+    whole = GOVERNED.config.model_dump()
+    whole["budget"]["turn_limit"] = turn_limit
+    whole["ho2"]["classify"] = classify
+    found = faults(AdminConfig.model_validate(whole))
+    assert len(found) == count
+    assert all("budget.turn_limit" in fault and "ho2.classify" in fault for fault in found)
+
+
+def test_an_agent_names_the_settings_that_bound_it() -> None:
+    """What it names counts; a purpose that it leaves out has the setting of its own name."""
+    budget = GOVERNED.config.budget
+    agent = admin(budget={"synthesize": "classify_budget"})
+    assert agent.budget_tokens("synthesize", budget) == budget.classify_budget
+    assert agent.budget_tokens("classify", budget) == budget.classify_budget
+    assert agent.budget_tokens("consolidate", budget) == budget.consolidation_budget
+    assert agent.budget_tokens("agent", budget) == budget.agent_token_limit

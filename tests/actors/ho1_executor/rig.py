@@ -41,6 +41,7 @@ def order(wo_type: str = "synthesize", **changed: Any) -> WorkOrder:
     constraints: dict[str, Any] = {
         "prompt_contract_id": contract.get(wo_type, "PRC-SYNTHESIZE-001"),
         "token_budget": 10_000,
+        "budget_mode": "warn",
         "timeout_seconds": 10.0,
         **changed.pop("constraints", {}),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Self
 
@@ -190,8 +190,15 @@ class Rig:
         *changes: tuple[str, Any],
         script: Callable[[WorkOrder], Answer] = question_and_answer,
         tools: list[str] | None = None,
+        agent_budget: dict[str, str] | None = None,
     ) -> None:
         self.snapshot = snapshot(*changes)
+        if agent_budget is not None:
+            agents = {
+                agent_id: agent.model_copy(update={"budget": agent_budget})
+                for agent_id, agent in self.snapshot.agents.items()
+            }
+            self.snapshot = replace(self.snapshot, agents=agents)
         self.world = World(self.snapshot.config.bus)
         self.start_ledger()
         self.pool = Pool(script)

@@ -159,9 +159,10 @@ def test_the_order_names_no_model_and_shows_bounded_ids() -> None:
     """Valid as it is planned; its domain tag routes it; a signal with thousands of events makes no endless prompt."""
     order = consolidation.order_of(
         crossing(5000), "WO-CONS-x-1", consolidation.excerpts_of([turn("a", "b")], 100), config=ON.config,
-        memory=memory(), digest="d", planned_at=AS_OF,
+        memory=memory(), package_id="PKG-X", digest="d", planned_at=AS_OF,
     )  # fmt: skip
     assert faults(order, ()) == []
+    assert order.package_id == "PKG-X"
     limits = order.constraints
     assert (limits.provider_id, limits.model_id, limits.domain_tags) == (None, None, ["consolidation"])
     assert (limits.token_budget, limits.prompt_contract_id) == (4000, "PRC-CONSOLIDATE-001")

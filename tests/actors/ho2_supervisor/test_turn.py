@@ -514,3 +514,18 @@ def test_long_message_is_classified_by_its_beginning() -> None:
         classify, synthesize = rig.pool.orders
         assert text_of(classify, "user_input") == "x" * 4000
         assert text_of(synthesize, "user_input") == "x" * 9000
+
+
+def test_budget_of_the_agent_decides() -> None:
+    """Its orders carry what the settings say that it names, and every entry names the package that owns it."""
+    with Rig(agent_budget={"classify": "projection_budget", "synthesize": "history_budget"}) as rig:
+        asked(rig)
+        budget = rig.snapshot.config.budget
+        assert [order.constraints.token_budget for order in rig.pool.orders] == [
+            budget.projection_budget,
+            budget.history_budget,
+        ]
+        owner = rig.snapshot.agent_packages()["ADMIN"]
+        assert {order.package_id for order in rig.pool.orders} == {owner}
+        started = [entry for entry in rig.run(rig.journal()) if entry.event_type == "RunStarted"]
+        assert [entry.provenance.package_id for entry in started] == [owner]

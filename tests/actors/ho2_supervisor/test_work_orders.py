@@ -37,7 +37,7 @@ RUN = RunId(session_id=SESSION, run_seq=3)
 STEP = StepId(turn_id=TurnId(run_id=RUN, turn_seq=2), step_seq=1)
 CONTEXT = OrderContext(
     step_id=STEP, fence=Fence(run_id=RUN, session_epoch=1, step_epoch=4), agent=snapshot().agents["ADMIN"],
-    config_digest="sha256:0", planned_at=at(), budget_mode="warn",
+    package_id="PKG-X", config_digest="sha256:0", planned_at=at(), budget_mode="warn",
 )  # fmt: skip
 LONG = "a text that is longer than any ref into the record could possibly be, " * 3
 
