@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import asyncio
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bus.errors import GatewayError
 from bus.messages.gateway import Budget
-from bus.port import Bus
+from bus.port import Bus, Provider
 from bus.spool import RecordKeeper
-from config.schema import AdminConfig
+from config.snapshot import Snapshot
 from gateway_service import budget, pricing, records
 from gateway_service.budget import Allocate, BudgetState, Crossed, Refused, Reservation, Reserve, Scope, Settle
 from gateway_service.pricing import NEVER_SENT, Settlement
@@ -23,17 +24,24 @@ class Held:
 
     attempt: Attempt
     settlement: Settlement | None = None
+    is_submitted: bool = False
+    """Its PROMPT_SENT was handed over: the record says what became of it."""
     is_spooled: bool = False
 
 
 class Account:
     """The gateway's budgets: only here are they debited."""
 
-    def __init__(self, bus: Bus, keeper: RecordKeeper, config: AdminConfig, state: BudgetState) -> None:
+    def __init__(
+        self, bus: Bus, keeper: RecordKeeper, snapshot: Snapshot, providers: Mapping[str, Provider], state: BudgetState
+    ) -> None:
         self._bus = bus
         self._keeper = keeper
-        self._config = config
+        self._config = snapshot.config
+        self._agents = snapshot.agents
+        self._providers = providers
         self._state = state
+        self._released_count = 0
 
     @contextmanager
     def reserved(self, ask: Ask, number: int) -> Generator[Held]:
@@ -42,6 +50,10 @@ class Account:
         held = Held(attempt)
         try:
             yield held
+        except (GatewayError, asyncio.CancelledError) as fault:
+            if not held.is_submitted:
+                self._note_release(attempt, "CANCELLED" if isinstance(fault, asyncio.CancelledError) else fault.code)
+            raise
         finally:
             budget.apply(self._state, Settle(attempt.name, held.settlement or NEVER_SENT))
 
@@ -51,34 +63,43 @@ class Account:
         return None if scope.remaining is None else scope.remaining + attempt.reservation.tokens - settlement.tokens
 
     def report(self, session_id: str) -> Budget:
-        """One row per scope, sorted: all of them, or a session's own and the agents and providers that it draws on."""
-        scopes = self._state.scopes
+        """One row per scope, sorted: all of them, or a session's own and the agents and providers that it draws on.
+
+        An order is among them while it has a call in flight.
+        """
+        at_rest = self._state.idle_orders
+        scopes = {name: scope for name, scope in self._state.scopes.items() if name not in at_rest}
         if session_id:
             own = budget.session_scope(session_id)
             unused = Scope(self._config.budget.session_token_limit)
-            scopes = {name: scope for name, scope in scopes.items() if not name.startswith("session:")}
+            scopes = {name: scope for name, scope in scopes.items() if name.startswith(("agent:", "provider:"))}
             scopes[own] = self._state.scopes.get(own, unused)
         return Budget(
             mode=self._config.budget.budget_mode, scopes=[budget.row(name, scopes[name]) for name in sorted(scopes)]
         )
 
     def _reserve(self, ask: Ask, number: int) -> Attempt:
-        config, prompt = self._config, ask.prompt
-        limits = budget.scopes_of(prompt, ask.route, config.budget)
+        """The attempt as it will be sent: its answer capped by what its order has left, where that is enforced."""
+        config, prompt, route = self._config, ask.prompt, ask.route
+        limits = budget.scopes_of(prompt, route, self._agents[prompt.agent_id], config.budget)
         for scope, limit in limits:
             self._allocate(scope, limit)
-        estimate = pricing.input_tokens(prompt, config.attention.chars_per_token)
-        reservation = Reservation(
-            reservation_id=records.attempt_name(prompt.idempotency_key, number),
-            tokens=estimate + prompt.max_tokens,
-            scopes=tuple(scope for scope, _limit in limits),
+        estimate = pricing.counted_tokens(
+            prompt, self._providers.get(route.provider_id), route.model_id, config.attention.chars_per_token
         )
         mode = budget.mode_of(config.budget.budget_mode, prompt.budget_mode)
+        room = budget.answer_room(self._state, prompt, estimate, mode)
+        reservation = Reservation(
+            reservation_id=records.attempt_name(prompt.idempotency_key, number),
+            tokens=estimate + room,
+            scopes=tuple(scope for scope, _limit in limits),
+        )
+        ask = records.with_answer_cap(ask, room)
         attempt = Attempt(ask, number, reservation, estimate, mode)
         for effect in budget.apply(self._state, Reserve(reservation, mode)):
             match effect:
                 case Refused():
-                    raise _refusal(effect, reservation)
+                    raise _refusal(effect, reservation, estimate)
                 case Crossed():
                     self._keeper.submit(records.crossed(effect, attempt, at_us=self._at_us()), keep=False)
         return attempt
@@ -88,16 +109,25 @@ class Account:
         known = self._state.scopes.get(scope)
         if known is None or known.limit != limit:
             budget.apply(self._state, Allocate(scope, limit))
+            if budget.is_order(scope):
+                return  # as long-lived as its calls: their PROMPT_SENT says it
             self._keeper.submit(records.allocated(scope, limit, at_us=self._at_us()), keep=False)
+
+    def _note_release(self, attempt: Attempt, code: str) -> None:
+        self._released_count += 1
+        number = f"{self._bus.instance}.{self._released_count}"
+        self._keeper.submit(records.released(attempt, code, number, at_us=self._at_us()), keep=False)
 
     def _at_us(self) -> int:
         return round(self._bus.now() * 1_000_000)
 
 
-def _refusal(effect: Refused, reservation: Reservation) -> GatewayError:
+def _refusal(effect: Refused, reservation: Reservation, estimate: int) -> GatewayError:
     limit = "no limit is configured" if effect.limit is None else f"{effect.remaining} of {effect.limit} are left"
+    answer = reservation.tokens - estimate
     return GatewayError(
         effect.code,
-        f"{reservation.tokens} tokens asked in scope {effect.scope}; {limit} (section budget)",
+        f"{reservation.tokens} tokens asked (prompt {estimate}, answer {answer}) in scope {effect.scope}; {limit} "
+        "(section budget)",
         facts={"scope": effect.scope, "asked": reservation.tokens, "remaining": effect.remaining},
     )

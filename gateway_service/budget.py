@@ -1,21 +1,26 @@
 """The one source of truth for spending: reserve, then settle, over a tree of scopes. No clock, no I/O.
 
-A call draws on its session, its agent and its provider at once. `apply(state, event)` is the only change of a state;
-the same events give the same state, which is how a restart rebuilds it from the record (PROMPT_SENT holds the
+A call draws on its order, its session, its agent and its provider at once. `apply(state, event)` is the only change of
+a state; the same events give the same state, which is how a restart rebuilds it from the record (PROMPT_SENT holds the
 reservation, the attempt's end its settlement). Source: spec page "Gateway", Budgets.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from bus.messages.gateway import Prompt, ScopeBudget
+from config.assets import Agent
 from config.schema import BudgetConfig, Route
 from gateway_service.pricing import Settlement
 
 Mode = Literal["enforce", "warn", "off"]
+_ORDER = "work_order:"
+_OWN = (_ORDER, "session:")
+"""What one who asks has alone; above that others draw on the same."""
 _STRICTNESS: dict[Mode, int] = {"off": 0, "warn": 1, "enforce": 2}
 
 
@@ -53,19 +58,29 @@ class BudgetState:
     Changed by `apply` alone, in place: a copy of every session's row per call would cost more than the call.
     """
 
+    idle_orders_max: int
+    """Orders without a call in flight that are remembered; each makes a call or two, and there is no end of them."""
     scopes: dict[str, Scope] = field(default_factory=dict[str, Scope])
     open: dict[str, Reservation] = field(default_factory=dict[str, Reservation])
+    idle_orders: OrderedDict[str, None] = field(default_factory=OrderedDict[str, None])
+    """Their scopes, the one settled longest ago first."""
+
+    def copy(self) -> BudgetState:
+        """The same state, to go its own way."""
+        return BudgetState(self.idle_orders_max, dict(self.scopes), dict(self.open), OrderedDict(self.idle_orders))
 
 
 def figures_of(state: BudgetState) -> dict[str, dict[str, Any]]:
-    """Every scope as plain values, in order of name."""
-    return {name: asdict(state.scopes[name]) for name in sorted(state.scopes)}
+    """Every scope as plain values, in order of name, but for orders at rest: hardly one of them calls again."""
+    return {name: asdict(scope) for name, scope in sorted(state.scopes.items()) if name not in state.idle_orders}
 
 
-def state_of(figures: Mapping[str, Mapping[str, Any]], open_: Iterable[Reservation]) -> BudgetState:
+def state_of(
+    figures: Mapping[str, Mapping[str, Any]], open_: Iterable[Reservation], idle_orders_max: int
+) -> BudgetState:
     """The state that had these figures, and these reservations open in them. Raises TypeError for what are none."""
     scopes = {name: Scope(**values) for name, values in figures.items()}
-    return BudgetState(scopes, {reservation.reservation_id: reservation for reservation in open_})
+    return BudgetState(idle_orders_max, scopes, {reservation.reservation_id: reservation for reservation in open_})
 
 
 # --- events and effects -------------------------------------------------------------------------------------------
@@ -161,12 +176,12 @@ def _reserve(state: BudgetState, reservation: Reservation, mode: Mode) -> list[E
 
 
 def _refusal(state: BudgetState, reservation: Reservation) -> Refused | None:
-    for position, name in enumerate(reservation.scopes):
+    for name in reservation.scopes:
         scope = state.scopes.get(name)
         if scope is None:
             return Refused("NOT_ALLOCATED", name, None, None)
         if scope.remaining is not None and reservation.tokens > scope.remaining:
-            code = "BUDGET_EXHAUSTED" if position == 0 else "HIERARCHY_EXCEEDED"
+            code = "BUDGET_EXHAUSTED" if name.startswith(_OWN) else "HIERARCHY_EXCEEDED"
             return Refused(code, name, scope.limit, scope.remaining)
     return None
 
@@ -176,6 +191,7 @@ def _hold(state: BudgetState, reservation: Reservation) -> None:
     for name in reservation.scopes:
         scope = state.scopes.get(name, Scope(None))
         state.scopes[name] = _judged(replace(scope, reserved=scope.reserved + reservation.tokens))
+        state.idle_orders.pop(name, None)
 
 
 def _settle(state: BudgetState, reservation_id: str, settlement: Settlement) -> None:
@@ -195,6 +211,16 @@ def _settle(state: BudgetState, reservation_id: str, settlement: Settlement) -> 
                 unknown_calls=scope.unknown_calls + settlement.is_unknown,
             )
         )
+        if is_order(name) and not state.scopes[name].reserved:
+            _rest(state, name)
+
+
+def _rest(state: BudgetState, order: str) -> None:
+    """The order has no call in flight; of those that rest, the one longest at rest is forgotten for it."""
+    state.idle_orders[order] = None
+    if len(state.idle_orders) > state.idle_orders_max:
+        forgotten, _ = state.idle_orders.popitem(last=False)
+        del state.scopes[forgotten]
 
 
 def _judged(scope: Scope) -> Scope:
@@ -205,13 +231,36 @@ def _judged(scope: Scope) -> Scope:
 # --- what a prompt draws on ---------------------------------------------------------------------------------------
 
 
-def scopes_of(prompt: Prompt, route: Route, config: BudgetConfig) -> list[tuple[str, int]]:
-    """Scope names with their configured limits, the narrowest first."""
+def scopes_of(prompt: Prompt, route: Route, agent: Agent, config: BudgetConfig) -> list[tuple[str, int]]:
+    """Scope names with their limits, the narrowest first: its order's own, the agent's settings, the provider's."""
+    order = [] if prompt.token_budget is None else [(order_scope(prompt.work_order_id), prompt.token_budget)]
     return [
-        (session_scope(prompt.session_id), config.session_token_limit),
-        (f"agent:{prompt.agent_id}", config.agent_token_limit),
+        *order,
+        (session_scope(prompt.session_id), agent.budget_tokens("session", config)),
+        (f"agent:{prompt.agent_id}", agent.budget_tokens("agent", config)),
         (f"provider:{route.provider_id}", config.provider_token_limit),
     ]
+
+
+def answer_room(state: BudgetState, prompt: Prompt, estimate: int, mode: Mode) -> int:
+    """Tokens that the answer may have: as asked, and in mode enforce no more than its order has left behind the prompt.
+
+    At least 1, which the reservation then refuses: an order's budget is for prompt *and* answer.
+    """
+    scope = state.scopes.get(order_scope(prompt.work_order_id))
+    if mode != "enforce" or prompt.token_budget is None or scope is None or scope.remaining is None:
+        return prompt.max_tokens
+    return max(1, min(prompt.max_tokens, scope.remaining - estimate))
+
+
+def order_scope(work_order_id: str) -> str:
+    """The scope of an order: as long as it calls, and a while after."""
+    return f"{_ORDER}{work_order_id}"
+
+
+def is_order(scope: str) -> bool:
+    """Whether a scope is an order's."""
+    return scope.startswith(_ORDER)
 
 
 def session_scope(session_id: str) -> str:

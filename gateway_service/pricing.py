@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from bus.errors import GatewayError
 from bus.messages.gateway import Prompt, PromptResponse
+from bus.port import TokenCounter
 from config.schema import ModelConfig
 
 _PER_MILLION = 1_000_000
@@ -36,14 +37,22 @@ def text_tokens(length: int, chars_per_token: int) -> int:
 
 
 def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
-    """Estimate of what a provider counts as input, at least 1: texts, tool calls in the transcript, offered tools."""
+    """Estimate of what a provider counts as input, rounded up: texts, tool calls in the transcript, tools, schema."""
     length = 0
     for message in prompt.messages:
         length += sum(len(segment.text) for segment in message.segments)
         length += sum(len(call.tool_id) + len(json.dumps(call.arguments)) for call in message.tool_calls)
     for tool in prompt.tools:
         length += len(tool.tool_id) + len(tool.description) + len(json.dumps(tool.parameters))
-    return max(1, text_tokens(length, chars_per_token))
+    if prompt.structured_output:
+        length += len(json.dumps(prompt.output_schema))
+    return max(1, -(-length // chars_per_token))
+
+
+def counted_tokens(prompt: Prompt, provider: object, model_id: str, chars_per_token: int) -> int:
+    """Tokens of the prompt as its model counts them; estimated where its provider has no tokenizer for it."""
+    counted = provider.count_tokens(prompt, model_id=model_id) if isinstance(provider, TokenCounter) else None
+    return input_tokens(prompt, chars_per_token) if counted is None else counted
 
 
 def cost_usd(model: ModelConfig | None, response: PromptResponse) -> float | None:

@@ -9,7 +9,7 @@ from bus.messages.base import unpack
 from bus.messages.gateway import PromptResponse
 from bus.messages.ledger import Entry
 from bus.messages.work_order import ToolCall
-from gateway_service.budget import Reservation
+from gateway_service.budget import Reservation, order_scope
 from gateway_service.pricing import NEVER_SENT, Settlement
 from gateway_service.records import Ask, record_id
 
@@ -21,6 +21,15 @@ def reservation_in(entry: Entry) -> Reservation | None:
     held = unpack(entry.bodies[0])["reservation"]
     name = entry.submission_id.removeprefix("PROMPT_SENT:")
     return Reservation(reservation_id=name, tokens=held["tokens"], scopes=tuple(held["scopes"]))
+
+
+def order_limit_in(entry: Entry) -> tuple[str, int] | None:
+    """(scope, limit) of the order behind a PROMPT_SENT; None where its payload was erased, or it has no bound."""
+    if not entry.bodies or entry.bodies[0] is None:
+        return None
+    payload = unpack(entry.bodies[0])
+    limit = payload.get("token_budget")
+    return None if limit is None else (order_scope(payload["work_order_id"]), limit)
 
 
 def snapshot_in(entry: Entry) -> tuple[int, dict[str, dict[str, Any]], list[str]]:

@@ -8,7 +8,7 @@ stands for), PROMPT_RECEIVED body 1 the content and body 2 the tool calls, where
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bus.errors import GatewayError
@@ -94,6 +94,14 @@ def asked_digest(prompt: Prompt) -> str:
     return _sha256([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id, *_wanted(prompt)])
 
 
+def with_answer_cap(ask: Ask, max_tokens: int) -> Ask:
+    """The same request with this cap of its answer, under the digest of what is sent; its key stands for the same."""
+    if max_tokens == ask.prompt.max_tokens:
+        return ask
+    prompt = ask.prompt.model_copy(update={"max_tokens": max_tokens})
+    return replace(ask, prompt=prompt, digest=digest_of(prompt, ask.route))
+
+
 def _wanted(prompt: Prompt) -> list[Any]:
     messages = [
         [message.role, message.text, [call.model_dump() for call in message.tool_calls], message.tool_call_id]
@@ -116,6 +124,7 @@ def sent(attempt: Attempt, *, at_us: int) -> WriteEntry:
         "contract_id": prompt.contract_id,
         "domain_tags": prompt.domain_tags,
         "max_tokens": prompt.max_tokens,
+        "token_budget": prompt.token_budget,
         "temperature": prompt.temperature,
         "reasoning_effort": prompt.reasoning_effort,
         "structured_output": prompt.structured_output,
@@ -259,6 +268,27 @@ def allocated(scope: str, limit: int, *, at_us: int) -> WriteEntry:
         event_type="BUDGET_ALLOCATED",
         at_us=at_us,
         bodies=[pack({"scope": scope, "limit": limit})],
+    )
+
+
+def released(attempt: Attempt, code: str, number: str, *, at_us: int) -> WriteEntry:
+    """BUDGET_RELEASED: what an attempt held is free again, and no PROMPT_SENT says that it ever was held."""
+    payload = {
+        "call_key": attempt.ask.prompt.idempotency_key,
+        "attempt": attempt.number,
+        "tokens": attempt.reservation.tokens,
+        "scopes": list(attempt.reservation.scopes),
+        "code": code,
+    }
+    return WriteEntry(
+        submission_id=f"BUDGET_RELEASED:{attempt.name}/{number}",
+        stream=STREAM,
+        event_type="BUDGET_RELEASED",
+        reason=code,
+        provenance=provenance_of(attempt.ask.prompt),
+        trace=attempt.ask.trace,
+        at_us=at_us,
+        bodies=[pack(payload)],
     )
 
 

@@ -23,14 +23,16 @@ _log = structlog.get_logger("gateway")
 class Recovery:
     """One pass over the record; `run` may be called again after a LedgerError until it has returned once."""
 
-    def __init__(self, bus: Bus, ledger: LedgerClient, spool: Spool, *, page: int, snapshot_entries: int) -> None:
+    def __init__(  # noqa: PLR0913 - what a start goes by
+        self, bus: Bus, ledger: LedgerClient, spool: Spool, *, page: int, snapshot_entries: int, idle_orders_max: int
+    ) -> None:
         self._bus = bus
         self._ledger = ledger
         self._spool = spool
         self._page = page
         self._after = -1
         self._unended: dict[str, Entry] = {}
-        self.state = BudgetState()
+        self.state = BudgetState(idle_orders_max)
         self._snapshot_entries = snapshot_entries
         self._read_count = 0  # since the newest snapshot
 
@@ -45,7 +47,7 @@ class Recovery:
             await self._write([self._closed(entry) for entry in self._unended.values()])
             await self._read_on()
         await self.take_snapshot(read_on=False)
-        return BudgetState(dict(self.state.scopes), dict(self.state.open))  # the caller's own: ours stays the record's
+        return self.state.copy()  # the caller's own: ours stays the record's
 
     async def take_snapshot(self, *, read_on: bool = True) -> None:
         """Folds what was recorded since, and records what it comes to if that is `gateway.snapshot_entries` or more.
@@ -55,7 +57,8 @@ class Recovery:
         """
         if read_on:
             await self._read_on()
-        if self._read_count < max(self._snapshot_entries, len(self.state.scopes)):
+        lines = len(self.state.scopes) - len(self.state.idle_orders)
+        if self._read_count < max(self._snapshot_entries, lines):
             return  # a snapshot has a line per scope: so it costs no more than what it saves
         entry = records.snapshot(self.state, self._after, at_us=round(self._bus.now() * 1_000_000))
         self._read_count = 0
@@ -91,7 +94,8 @@ class Recovery:
                 )
                 unended = {name: one for name, one in zip(names, sent, strict=True) if one is not None}
                 held = [one for one in map(recorded.reservation_in, unended.values()) if one is not None]
-                self.state, self._after, self._unended = state_of(figures, held), after, unended
+                self.state = state_of(figures, held, self.state.idle_orders_max)
+                self._after, self._unended = after, unended
             except (ValueError, TypeError, LookupError) as error:
                 _log.error("snapshot_unreadable", submission_id=entry.submission_id, error=type(error).__name__)
 
@@ -127,6 +131,8 @@ class Recovery:
     def _apply(self, entry: Entry) -> None:
         name = entry.submission_id.partition(":")[2]
         if entry.event_type == "PROMPT_SENT" and (reservation := recorded.reservation_in(entry)) is not None:
+            if (order := recorded.order_limit_in(entry)) is not None:
+                apply(self.state, Allocate(*order))
             apply(self.state, Restore(reservation))
             self._unended[name] = entry
         elif entry.event_type in ("PROMPT_RECEIVED", "PROMPT_FAILED"):

@@ -93,6 +93,7 @@ class Sender:
         if wait_s <= 0:
             raise _too_late(held.attempt.ask)
         entry = records.sent(held.attempt, at_us=self._at_us())
+        held.is_submitted = True
         future = self._keeper.submit(entry, keep=False, urgent=True)
         try:
             async with asyncio.timeout(wait_s):

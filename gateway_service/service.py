@@ -109,6 +109,7 @@ class GatewayService(Actor):
             self._spool,
             page=config.gateway.rebuild_page,
             snapshot_entries=config.gateway.snapshot_entries,
+            idle_orders_max=config.gateway.recent_calls_max,
         )
 
     async def ready(self) -> str:
@@ -119,7 +120,7 @@ class GatewayService(Actor):
             state = await self._recovery.run()
         except RuntimeFault as fault:
             return f"ledger: {fault.code}"
-        self._account = Account(self._bus, self._keeper, self._config, state)
+        self._account = Account(self._bus, self._keeper, self._snapshot, self._providers, state)
         self._sender = Sender(
             self._bus,
             ledger=self._ledger,

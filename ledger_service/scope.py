@@ -50,6 +50,7 @@ WRITES: dict[str, dict[str, frozenset[str]]] = {
                 "PROMPT_FAILED",
                 "PROMPT_REJECTED",
                 "BUDGET_ALLOCATED",
+                "BUDGET_RELEASED",
                 "BUDGET_SNAPSHOT",
                 "BUDGET_WARNING",
             }

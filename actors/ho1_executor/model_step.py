@@ -76,7 +76,7 @@ class ModelStep:
             if not verdict.faults:
                 return result_of(response, known, tools).model_copy(update={"parsed": verdict.parsed, "tool_calls": []})
             is_last = number > self.config.ho1.repair_calls_max
-            if is_last or tally.total_tokens >= order.constraints.token_budget:
+            if is_last or is_spent(order, tally.total_tokens):
                 raise WorkOrderFault(
                     "output_schema_invalid", f"{checked.contract.contract_id}: {'; '.join(verdict.faults)}"
                 )
@@ -128,6 +128,12 @@ class ModelStep:
             attempt += 1
 
 
+def is_spent(order: WorkOrder, used_tokens: int) -> bool:
+    """Whether nothing of an enforced budget is left for a further call."""
+    limits = order.constraints
+    return limits.budget_mode == "enforce" and used_tokens >= limits.token_budget
+
+
 def offered_tools(order: WorkOrder, agent: Agent | None, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
     """What the model is told about: tools that this order allows and its agent may use.
 
@@ -156,15 +162,16 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
     number: int,
     used_tokens: int,
 ) -> Prompt:
-    """The complete call number `number` of an order: limits from its contract and from what is left of its budget."""
+    """The complete call number `number` of an order, with the limits of its contract and its own.
+
+    The gateway keeps it within the order's budget: it knows what the prompt counts, and what earlier calls used.
+    """
     contract, limits = checked.contract, order.constraints
-    caps = [contract.boundary.max_tokens, limits.token_budget - used_tokens]
-    if limits.max_tokens is not None:
-        caps.append(limits.max_tokens)
-    if min(caps) <= 0:
+    if is_spent(order, used_tokens):
         raise WorkOrderFault(
             "budget_exhausted", f"{used_tokens} of {limits.token_budget} tokens of {order.wo_id} are used"
         )
+    cap = contract.boundary.max_tokens
     return Prompt(
         messages=list(messages),
         prompt_pack_id=contract.prompt_pack_id,
@@ -180,7 +187,8 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
         provider_id=limits.provider_id or contract.boundary.provider_id,
         model_id=limits.model_id,
         domain_tags=limits.domain_tags,
-        max_tokens=min(caps),
+        max_tokens=cap if limits.max_tokens is None else min(cap, limits.max_tokens),
+        token_budget=limits.token_budget,
         temperature=contract.boundary.temperature,
         tools=list(tools),
         output_schema=contract.output_schema if checked.wants_json else None,

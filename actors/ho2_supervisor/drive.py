@@ -450,8 +450,7 @@ class Drives:
             await session.barrier()
             return await answers.recorded(session, session.record.inputs[drive.input.input_id])
         if run is not None and is_verdict(fault.code):
-            verdict = await turn_record.record_verdict(run, fault.code, progress.tool_calls, detail=fault.detail)
-            return _told(run, verdict)
+            return _told(run, await turn_record.record_verdict(run, fault, progress.tool_calls))
         failed = WorkOrderFault(failure_code(fault.code), fault.detail) if fault.code == "not_found" else fault
         self._append_failed(drive, failed)
         session.flush()

@@ -22,6 +22,9 @@ from bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
 from config.assets import Agent
 from config.schema import AdminConfig
 
+_OWN_BUDGET = "BUDGET_EXHAUSTED"
+"""Met by a classification it may be that of its order alone: the answer's own order meets what is the session's."""
+
 
 @dataclass(slots=True)
 class Progress:
@@ -107,7 +110,7 @@ async def _classify(run: Run, progress: Progress) -> Classification:
         )
     )
     if receipt.state == "failed" or receipt.output_result is None:
-        if chain.failure_code(receipt) in GATEWAY_REFUSALS:
+        if chain.failure_code(receipt) in GATEWAY_REFUSALS - {_OWN_BUDGET}:
             raise _fault_of(receipt)
         return Classification()
     progress.parent = receipt.wo_id

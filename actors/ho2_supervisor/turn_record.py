@@ -13,6 +13,7 @@ from actors.ho2_supervisor.classification import Classification
 from actors.ho2_supervisor.quality_gate import Judgement
 from actors.ho2_supervisor.run import Run
 from actors.ho2_supervisor.verdicts import verdict_result
+from bus.errors import RuntimeFault
 from bus.messages.base import pack
 from bus.messages.ids import body_ref, requested_id, turn_key
 from bus.messages.session import RunCompleted, RunFailed, ToolCallSummary, TurnResult
@@ -83,9 +84,10 @@ async def record_answer(
     return result.model_copy(update={"consolidation_candidates": list(learned.candidates)})
 
 
-async def record_verdict(run: Run, code: str, tool_calls: Sequence[ToolCallSummary], *, detail: str = "") -> TurnResult:
+async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[ToolCallSummary]) -> TurnResult:
     """The error result that a verdict is; it is the input's one answer, so RunFailed is durable before the reply."""
     receipts = list(run.receipts.values())
+    code = fault.code
     result = verdict_result(
         code,
         session_id=run.session.session_id,
@@ -95,7 +97,7 @@ async def record_verdict(run: Run, code: str, tool_calls: Sequence[ToolCallSumma
         elapsed_ms=run.elapsed_ms,
         tool_calls=list(tool_calls),
         exchange_entry_ids=chain.prompt_records(receipts),
-        detail=detail,
+        detail=fault.detail,
     )
     detail_ref = body_ref(run.session.new_id("RunFailed"), 1)
     run.session.append(

@@ -41,6 +41,10 @@ SENTENCES = MappingProxyType(
 """Verdict code -> the one sentence that the user reads."""
 
 
+_WITH_FIGURES = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED", "budget_exhausted"})
+"""Codes of which the fault says how much was asked and how much is left, by which setting."""
+
+
 def is_verdict(code: str) -> bool:
     """Whether a run that ends with this code was answered by that (and not left to degradation)."""
     return code in SENTENCES
@@ -63,9 +67,10 @@ def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
     exchange_entry_ids: list[str],
     detail: str = "",
 ) -> TurnResult:
-    """The answer that a verdict is; `detail`, where it is about a provider, says which, and what mends it."""
+    """The answer that a verdict is; of a refusal for a budget it has the figures, of one by a provider who and the mend."""
+    said = f" {detail.rstrip('.')}." if detail and (code in PROVIDER_REFUSALS or code in _WITH_FIGURES) else ""
     return TurnResult(
-        response=f"{SENTENCES[code]} {detail}" if detail and code in PROVIDER_REFUSALS else SENTENCES[code],
+        response=f"{SENTENCES[code]}{said}",
         outcome="error",
         session_id=session_id,
         run_id=run_id,

@@ -65,6 +65,9 @@ class Prompt(Message):
         default_factory=list[str], description="the first one with a configured route decides"
     )
     max_tokens: int = Field(description="cap of the answer, tokens")
+    token_budget: int | None = Field(
+        default=None, description="of its order: prompts and answers of all its calls, tokens; None: it has none"
+    )
     temperature: float = Field(description="0 to 2")
     reasoning_effort: Literal["Low", "Medium", "High"] | None = Field(
         default=None, description="how hard the model shall think, if it can"
@@ -107,7 +110,7 @@ class PromptResponse(Message):
     model_id: str = Field(default="", description="a model of that provider")
     latency_ms: Count = Field(default=0, description="from sending to the whole answer")
     cost_usd: float | None = Field(default=None, description="money; None: a price is unknown")
-    budget_remaining: int | None = Field(default=None, description="tokens left in the narrowest scope; None: no limit")
+    budget_remaining: int | None = Field(default=None, description="tokens left in its session; None: no limit")
     output_valid: bool | None = Field(
         default=None, description="against output_schema, if that is its contract's at the gateway; None: not judged"
     )
@@ -136,7 +139,7 @@ class ReadBudget(Message):
 class ScopeBudget(Record):
     """One scope's tokens and money; remaining is None where no limit is set."""
 
-    scope: str = Field(description="`session/<id>`, `agent/<id>`, `provider/<id>` …")
+    scope: str = Field(description="`work_order:<id>`, `session:<id>`, `agent:<id>` or `provider:<id>`")
     limit: int | None = Field(description="tokens; None: no limit")
     used: Count = Field(description="tokens settled")
     reserved: Count = Field(description="tokens of calls in flight")

@@ -13,6 +13,13 @@ from bus.messages.ledger import Entry
 from launch.simulation.broken import must
 from launch.simulation.record import ENDS, call_of, payload_of
 
+_ORDER = "work_order:"
+
+
+def _order_of(sent: Mapping[str, object]) -> str:
+    """The scope of the order that a prompt was sent for."""
+    return f"{_ORDER}{sent['work_order_id']}"
+
 
 class BudgetMonitor:
     """Reserved = settled + released, in every scope; in mode enforce no scope goes over its limit.
@@ -42,6 +49,8 @@ class BudgetMonitor:
         reservation = sent["reservation"]
         assert isinstance(reservation, dict)  # noqa: S101 - the gateway's record
         tokens, scopes = int(reservation["tokens"]), list(reservation["scopes"])
+        if sent.get("token_budget") is not None:
+            self._limits[_order_of(sent)] = int(str(sent["token_budget"]))
         self._open[name] = (tokens, scopes)
         for scope in scopes:
             self._reserved[scope] += tokens
@@ -78,5 +87,10 @@ class BudgetMonitor:
             must(row.reserved == 0, f"{row.scope}: {row.reserved} tokens are still reserved, and nothing runs")
             used = self._used[row.scope]
             must(row.used == used, f"{row.scope}: the gateway says {row.used} tokens were used, the record {used}")
-        missing = sorted(scope for scope, used in self._used.items() if used and scope not in {r.scope for r in rows})
+        told = {row.scope for row in rows}
+        missing = sorted(
+            scope
+            for scope, used in self._used.items()
+            if used and scope not in told and not scope.startswith(_ORDER)  # shown while it has a call in flight
+        )
         must(not missing, f"the gateway has forgotten what was spent in {', '.join(missing)}")

@@ -17,7 +17,9 @@ from gateway_service.budget import (
     Restore,
     Scope,
     Settle,
+    answer_room,
     apply,
+    figures_of,
     mode_of,
     row,
     scopes_of,
@@ -30,7 +32,7 @@ SCOPES = ("session:s", "agent:A", "provider:p")
 
 def state(session: int = 100, agent: int = 1000, provider: int = 1000) -> BudgetState:
     """Three scopes with their limits."""
-    made = BudgetState()
+    made = BudgetState(idle_orders_max=2)
     for name, limit in zip(SCOPES, (session, agent, provider), strict=True):
         apply(made, Allocate(name, limit))
     return made
@@ -64,7 +66,7 @@ def test_a_wider_scope_refuses_as_hierarchy_and_nothing_is_held():
 
 def test_a_scope_that_nobody_allocated_refuses():
     """Without an allocation there is no budget to draw on."""
-    assert apply(BudgetState(), reserve(1)) == [Refused("NOT_ALLOCATED", "session:s", None, None)]
+    assert apply(BudgetState(idle_orders_max=2), reserve(1)) == [Refused("NOT_ALLOCATED", "session:s", None, None)]
 
 
 def test_settling_moves_reserved_to_used_in_every_scope():
@@ -157,7 +159,7 @@ def test_scopes_come_from_the_prompt_and_the_configuration():
     """Session, agent, provider, narrowest first, each with its configured limit."""
     budget = SHIPPED.config.budget
     route = Route(provider_id="offline", model_id="m")
-    assert scopes_of(prompt(), route, budget) == [
+    assert scopes_of(prompt(), route, SHIPPED.agents["ADMIN"], budget) == [
         (f"session:{SESSION}", budget.session_token_limit),
         ("agent:ADMIN", budget.agent_token_limit),
         ("provider:offline", budget.provider_token_limit),
@@ -168,6 +170,49 @@ def test_a_row_shows_what_remains():
     """Readers get the scope with limit less used less reserved."""
     shown = row("session:s", Scope(limit=100, used=30, reserved=20))
     assert (shown.remaining, shown.used, shown.reserved) == (50, 30, 20)
+
+
+def test_an_order_with_a_budget_is_the_narrowest_scope():
+    """A prompt that names its order's budget draws on that, too; the agent's settings decide its own and the session's."""
+    agent = SHIPPED.agents["ADMIN"].model_copy(update={"budget": {"session": "classify_budget"}})
+    limits = scopes_of(prompt(token_budget=600), Route(provider_id="p", model_id="m"), agent, SHIPPED.config.budget)
+    assert limits[:2] == [("work_order:WO-a", 600), (f"session:{SESSION}", SHIPPED.config.budget.classify_budget)]
+
+
+def with_order(limit: int, tokens: int = 0) -> BudgetState:
+    """A state with one order's scope, and this much of it used."""
+    made = BudgetState(idle_orders_max=2)
+    apply(made, Allocate("work_order:WO-a", limit))
+    if tokens:
+        apply(made, Reserve(Reservation("k/0", tokens, ("work_order:WO-a",)), "off"))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("mode", "used", "estimate", "room"),
+    [
+        ("enforce", 0, 500, 100), ("enforce", 0, 501, 99), ("enforce", 400, 150, 50), ("enforce", 0, 600, 1),
+        ("enforce", 0, 10_000, 1), ("warn", 0, 10_000, 100), ("off", 0, 10_000, 100),
+    ],
+)  # fmt: skip
+def test_the_answer_has_what_its_order_leaves_behind_the_prompt(mode, used, estimate, room):
+    """Of 600 tokens, 100 asked for the answer: capped where it is enforced, and 1 where there is nothing."""
+    assert answer_room(with_order(600, used), prompt(token_budget=600, max_tokens=100), estimate, mode) == room
+
+
+def test_orders_at_rest_are_remembered_for_a_while_and_stand_in_no_snapshot():
+    """As many as the state is told to keep, those settled last; one with a call in flight always."""
+    made = BudgetState(idle_orders_max=2)
+    for number in range(4):
+        scope = f"work_order:{number}"
+        apply(made, Allocate(scope, 100))
+        apply(made, Reserve(Reservation(f"k{number}", 10, (scope, "agent:A")), "off"))
+    for number in (0, 2, 3):
+        apply(made, Settle(f"k{number}", settled(5)))
+    assert sorted(made.scopes) == ["agent:A", "work_order:1", "work_order:2", "work_order:3"]
+    assert sorted(figures_of(made)) == ["agent:A", "work_order:1"]
+    apply(made, Reserve(Reservation("again", 10, ("work_order:2",)), "off"))
+    assert (made.scopes["work_order:2"].used, max(figures_of(made))) == (5, "work_order:2")
 
 
 STEPS = st.lists(

@@ -27,7 +27,7 @@ def cluster() -> Iterator[Cluster]:
 
 def folded(cluster: Cluster, entries: list[Entry]) -> Recovery:
     """What all these entries come to, without any snapshot."""
-    whole = Recovery(cluster.ho1, None, None, page=1, snapshot_entries=1_000_000)
+    whole = Recovery(cluster.ho1, None, None, page=1, snapshot_entries=1_000_000, idle_orders_max=1024)
     for entry in entries:
         whole._fold(entry)
     return whole

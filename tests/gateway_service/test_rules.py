@@ -160,7 +160,7 @@ def test_input_is_estimated_over_everything_that_is_sent():
         PromptMessage(role="user", segments=[Segment(text="x" * 8), Segment(text="y" * 4)]),
         PromptMessage(role="assistant", tool_calls=[call]),
     ]
-    assert input_tokens(prompt(messages=messages, tools=[tool]), 4) == (12 + 6 + 2 + 4 + 4 + 2) // 4
+    assert input_tokens(prompt(messages=messages, tools=[tool]), 4) == -(-(12 + 6 + 2 + 4 + 4 + 2) // 4)
     assert input_tokens(prompt(text="x"), 4) == 1
 
 

@@ -459,6 +459,105 @@ def test_an_order_may_tighten_the_mode_and_never_loosen_it(make):
     assert cluster.run(cluster.ask(prompt(budget_mode="off"))).error_code == "BUDGET_EXHAUSTED"
 
 
+def test_an_orders_budget_bounds_prompt_and_answer(make):
+    """In mode enforce: refused with the true figures where its prompt does not fit, else its answer has what is left."""
+    provider = Scripted()
+    cluster = make(provider, budget={"budget_mode": "enforce"})
+
+    async def used(wanted):
+        return answered(input_tokens=50, output_tokens=wanted.max_tokens)
+
+    provider.act = used
+
+    async def turn():
+        refused = await cluster.ask(prompt("WO-big#1", text="x" * 40_000, token_budget=600, max_tokens=4096))
+        first = await cluster.ask(prompt("WO-a#1", text="x" * 200, token_budget=600, max_tokens=500))
+        second = await cluster.ask(prompt("WO-a#2", text="x" * 160, token_budget=600, max_tokens=500))
+        third = await cluster.ask(prompt("WO-a#3", text="x" * 160, token_budget=600, max_tokens=500))
+        return refused, first, second, third, await cluster.settled_entries()
+
+    refused, first, second, third, entries = cluster.run(turn())
+    assert (refused.outcome, refused.error_code) == ("REJECTED", "BUDGET_EXHAUSTED")
+    assert "prompt 10000" in refused.error_message and "600 of 600 are left" in refused.error_message
+    assert [one.max_tokens for one in provider.prompts] == [500, 10]
+    assert (first.outcome, second.outcome, third.error_code) == ("SUCCESS", "SUCCESS", "BUDGET_EXHAUSTED")
+    assert [payload(entry)["max_tokens"] for entry in of_type(entries, "PROMPT_SENT")] == [500, 10]
+    assert not [entry for entry in of_type(entries, "BUDGET_ALLOCATED") if "work_order" in entry.submission_id]
+    check_attempts(entries)
+
+
+def test_an_orders_budget_is_only_said_in_mode_warn(make):
+    """The answer is not capped, the crossing is recorded, and the report does not list orders at rest."""
+    cluster = make()
+
+    async def turn():
+        response = await cluster.ask(prompt(text="x" * 400, token_budget=60, max_tokens=500))
+        return response, await cluster.settled_entries()
+
+    response, entries = cluster.run(turn())
+    assert (response.outcome, cluster.provider.prompts[0].max_tokens) == ("SUCCESS", 500)
+    assert [payload(entry)["scope"] for entry in of_type(entries, "BUDGET_WARNING")] == ["work_order:WO-a"]
+    assert not [row for row in cluster.service._account.report("").scopes if row.scope.startswith("work_order")]
+
+
+def test_what_an_order_used_is_known_after_a_restart(make):
+    """Its second call meets what its first one used before the gateway was killed."""
+    provider = Scripted()
+    cluster = make(provider, budget={"budget_mode": "enforce"})
+
+    async def used(wanted):
+        return answered(input_tokens=50, output_tokens=wanted.max_tokens)
+
+    provider.act = used
+    cluster.run(cluster.ask(prompt("WO-a#1", text="x" * 200, token_budget=600, max_tokens=500)))
+    cluster.run(cluster.settled_entries())
+    cluster.kill_gateway()
+    cluster.start_gateway()
+    cluster.run(cluster.ready())
+    cluster.run(cluster.ask(prompt("WO-a#2", text="x" * 160, token_budget=600, max_tokens=500)))
+    assert [one.max_tokens for one in provider.prompts] == [500, 10]
+
+
+def test_a_models_own_tokenizer_counts(make):
+    """Where the provider has one; where it has none for the model, the length decides."""
+
+    class Counting(Scripted):
+        counts: int | None = 321
+
+        def count_tokens(self, _prompt, *, model_id):
+            return self.counts
+
+    provider = Counting()
+    cluster = make(provider)
+
+    async def turn():
+        await cluster.ask(prompt("WO-a#1"))
+        provider.counts = None
+        await cluster.ask(prompt("WO-b#1", text="x" * 40))
+        return of_type(await cluster.settled_entries(), "PROMPT_SENT")
+
+    assert [payload(entry)["reservation"]["estimate"] for entry in cluster.run(turn())] == [321, 10]
+
+
+def test_what_was_held_and_never_recorded_is_released_in_the_record(make):
+    """A call that is cancelled while it waits for its provider's turn has no PROMPT_SENT: BUDGET_RELEASED says it."""
+    provider = Scripted(hang)
+    shipped = SHIPPED.config.gateway.providers["offline"].model_dump()
+    cluster = make(provider, gateway={"providers": {"offline": shipped | {"concurrency_max": 1}}})
+
+    async def turn():
+        calls = [asyncio.ensure_future(cluster.ask(prompt(f"WO-{n}#1"))) for n in range(2)]
+        await asyncio.sleep(1)
+        calls[1].cancel()
+        await asyncio.sleep(1)
+        return await cluster.settled_entries()
+
+    (entry,) = of_type(cluster.run(turn()), "BUDGET_RELEASED")
+    said = payload(entry)
+    assert (said["call_key"], said["code"], said["scopes"][0]) == ("WO-1#1", "CANCELLED", f"session:{SESSION}")
+    assert totals(cluster)[1] == said["tokens"]  # the other one's
+
+
 def test_budgets_and_breakers_are_read(make):
     """ReadBudget shows the session with what it draws on; there are no breakers yet, and the answer says none."""
     cluster = make()

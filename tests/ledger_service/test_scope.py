@@ -39,6 +39,7 @@ RECORD_TABLE = {
     ("ho1m", "WO_LATE"): {"ho1"},
     **{("prompts", f"PROMPT_{name}"): {"gateway"} for name in ("SENT", "RECEIVED", "FAILED", "REJECTED")},
     ("prompts", "BUDGET_ALLOCATED"): {"gateway"},
+    ("prompts", "BUDGET_RELEASED"): {"gateway"},
     ("prompts", "BUDGET_SNAPSHOT"): {"gateway"},
     ("prompts", "BUDGET_WARNING"): {"gateway"},
     ("signals", "HO3_SIGNAL"): {"ho3"},

@@ -81,7 +81,8 @@ def test_the_prompt_is_complete() -> None:
     )
     assert (prompt.agent_id, prompt.framework_id, prompt.config_digest) == ("ADMIN", "FMWK-107", shipped().digest)
     assert (prompt.domain_tags, prompt.model_id, prompt.budget_mode) == (["d"], "m", "enforce")
-    assert (prompt.max_tokens, prompt.temperature, prompt.output_schema) == (99, 0.2, None)
+    assert (prompt.max_tokens, prompt.temperature, prompt.output_schema) == (4096, 0.2, None)
+    assert prompt.token_budget == 99
     assert [tool.tool_id for tool in prompt.tools] == ["session_cost", "list_packages"]
     segments = {segment.name: segment for message in prompt.messages for segment in message.segments}
     assert segments["user_input"].ref == "RunRequested:i1/1"
@@ -90,10 +91,10 @@ def test_the_prompt_is_complete() -> None:
 
 @pytest.mark.parametrize(
     ("limits", "max_tokens"),
-    [({}, 4096), ({"token_budget": 4095}, 4095), ({"token_budget": 4097}, 4096), ({"max_tokens": 7}, 7)],
+    [({}, 4096), ({"token_budget": 4095}, 4096), ({"max_tokens": 4097}, 4096), ({"max_tokens": 7}, 7)],
 )
-def test_max_tokens_is_the_least_of_contract_order_and_budget(limits: dict[str, Any], max_tokens: int) -> None:
-    """At the border on both sides."""
+def test_max_tokens_is_the_least_of_contract_and_order(limits: dict[str, Any], max_tokens: int) -> None:
+    """At the border on both sides; the budget is the gateway's to keep, which knows what the prompt counts."""
     gateway = ScriptedGateway(answer("x"))
     run_one(gateway, order(constraints=limits))
     assert gateway.prompts[0].max_tokens == max_tokens
@@ -150,7 +151,8 @@ def test_one_repair_with_its_own_number_and_the_budget_that_is_left() -> None:
     assert (receipt.cost.llm_calls, receipt.cost.total_tokens) == (2, 220)
     assert receipt.prompt_received_ids == [f"PROMPT_RECEIVED:{WO}#1/1", f"PROMPT_RECEIVED:{WO}#2/1"]
     first, second = gateway.prompts
-    assert (second.idempotency_key, first.max_tokens, second.max_tokens) == (f"{WO}#2", 400, 290)
+    assert (second.idempotency_key, first.max_tokens, second.max_tokens) == (f"{WO}#2", 500, 500)
+    assert (first.token_budget, second.token_budget) == (400, 400)
     assert second.messages[: len(first.messages)] == first.messages
     assert second.messages[-2].segments[0].ref == "PROMPT_RECEIVED:k/1"
     assert events == ["WO_COMPLETED"]
@@ -170,10 +172,16 @@ def test_a_second_bad_answer_fails_the_order() -> None:
 def test_no_repair_without_budget() -> None:
     """110 tokens were used of 110: nothing is left for a second call; of 111 there is."""
     gateway = ScriptedGateway(answer("no json"), answer(GOOD))
-    assert code_of(run_one(gateway, order("classify", constraints={"token_budget": 110}))[0]) == "output_schema_invalid"
+    assert (
+        code_of(run_one(gateway, order("classify", constraints={"token_budget": 110, "budget_mode": "enforce"}))[0])
+        == "output_schema_invalid"
+    )
     assert len(gateway.prompts) == 1
     other = ScriptedGateway(answer("no json"), answer(GOOD))
-    assert run_one(other, order("classify", constraints={"token_budget": 111}))[0].state == "completed"
+    assert (
+        run_one(other, order("classify", constraints={"token_budget": 111, "budget_mode": "enforce"}))[0].state
+        == "completed"
+    )
 
 
 @pytest.mark.parametrize("content", ["", " \n"])
@@ -199,7 +207,7 @@ def test_the_outcome_counts_before_the_content(outcome: str) -> None:
     [
         ({"constraints": {"prompt_contract_id": "PRC-NONE-001"}}, "contract_not_found"),
         ({"constraints": {"prompt_contract_id": ""}}, "contract_not_found"),
-        ({"constraints": {"token_budget": 0}}, "budget_exhausted"),
+        ({"constraints": {"token_budget": 0, "budget_mode": "enforce"}}, "budget_exhausted"),
         ({"input_context": []}, "input_schema_invalid"),
         ({"input_context": [Segment(name="user_input", text=" ")]}, "input_schema_invalid"),
         ({"config_digest": "sha256:0"}, "execution_error"),

@@ -298,3 +298,13 @@ def test_what_was_durable_and_is_gone_or_changed_is_named() -> None:
     file.write_at(len(first) - 20, b"?")
     with pytest.raises(Broken, match="lost what was durable"):
         tail.check_kept()
+
+
+def test_an_order_over_its_budget_is_named() -> None:
+    """In mode enforce what an order holds and has used stays within what its prompts say that it may."""
+    record = Record()
+    payload = sent(101) | {"token_budget": 100, "work_order_id": "WO-x"}
+    payload["reservation"]["scopes"].insert(0, "work_order:WO-x")
+    record.add("PROMPT_SENT", "WO-x#1/1", order="WO-x", payload=payload)
+    with pytest.raises(Broken, match="takes work_order:WO-x to 101 tokens"):
+        BudgetMonitor().step(record.entries[-1])
