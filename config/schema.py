@@ -162,6 +162,18 @@ class Route(Section):
     model_id: str = Field(description="a model of that provider")
 
 
+class BreakerConfig(Section):
+    """When a provider's model is left alone; only faults of the provider count."""
+
+    failures: Positive = Field(description="faults in a row that open it")
+    open_ms: Positive = Field(description="open, nothing is sent for so long; then it is probed")
+    probes: Positive = Field(description="half open, calls at a time; as many successes close it, one fault opens it")
+    probe_retry_ms: Positive = Field(description="when who finds all probes taken may ask again")
+    silence_ms: Positive = Field(
+        description="no answer for so long is the provider's fault, also where the caller's deadline ended it"
+    )
+
+
 class GatewayConfig(Section):
     """The only door to a model."""
 
@@ -182,6 +194,7 @@ class GatewayConfig(Section):
     stream_max_bytes: Positive = Field(description="an answer that comes in pieces, with all that is around them")
     event_max_bytes: Positive = Field(description="one line of such an answer")
     error_max_bytes: Positive = Field(description="read of an answer that says an error; the rest is left")
+    breaker: BreakerConfig = Field(description="one circuit breaker per provider and model")
     reply_reserve_ms: NonNegative = Field(description="kept of a caller's deadline for recording and answering")
     recent_calls_max: Positive = Field(description="answered calls remembered in memory; older ones are in the record")
     stream_interval_ms: NonNegative = Field(

@@ -292,6 +292,29 @@ def released(attempt: Attempt, code: str, number: str, *, at_us: int) -> WriteEn
     )
 
 
+def breaker_changed(  # noqa: PLR0913 - one argument per fact
+    route: Route, before: str, after: str, *, failures: int, code: str, until_us: int, number: str, at_us: int
+) -> WriteEntry:
+    """BREAKER_CHANGED: from when on a provider's model is called, left alone, or tried."""
+    payload = {
+        "provider_id": route.provider_id,
+        "model_id": route.model_id,
+        "from": before,
+        "to": after,
+        "failures": failures,
+        "until_us": until_us,
+    }
+    return WriteEntry(
+        submission_id=f"BREAKER_CHANGED:{number}",
+        stream=STREAM,
+        event_type="BREAKER_CHANGED",
+        decision=after.upper(),
+        reason=code,
+        at_us=at_us,
+        bodies=[pack(payload)],
+    )
+
+
 def snapshot(state: BudgetState, after: int, *, at_us: int) -> WriteEntry:
     """BUDGET_SNAPSHOT: what the stream comes to up to `after`, a sequence; the next start reads on from there."""
     payload = {"after": after, "scopes": figures_of(state), "open": sorted(state.open)}

@@ -6,6 +6,8 @@ begins behind the newest BUDGET_SNAPSHOT, so that a start takes no longer the lo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import structlog
 
 from bus.errors import MessageTooLarge
@@ -48,6 +50,11 @@ class Recovery:
             await self._read_on()
         await self.take_snapshot(read_on=False)
         return self.state.copy()  # the caller's own: ours stays the record's
+
+    async def breaker_changes(self) -> Sequence[Entry]:
+        """The newest BREAKER_CHANGED, newest first: a page of them. Raises LedgerError while the ledger is away."""
+        where = {"stream": records.STREAM, "event_type": "BREAKER_CHANGED"}
+        return (await self._ledger.query(where, limit=self._page, newest_first=True, with_bodies=True)).entries
 
     async def take_snapshot(self, *, read_on: bool = True) -> None:
         """Folds what was recorded since, and records what it comes to if that is `gateway.snapshot_entries` or more.

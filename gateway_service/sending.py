@@ -23,6 +23,7 @@ from bus.streaming import Draft
 from config.schema import AdminConfig
 from gateway_service import pricing, recorded, records, routing
 from gateway_service.account import Account, Held
+from gateway_service.breakers import Passage
 from gateway_service.calls import Attempts, key_conflict
 from gateway_service.pieces import Pieces
 from gateway_service.pricing import NEVER_SENT, Settlement
@@ -220,8 +221,10 @@ class Sender:
 
     # --- stages 10 and 11 -------------------------------------------------------------------------------------------
 
-    async def send(self, held: Held, deadline: float, draft: Draft) -> PromptResponse:
+    async def send(self, held: Held, deadline: float, draft: Draft, passage: Passage) -> PromptResponse:
         """One call of the provider, its end recorded, its reservation settled; raises the GatewayError of its end.
+
+        The breaker that let it pass is told how it ended.
 
         Who watches the draft is told what the provider says; none of it is recorded, and all of it is provisional.
         """
@@ -252,12 +255,17 @@ class Sender:
             self._failed(held, GatewayError("CANCELLED", "cancelled while the provider worked"))
             raise
         except TimeoutError:
+            is_silent = self._bus.clock.monotonic() - started >= self._config.gateway.breaker.silence_ms / 1000
+            passage.ended(GatewayError("PROVIDER_TIMEOUT", "silent") if is_silent else _too_late(ask))
             raise self._failed(held, _too_late(ask)) from None
         except GatewayError as fault:
+            passage.ended(fault)
             raise self._failed(held, fault) from None
         except Exception as error:  # whatever a provider does, its PROMPT_SENT must get an end
             detail = f"provider {ask.route.provider_id} raised {type(error).__name__}"
-            raise self._failed(held, GatewayError("PROVIDER_ERROR", detail)) from error
+            passage.ended(fault := GatewayError("PROVIDER_ERROR", detail))
+            raise self._failed(held, fault) from error
+        passage.ended(None)
         return self._received(held, response, round((self._bus.clock.monotonic() - started) * 1000))
 
     def _received(self, held: Held, answer: PromptResponse, latency_ms: int) -> PromptResponse:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Protocol
 
 import structlog
 
@@ -34,6 +33,7 @@ from config.snapshot import Snapshot
 from gateway_service import access, records, retry, routing, validation
 from gateway_service.access import Caller
 from gateway_service.account import Account
+from gateway_service.breakers import Breakers as BreakerDesk
 from gateway_service.calls import Calls, InFlight
 from gateway_service.records import Ask
 from gateway_service.recovery import Recovery
@@ -54,14 +54,6 @@ _OUTCOMES: dict[str, Outcome] = {
 """Code -> outcome; every other code is ERROR."""
 
 
-class Gate(Protocol):
-    """A check between reservation and record: rate limits (stage 7) and the circuit breaker (stage 8)."""
-
-    async def enter(self, ask: Ask, deadline: float) -> None:
-        """Lets the attempt pass, or raises GatewayError."""
-        ...
-
-
 class GatewayService(Actor):
     """The only door to a model."""
 
@@ -72,7 +64,6 @@ class GatewayService(Actor):
         self._config = snapshot.config
         self._providers = providers
         self._spool = Spool(spool, SPOOL_FILE)
-        self._gates: tuple[Gate, ...] = ()
         self._calls = Calls(self._config.gateway.recent_calls_max)
         self._turnstiles = {
             name: Turnstile(
@@ -103,6 +94,7 @@ class GatewayService(Actor):
             spool_after_s=config.gateway.spool_after_ms / 1000,
             retry_s=config.ledger.spool_retry_ms / 1000,
         )
+        self._breakers = BreakerDesk(bus, self._keeper, config.gateway.breaker)
         self._recovery = Recovery(
             bus,
             self._ledger,
@@ -118,6 +110,7 @@ class GatewayService(Actor):
             return ""
         try:
             state = await self._recovery.run()
+            self._breakers.restore(await self._recovery.breaker_changes())
         except RuntimeFault as fault:
             return f"ledger: {fault.code}"
         self._account = Account(self._bus, self._keeper, self._snapshot, self._providers, state)
@@ -170,8 +163,8 @@ class GatewayService(Actor):
         return self._account.report(message.session_id)
 
     async def on_read_breakers(self, message: ReadBreakers, call: Call) -> Breakers:  # noqa: ARG002 - a handler's shape
-        """No breaker exists while no gate is configured."""
-        return Breakers(breakers=[])
+        """Those of the models that were ever called."""
+        return Breakers(breakers=self._breakers.rows())
 
     # --- the pipeline -----------------------------------------------------------------------------------------------
 
@@ -236,6 +229,8 @@ class GatewayService(Actor):
                 pause_s = retry.pause_s(fault, sends, config, self._bus.clock.random())
                 if not retry.may_try_again(fault, sends, config) or self._left(running) <= pause_s:
                     raise
+                if self._breakers.is_open(ask.route):
+                    raise
                 await self._bus.sleep(pause_s)
         return self._outputs.checked(ask.prompt, response)  # 12 validate output
 
@@ -258,12 +253,11 @@ class GatewayService(Actor):
         ticket = self._turnstiles[ask.route.provider_id].ticket(self._bus.principal)
         try:
             with self._account.reserved(ask, number) as held:  # 6 reserve, and the settlement of every exit
-                for gate in self._gates:  # 7 rate limits, 8 circuit breaker
-                    await gate.enter(ask, running.deadline)
-                await ticket.turn()  # `concurrency_max` of the provider, in turns between those who ask
-                earlier = await self._sender.record_sent(held, running.deadline)  # 9 record PROMPT_SENT
-                # 10 send, 11 record and settle
-                return earlier or await self._sender.send(held, running.deadline, running.draft)
+                await ticket.turn()  # 7 `concurrency_max` of the provider, in turns between those who ask
+                with self._breakers.passing(ask.route) as passage:  # 8 circuit breaker
+                    earlier = await self._sender.record_sent(held, running.deadline)  # 9 record PROMPT_SENT
+                    # 10 send, 11 record and settle
+                    return earlier or await self._sender.send(held, running.deadline, running.draft, passage)
         except GatewayError as refusal:
             if refusal.code in _BUDGET_CODES and (recorded := await self._sender.recorded(ask)) is not None:
                 return recorded  # answered before a restart: what was paid for is not refused

@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "provider": ("launch.commands.provider:provider", "List, check and add providers of models."),
     "cost": ("launch.commands.cost:cost", "What models have used and cost, by the record."),
     "budget": ("launch.commands.budget:budget", "Token budgets: limits, used, reserved, left."),
+    "breaker": ("launch.commands.breaker:breaker", "Circuit breakers: which models are called, and which left alone."),
     "token": ("launch.commands.token:token", "Let workers on other hosts join: make and list tokens."),
     "worker": ("launch.commands.worker:worker", "Be a worker of a cluster on another host."),
     "keys": ("launch.commands.keys:keys", "Show which workers on other hosts may connect."),

@@ -51,6 +51,7 @@ WRITES: dict[str, dict[str, frozenset[str]]] = {
                 "PROMPT_REJECTED",
                 "BUDGET_ALLOCATED",
                 "BUDGET_RELEASED",
+                "BREAKER_CHANGED",
                 "BUDGET_SNAPSHOT",
                 "BUDGET_WARNING",
             }

@@ -170,7 +170,7 @@ class Breaker(Record):
     provider_id: str = Field(description="a configured provider instance")
     model_id: str = Field(description="a model of that provider")
     state: Literal["closed", "open", "half_open"] = Field(
-        description="open: calls are refused; half_open: one probe is let through"
+        description="open: calls are refused; half_open: a few probes are let through"
     )
     failures: Count = Field(description="failures of the provider in a row")
 

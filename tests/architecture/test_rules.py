@@ -64,6 +64,7 @@ SHELLS: dict[str, str] = {
     "actors.ho3_memory.store": "writes to the record and reads from it",
     "gateway_service.service": "where prompts arrive: the pipeline",
     "gateway_service.account": "budgets rebuilt from the record",
+    "gateway_service.breakers": "notes in the record when a breaker changes",
     "gateway_service.calls": "calls in flight, joined by key",
     "gateway_service.providers.http.clients": "loads the SDKs",
     "gateway_service.providers.http.exchange": "told by the HTTP library what it does",

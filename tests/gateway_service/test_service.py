@@ -559,7 +559,7 @@ def test_what_was_held_and_never_recorded_is_released_in_the_record(make):
 
 
 def test_budgets_and_breakers_are_read(make):
-    """ReadBudget shows the session with what it draws on; there are no breakers yet, and the answer says none."""
+    """ReadBudget shows the session with what it draws on; ReadBreakers, the model that was called."""
     cluster = make()
 
     async def turn():
@@ -571,7 +571,7 @@ def test_budgets_and_breakers_are_read(make):
     budget, breakers = cluster.run(turn())
     assert [row.scope for row in budget.scopes] == ["agent:ADMIN", "provider:offline", f"session:{SESSION}"]
     assert [(row.used, row.calls, row.cost_usd) for row in budget.scopes] == [(12, 1, 0.0)] * 3
-    assert breakers.breakers == []
+    assert [(row.model_id, row.state) for row in breakers.breakers] == [("offline-rules-1", "closed")]
 
 
 def test_an_unknown_price_is_unknown_and_not_zero(make):

@@ -40,6 +40,7 @@ RECORD_TABLE = {
     **{("prompts", f"PROMPT_{name}"): {"gateway"} for name in ("SENT", "RECEIVED", "FAILED", "REJECTED")},
     ("prompts", "BUDGET_ALLOCATED"): {"gateway"},
     ("prompts", "BUDGET_RELEASED"): {"gateway"},
+    ("prompts", "BREAKER_CHANGED"): {"gateway"},
     ("prompts", "BUDGET_SNAPSHOT"): {"gateway"},
     ("prompts", "BUDGET_WARNING"): {"gateway"},
     ("signals", "HO3_SIGNAL"): {"ho3"},

@@ -1,0 +1,116 @@
+"""The circuit breaker of one provider and model: a pure state machine. Source: spec page "Gateway", stage 8.
+
+Closed, calls pass; `failures` faults of the provider in a row open it (settings: `gateway.breaker`). Open, nothing
+passes until `open_ms` are over. Then it is half open: at most `probes` calls pass at a time, and as many that succeed
+close it, one that fails opens it anew. A bad request, a bad key and a caller that gives up say nothing about the
+provider. A call that ends when the breaker is no longer in the state it was let through in says nothing any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from bus.errors import GatewayError
+from config.schema import BreakerConfig
+
+State = Literal["closed", "open", "half_open"]
+Said = Literal["success", "fault", "nothing"]
+"""What the end of a call says about its provider."""
+
+_HTTP_REQUEST_TIMEOUT = 408
+_CLIENT_ERRORS = range(400, 500)
+_FAULTS = frozenset({"PROVIDER_ERROR", "PROVIDER_TIMEOUT"})
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """`failures`: in a row. `until`: an open one lets nothing pass before (any clock, that of the events)."""
+
+    state: State = "closed"
+    failures: int = 0
+    until: float = 0.0
+    probes: int = 0  # half open: in flight
+    successes: int = 0  # half open: of probes
+    era: int = 0  # rises with every change of state
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """A call wants to pass."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A call that passed in this era has ended."""
+
+    era: int
+    said: Said
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The call does not pass; another may in so long."""
+
+    retry_after_s: float
+
+
+def apply(breaker: Breaker, event: Entered | Ended, config: BreakerConfig) -> tuple[Breaker, Refused | None]:
+    """The breaker after the event, and the refusal if it was one who wanted to pass and may not."""
+    match event:
+        case Entered(now):
+            return _entered(breaker, now, config)
+        case Ended(era, said, now):
+            return (_ended(breaker, said, now, config) if era == breaker.era else breaker), None
+
+
+def _entered(breaker: Breaker, now: float, config: BreakerConfig) -> tuple[Breaker, Refused | None]:
+    if breaker.state == "closed":
+        return breaker, None
+    if breaker.state == "open":
+        if now < breaker.until:
+            return breaker, Refused(breaker.until - now)
+        return replace(_changed(breaker, "half_open"), probes=1), None
+    if breaker.probes >= config.probes:
+        return breaker, Refused(config.probe_retry_ms / 1000)
+    return replace(breaker, probes=breaker.probes + 1), None
+
+
+def _ended(breaker: Breaker, said: Said, now: float, config: BreakerConfig) -> Breaker:
+    if breaker.state == "closed":
+        if said == "success":
+            return replace(breaker, failures=0)
+        if said == "nothing":
+            return breaker
+        failed = replace(breaker, failures=breaker.failures + 1)
+        return failed if failed.failures < config.failures else _opened(failed, now, config)
+    if said == "fault":
+        return _opened(replace(breaker, failures=breaker.failures + 1), now, config)
+    successes = breaker.successes + (said == "success")
+    if successes >= config.probes:
+        return replace(_changed(breaker, "closed"), failures=0)
+    return replace(breaker, probes=breaker.probes - 1, successes=successes)
+
+
+def _opened(breaker: Breaker, now: float, config: BreakerConfig) -> Breaker:
+    return replace(_changed(breaker, "open"), until=now + config.open_ms / 1000)
+
+
+def _changed(breaker: Breaker, state: State) -> Breaker:
+    return replace(breaker, state=state, probes=0, successes=0, era=breaker.era + 1)
+
+
+def said_by(fault: GatewayError | None) -> Said:
+    """What a call that ended so says about its provider; None: it was answered.
+
+    A provider's answer with a client's error (fact `status`, 4xx) is about the request.
+    """
+    if fault is None:
+        return "success"
+    status = fault.facts.get("status")
+    if isinstance(status, int) and status in _CLIENT_ERRORS and status != _HTTP_REQUEST_TIMEOUT:
+        return "nothing"
+    return "fault" if fault.code in _FAULTS else "nothing"

@@ -1,0 +1,130 @@
+"""The circuit breakers of this gateway, one per provider and model: asked before each send, told how it ended.
+
+The rules are in `breaker.py`. Each change of state is recorded (BREAKER_CHANGED); a gateway that starts takes up the
+newest of each from the record, so that a restart sends no crowd to a provider that is down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+
+import structlog
+
+from bus.errors import GatewayError
+from bus.messages.base import unpack
+from bus.messages.gateway import Breaker as Row
+from bus.messages.ledger import Entry
+from bus.port import Bus
+from bus.spool import RecordKeeper
+from config.schema import BreakerConfig, Route
+from gateway_service import breaker, records
+from gateway_service.breaker import Breaker, Ended, Entered, Said
+
+_log = structlog.get_logger("gateway")
+
+
+class Breakers:
+    """Breakers by (provider, model); one that nobody asked for is closed."""
+
+    def __init__(self, bus: Bus, keeper: RecordKeeper, config: BreakerConfig) -> None:
+        self._bus = bus
+        self._keeper = keeper
+        self._config = config
+        self._breakers: dict[tuple[str, str], Breaker] = {}
+        self._changes = 0
+
+    def restore(self, newest_first: Iterable[Entry]) -> None:
+        """Each breaker as the newest of these BREAKER_CHANGED leaves it; what cannot be read leaves it closed.
+
+        An open one stays open until it was to be tried, never longer than if it had opened now.
+        """
+        now, wall = self._bus.clock.monotonic(), self._bus.now()
+        for entry in newest_first:
+            try:
+                said = unpack(entry.bodies[0] or b"") if entry.bodies else {}
+                key = said["provider_id"], said["model_id"]
+                left_s = min(max(0.0, said["until_us"] / 1_000_000 - wall), self._config.open_ms / 1000)
+                failures, is_closed = int(said["failures"]), said["to"] == "closed"
+            except (ValueError, TypeError, LookupError) as error:
+                _log.error("breaker_unreadable", submission_id=entry.submission_id, error=type(error).__name__)
+                continue
+            if key not in self._breakers:  # half open, it was asked by nobody who could still tell
+                self._breakers[key] = Breaker() if is_closed else Breaker("open", failures, until=now + left_s)
+
+    def is_open(self, route: Route) -> bool:
+        """Whether nothing passes now."""
+        found = self._breakers.get(_key(route))
+        return found is not None and found.state == "open" and self._bus.clock.monotonic() < found.until
+
+    @contextmanager
+    def passing(self, route: Route) -> Generator[Passage]:
+        """For the time of one send. Raises GatewayError(CIRCUIT_OPEN) if it may not be made.
+
+        Left without a word, the call says nothing about its provider.
+        """
+        self._apply(route, Entered(self._bus.clock.monotonic()), code="")
+        passage = Passage(self._breakers[_key(route)].era)
+        try:
+            yield passage
+        finally:
+            ended = Ended(passage.era, passage.said, self._bus.clock.monotonic())
+            self._apply(route, ended, code=passage.code)
+
+    def rows(self) -> list[Row]:
+        """As readers get them, sorted; those that were ever asked."""
+        return [
+            Row(provider_id=provider_id, model_id=model_id, state=one.state, failures=one.failures)
+            for (provider_id, model_id), one in sorted(self._breakers.items())
+        ]
+
+    def _apply(self, route: Route, event: Entered | Ended, *, code: str) -> None:
+        before = self._breakers.get(_key(route), Breaker())
+        after, refusal = breaker.apply(before, event, self._config)
+        self._breakers[_key(route)] = after
+        if after.state != before.state:
+            self._note(route, before, after, code)
+        if refusal is not None:
+            raise GatewayError(
+                "CIRCUIT_OPEN",
+                f"{route.provider_id}/{route.model_id} failed {before.failures} times in a row; it is tried again in "
+                f"{refusal.retry_after_s:.1f} s (gateway.breaker)",
+                retryable=False,
+                facts={"retry_after_ms": round(refusal.retry_after_s * 1000)},
+            )
+
+    def _note(self, route: Route, before: Breaker, after: Breaker, code: str) -> None:
+        self._changes += 1
+        _log.warning(
+            "breaker_changed", provider=route.provider_id, model=route.model_id, before=before.state, after=after.state
+        )
+        wall, now = self._bus.now(), self._bus.clock.monotonic()
+        entry = records.breaker_changed(
+            route,
+            before.state,
+            after.state,
+            failures=after.failures,
+            code=code,
+            until_us=round((wall + max(0.0, after.until - now)) * 1_000_000),
+            number=f"{self._bus.instance}.{self._changes}",
+            at_us=round(wall * 1_000_000),
+        )
+        self._keeper.submit(entry, keep=False)
+
+
+class Passage:
+    """One send that a breaker let through."""
+
+    def __init__(self, era: int) -> None:
+        self.era = era
+        self.said: Said = "nothing"
+        self.code = ""
+
+    def ended(self, fault: GatewayError | None) -> None:
+        """How it ended."""
+        self.said = breaker.said_by(fault)
+        self.code = "" if fault is None else fault.code
+
+
+def _key(route: Route) -> tuple[str, str]:
+    return route.provider_id, route.model_id

@@ -1,0 +1,256 @@
+"""The circuit breaker: its table at the borders, its laws over any sequence, and the gateway around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.errors import GatewayError
+from bus.messages.gateway import Breakers, ReadBreakers
+from config.schema import BreakerConfig
+from gateway_service.breaker import Breaker, Ended, Entered, Refused, apply, said_by
+from tests.gateway_service.rig import (
+    Cluster,
+    Scripted,
+    answered,
+    check_attempts,
+    hang,
+    of_type,
+    payload,
+    prompt,
+    recorded_sends,
+)  # fmt: skip
+
+CONFIG = BreakerConfig(failures=3, open_ms=10_000, probes=2, probe_retry_ms=1000, silence_ms=5000)
+SETTINGS = {
+    "breaker": {"failures": 2, "open_ms": 10_000, "probes": 1, "probe_retry_ms": 1000, "silence_ms": 5000},
+    "attempts_max": 1,
+}
+OPEN = Breaker("open", 3, until=100.0, era=1)
+HALF = Breaker("half_open", 3, until=100.0, probes=1, era=2)
+
+
+def fault(era: int = 0, now: float = 0.0) -> Ended:
+    """A call that its provider failed."""
+    return Ended(era, "fault", now)
+
+
+@pytest.mark.parametrize(
+    ("breaker", "event", "after"),
+    [
+        (Breaker(), Entered(0), Breaker()),
+        (Breaker(failures=1), fault(), Breaker(failures=2)),
+        (Breaker(failures=2), fault(now=5), Breaker("open", 3, until=15.0, era=1)),
+        (Breaker(failures=2), Ended(0, "success", 5), Breaker()),
+        (Breaker(failures=2), Ended(0, "nothing", 5), Breaker(failures=2)),
+        (OPEN, Entered(99.9), OPEN),
+        (OPEN, Entered(100.0), HALF),
+        (OPEN, fault(era=0), OPEN),
+        (OPEN, Ended(0, "success", 50), OPEN),
+        (HALF, Entered(101), Breaker("half_open", 3, until=100.0, probes=2, era=2)),
+        (HALF, fault(era=1), HALF),
+        (HALF, Ended(2, "fault", 101), Breaker("open", 4, until=111.0, era=3)),
+        (HALF, Ended(2, "nothing", 101), Breaker("half_open", 3, until=100.0, era=2)),
+        (HALF, Ended(2, "success", 101), Breaker("half_open", 3, until=100.0, successes=1, era=2)),
+        (
+            Breaker("half_open", 3, until=100.0, probes=1, successes=1, era=2),
+            Ended(2, "success", 101),
+            Breaker("closed", 0, until=100.0, era=3),
+        ),
+    ],
+)
+def test_every_state_meets_every_event(breaker, event, after):
+    """Borders hit exactly; a call from before the last change of state changes nothing."""
+    assert apply(breaker, event, CONFIG)[0] == after
+
+
+@pytest.mark.parametrize(
+    ("breaker", "now", "refusal"),
+    [
+        (OPEN, 99.0, Refused(1.0)),
+        (OPEN, 100.0, None),
+        (Breaker("half_open", 3, probes=2), 0.0, Refused(1.0)),
+        (Breaker(failures=2), 0.0, None),
+    ],
+)
+def test_who_may_not_pass_is_told_when_to_ask_again(breaker, now, refusal):
+    """Open: when it is probed; all probes taken: after probe_retry_ms."""
+    assert apply(breaker, Entered(now), CONFIG)[1] == refusal
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        (None, "success"),
+        (GatewayError("PROVIDER_ERROR", "503", facts={"status": 503}), "fault"),
+        (GatewayError("PROVIDER_ERROR", "connection"), "fault"),
+        (GatewayError("PROVIDER_TIMEOUT", "slow"), "fault"),
+        (GatewayError("PROVIDER_ERROR", "request timeout", facts={"status": 408}), "fault"),
+        (GatewayError("PROVIDER_ERROR", "bad request", facts={"status": 400}), "nothing"),
+        (GatewayError("PROVIDER_ERROR", "bad key", facts={"status": 401}), "nothing"),
+        (GatewayError("RATE_LIMITED", "429", facts={"status": 429}), "nothing"),
+        (GatewayError("DEADLINE_EXCEEDED", "the caller's"), "nothing"),
+        (GatewayError("CANCELLED", "the caller"), "nothing"),
+        (GatewayError("AUTH_ERROR", "key"), "nothing"),
+    ],
+)
+def test_only_faults_of_the_provider_count(ended, said):
+    """Never a bad request, a bad key, a caller's own deadline or cancel."""
+    assert said_by(ended) == said
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["enter", "success", "fault", "nothing"]), st.integers(0, 7), st.floats(0, 6)),
+    max_size=80,
+)
+
+
+@given(STEPS)
+def test_the_laws_hold_for_any_calls(steps):
+    """Nothing passes an open breaker before its time; half open never more than its probes; opened by faults alone."""
+    breaker, now, flying = Breaker(), 0.0, []
+    for kind, which, pause in steps:
+        now += pause
+        before = breaker
+        if kind == "enter":
+            breaker, refusal = apply(breaker, Entered(now), CONFIG)
+            assert (refusal is None) or before.state != "closed"
+            if refusal is None:
+                assert before.state != "open" or now >= before.until
+                flying.append(breaker.era)
+            else:
+                assert breaker == before
+                assert refusal.retry_after_s > 0
+        elif flying:
+            breaker, refusal = apply(breaker, Ended(flying.pop(which % len(flying)), kind, now), CONFIG)
+            assert refusal is None
+            assert breaker.state != "open" or before.state == "open" or kind == "fault"
+        assert breaker.state != "half_open" or breaker.probes == flying.count(breaker.era)
+        assert 0 <= breaker.probes <= CONFIG.probes
+        assert breaker.state != "closed" or breaker.failures < CONFIG.failures
+        assert breaker.era - before.era == (breaker.state != before.state)
+
+
+# --- in the gateway -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def down() -> Iterator[Cluster]:
+    """A gateway whose provider fails, with a breaker of two failures."""
+    provider = Scripted()
+    cluster = Cluster(provider, gateway=SETTINGS)
+
+    async def fail(_prompt):
+        raise GatewayError("PROVIDER_ERROR", "503", retryable=True, facts={"status": 503, "unbilled": True})
+
+    provider.act = fail
+    yield cluster
+    cluster.close()
+
+
+def breakers(cluster: Cluster) -> dict[str, str]:
+    """State by model, as an operator reads it."""
+    rows = cluster.run(cluster.operator.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=1)).breakers
+    return {row.model_id: row.state for row in rows}
+
+
+def ask(cluster: Cluster, name: str) -> str:
+    """Code of one call's answer; empty: answered."""
+    return cluster.run(cluster.ask(prompt(f"WO-{name}#1"))).error_code
+
+
+def test_a_provider_that_is_down_is_left_alone_and_probed(down):
+    """Two faults open it; refused at once, unsent, with a time to come back; one probe that succeeds closes it."""
+    assert [ask(down, "a"), ask(down, "b")] == ["PROVIDER_ERROR", "PROVIDER_ERROR"]
+    refused = down.run(down.ask(prompt("WO-c#1")))
+    assert (refused.outcome, refused.error_code) == ("REJECTED", "CIRCUIT_OPEN")
+    assert 0 < refused.retry_after_ms <= 10_000
+    assert (down.provider.calls, breakers(down)) == (2, {"offline-rules-1": "open"})
+    down.provider.act = None
+    wait(down, 10)
+    assert ask(down, "d") == ""
+    assert breakers(down) == {"offline-rules-1": "closed"}
+    entries = down.run(down.settled_entries())
+    changes = [(payload(entry)["from"], payload(entry)["to"]) for entry in of_type(entries, "BREAKER_CHANGED")]
+    assert changes == [("closed", "open"), ("open", "half_open"), ("half_open", "closed")]
+    assert [payload(entry)["code"] for entry in of_type(entries, "BUDGET_RELEASED")] == ["CIRCUIT_OPEN"]
+    check_attempts(entries)
+    assert recorded_sends(entries) == down.provider.calls
+
+
+def wait(cluster: Cluster, seconds: float) -> None:
+    """Virtual time passes."""
+    cluster.run(cluster.operator.sleep(seconds))
+
+
+def test_an_open_breaker_outlives_its_gateway(down):
+    """A restart sends no crowd to a provider that is down: it stays open until it was to be tried."""
+    ask(down, "a")
+    ask(down, "b")
+    down.run(down.settled_entries())
+    down.kill_gateway()
+    down.start_gateway()
+    down.run(down.ready())
+    assert ask(down, "c") == "CIRCUIT_OPEN"
+    assert down.provider.calls == 2
+    wait(down, 10)
+    down.provider.act = None
+    assert ask(down, "d") == ""
+
+
+def test_a_retry_is_not_made_once_the_breaker_opens():
+    """Five attempts are allowed and two faults open it: the caller hears the fault, and no third send is made."""
+    provider = Scripted()
+    cluster = Cluster(provider, gateway=SETTINGS | {"attempts_max": 5})
+
+    async def fail(_prompt):
+        raise GatewayError("PROVIDER_ERROR", "503", retryable=True)
+
+    provider.act = fail
+    try:
+        assert ask(cluster, "a") == "PROVIDER_ERROR"
+        assert provider.calls == 2
+    finally:
+        cluster.close()
+
+
+def test_a_silent_provider_is_at_fault_and_a_hasty_caller_is_not():
+    """Silence of silence_ms counts, whoever's deadline ended it; less says nothing."""
+    cluster = Cluster(Scripted(hang), gateway=SETTINGS)
+    try:
+        for name in "abc":
+            cluster.run(cluster.ask(prompt(f"WO-{name}#1"), timeout_s=1))
+        assert breakers(cluster) == {"offline-rules-1": "closed"}
+        for name in "de":
+            cluster.run(cluster.ask(prompt(f"WO-{name}#1"), timeout_s=7))
+        assert breakers(cluster) == {"offline-rules-1": "open"}
+    finally:
+        cluster.close()
+
+
+def test_each_model_has_a_breaker_of_its_own(down):
+    """Another model of the same provider is called all the same."""
+    ask(down, "a")
+    ask(down, "b")
+    down.provider.act = None
+    response = down.run(down.ask(prompt("WO-c#1", model_id="another")))
+    assert response.outcome == "SUCCESS"
+    assert breakers(down) == {"another": "closed", "offline-rules-1": "open"}
+
+
+def test_an_answer_in_between_forgets_earlier_faults(down):
+    """In a row means in a row."""
+    act = down.provider.act
+    ask(down, "a")
+    down.provider.act = lambda _prompt: _answer()
+    ask(down, "b")
+    down.provider.act = act
+    ask(down, "c")
+    assert breakers(down) == {"offline-rules-1": "closed"}
+
+
+async def _answer():
+    return answered()
