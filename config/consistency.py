@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from config.assets import BUDGET_SETTINGS, Agent, Contract, Framework
-from config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config
+from config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config, Route
 from config.secret_refs import is_secret_name
 from config.tool_faults import tool_faults
 
@@ -152,7 +152,15 @@ def snapshot_faults(config: AdminConfig, size_bytes: int) -> list[str]:
 def _route_faults(gateway: GatewayConfig) -> list[str]:
     routes = {"gateway.default_route": gateway.default_route}
     routes |= {f"gateway.domain_tag_routes.{tag}": route for tag, route in gateway.domain_tag_routes.items()}
-    faults: list[str] = []
+    for number, link in enumerate(gateway.fallbacks):
+        path = f"gateway.fallbacks.{number}"
+        routes[path] = Route(provider_id=link.provider_id, model_id=link.model_id)
+        routes |= {f"{path}.routes.{place}": route for place, route in enumerate(link.routes)}
+    faults = [
+        f"gateway.provider_rates.{name}: no such provider; configured: {_names(gateway.providers)}"
+        for name in gateway.provider_rates
+        if name not in gateway.providers
+    ]
     for path, route in routes.items():
         provider = gateway.providers.get(route.provider_id)
         if provider is None:

@@ -108,7 +108,7 @@ def _inside(field: FieldInfo, value: Any) -> tuple[str, Any]:
     if origin is dict:
         return ".<id>", next(iter((value or {}).values()), None)
     if origin is list:
-        return "[]", next(iter(value or []), None)
+        return "[]", next(iter(value or ()), None)
     return "", value
 
 

@@ -174,6 +174,23 @@ class BreakerConfig(Section):
     )
 
 
+class Fallback(Section):
+    """What is asked when a model's provider fails."""
+
+    provider_id: str = Field(description="a key of gateway.providers")
+    model_id: str = Field(description="a model of that provider")
+    routes: list[Route] = Field(min_length=1, description="asked one after the other, the first that answers counts")
+
+
+class RateConfig(Section):
+    """A token bucket for requests and one for tokens."""
+
+    requests_per_minute: Positive | None = Field(description="calls; null: any number")
+    requests_burst: Positive = Field(description="of these, so many at once")
+    tokens_per_minute: Positive | None = Field(description="prompt and answer of calls, tokens; null: any number")
+    tokens_burst: Positive = Field(description="of these, so many at once; a larger call waits until so many are there")
+
+
 class GatewayConfig(Section):
     """The only door to a model."""
 
@@ -183,7 +200,14 @@ class GatewayConfig(Section):
     domain_tag_routes: dict[str, Route] = Field(
         description="domain tag -> route; the first tag of a prompt that has one wins"
     )
-    attempts_max: Positive = Field(description="sends of one prompt to a provider")
+    fallbacks: list[Fallback] = Field(description="which models are asked after one whose provider is at fault")
+    fallback_reserve_ms: Positive = Field(description="kept of a call's time for each model that may still be asked")
+    provider_rates: dict[str, RateConfig] = Field(description="rate limits by provider id; one not named has none")
+    session_rate: RateConfig | None = Field(description="rate limits of each session; null: none")
+    on_rate_limit: Literal["wait", "refuse"] = Field(
+        description="over a rate limit: wait within the call's time, or refuse with the time to come back"
+    )
+    attempts_max: Positive = Field(description="sends of one prompt to one model of its chain")
     backoff_min_ms: Positive = Field(description="pause before the second attempt; doubles, with jitter")
     backoff_max_ms: Positive = Field(description="cap of that pause")
     request_timeout_ms: Positive = Field(description="longest wait for one answer of a provider")

@@ -102,6 +102,11 @@ def with_answer_cap(ask: Ask, max_tokens: int) -> Ask:
     return replace(ask, prompt=prompt, digest=digest_of(prompt, ask.route))
 
 
+def rerouted(ask: Ask, route: Route) -> Ask:
+    """The same request of another model; its key stands for the same."""
+    return replace(ask, route=route, digest=digest_of(ask.prompt, route))
+
+
 def _wanted(prompt: Prompt) -> list[Any]:
     messages = [
         [message.role, message.text, [call.model_dump() for call in message.tool_calls], message.tool_call_id]
@@ -166,8 +171,13 @@ def numbered(calls: list[ToolCall]) -> list[ToolCall]:
     ]
 
 
-def received(attempt: Attempt, response: PromptResponse, settlement: Settlement, *, at_us: int) -> WriteEntry:
-    """PROMPT_RECEIVED: the recorded answer of this call key from now on."""
+def received(
+    attempt: Attempt, response: PromptResponse, settlement: Settlement, *, answered_by: str, at_us: int
+) -> WriteEntry:
+    """PROMPT_RECEIVED: the recorded answer of this call key from now on.
+
+    `model_id` is the model that was asked, as in PROMPT_SENT; `answered_by`, what its provider calls it.
+    """
     payload = {
         **_ids(attempt),
         "finish_reason": response.finish_reason,
@@ -179,7 +189,7 @@ def received(attempt: Attempt, response: PromptResponse, settlement: Settlement,
         "latency_ms": response.latency_ms,
         "cost_usd": response.cost_usd,
         "budget_remaining": response.budget_remaining,
-        "model_id": response.model_id,
+        "answered_by": answered_by,
         "settlement": _settlement(settlement),
         "content_ref": body_ref(record_id("PROMPT_RECEIVED", attempt.name), 1),
         "tool_calls": len(response.tool_calls),

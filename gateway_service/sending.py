@@ -221,14 +221,14 @@ class Sender:
 
     # --- stages 10 and 11 -------------------------------------------------------------------------------------------
 
-    async def send(self, held: Held, deadline: float, draft: Draft, passage: Passage) -> PromptResponse:
+    async def send(self, held: Held, until: float, draft: Draft, passage: Passage, *, is_share: bool) -> PromptResponse:
         """One call of the provider, its end recorded, its reservation settled; raises the GatewayError of its end.
 
-        The breaker that let it pass is told how it ended.
+        The breaker that let it pass is told how it ended. `is_share`: it has until then, and its fallbacks the rest.
 
         Who watches the draft is told what the provider says; none of it is recorded, and all of it is provisional.
         """
-        ask, left = held.attempt.ask, self._left(deadline)
+        ask, left = held.attempt.ask, self._left(until)
         if left <= 0:
             raise self._failed(held, _too_late(ask), NEVER_SENT)
         self.sent_count += 1
@@ -256,8 +256,9 @@ class Sender:
             raise
         except TimeoutError:
             is_silent = self._bus.clock.monotonic() - started >= self._config.gateway.breaker.silence_ms / 1000
-            passage.ended(GatewayError("PROVIDER_TIMEOUT", "silent") if is_silent else _too_late(ask))
-            raise self._failed(held, _too_late(ask)) from None
+            silence = _silent(ask, left)
+            passage.ended(silence if is_silent else _too_late(ask))
+            raise self._failed(held, silence if is_share else _too_late(ask)) from None
         except GatewayError as fault:
             passage.ended(fault)
             raise self._failed(held, fault) from None
@@ -276,7 +277,9 @@ class Sender:
                 fault = GatewayError(answer.error_code or "PROVIDER_ERROR", f"{provider_id} answered {answer.outcome}")
                 raise self._failed(held, fault)
             response, settlement = self._settled(held, answer, latency_ms)
-            entry = records.received(held.attempt, response, settlement, at_us=self._at_us())
+            entry = records.received(
+                held.attempt, response, settlement, answered_by=str(answer.model_id), at_us=self._at_us()
+            )
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001 - a figure, text or type that no record holds: it came, and it cost
@@ -298,7 +301,7 @@ class Sender:
                 "tool_calls": records.numbered(answer.tool_calls),
                 "content_ref": f"{received_id}/1",
                 "provider_id": route.provider_id,
-                "model_id": answer.model_id or route.model_id,
+                "model_id": route.model_id,
                 "latency_ms": latency_ms,
                 "cost_usd": settlement.cost_usd,
                 "budget_remaining": self._account.remaining_after(attempt, settlement),
@@ -377,6 +380,12 @@ def _cancelled() -> GatewayError:
 
 def _too_late(ask: Ask) -> GatewayError:
     return GatewayError("DEADLINE_EXCEEDED", f"the deadline of {ask.prompt.work_order_id} passed before an answer came")
+
+
+def _silent(ask: Ask, waited_s: float) -> GatewayError:
+    return GatewayError(
+        "PROVIDER_TIMEOUT", f"{ask.route.provider_id}/{ask.route.model_id} did not answer within {waited_s:.1f} s"
+    )
 
 
 def unavailable(fault: RuntimeFault) -> GatewayError:

@@ -28,13 +28,14 @@ from bus.messages.gateway import (
 )
 from bus.port import Bus, Disk, Provider
 from bus.spool import RecordKeeper, Spool
-from bus.turnstile import Turnstile
+from bus.turnstile import Ticket, Turnstile
 from config.snapshot import Snapshot
-from gateway_service import access, records, retry, routing, validation
+from gateway_service import access, chain, records, retry, routing, validation
 from gateway_service.access import Caller
 from gateway_service.account import Account
 from gateway_service.breakers import Breakers as BreakerDesk
 from gateway_service.calls import Calls, InFlight
+from gateway_service.rates import Rates
 from gateway_service.records import Ask
 from gateway_service.recovery import Recovery
 from gateway_service.sending import EarlierAttempt, Sender, unavailable
@@ -94,6 +95,7 @@ class GatewayService(Actor):
             spool_after_s=config.gateway.spool_after_ms / 1000,
             retry_s=config.ledger.spool_retry_ms / 1000,
         )
+        self._rates = Rates(bus, config.gateway)
         self._breakers = BreakerDesk(bus, self._keeper, config.gateway.breaker)
         self._recovery = Recovery(
             bus,
@@ -210,15 +212,35 @@ class GatewayService(Actor):
         return response
 
     async def _complete(self, ask: Ask, running: InFlight) -> PromptResponse:
-        """Stages 5 to 12, with bounded retries inside the deadline."""
+        """Stages 5 to 12, along the chain of models while their providers are at fault."""
         config = self._config.gateway
-        routing.check_route(ask.route, config, self._providers)  # 5 route
-        await self._prepared(ask.route.provider_id, running)
+        links = chain.chain_of(ask.route, self._snapshot.agents[ask.prompt.agent_id], config)
+        for route in links:
+            routing.check_route(route, config, self._providers)  # 5 route
+        for number, route in enumerate(links, 1):
+            following = len(links) - number
+            share_s = chain.time_for(self._left(running), following, config.fallback_reserve_ms / 1000)
+            until = self._bus.clock.monotonic() + share_s if following else None
+            try:
+                response = await self._on_route(records.rerouted(ask, route), running, until)
+                break
+            except GatewayError as fault:
+                if not following or not chain.may_follow(fault, config) or self._left(running) <= 0:
+                    raise
+                _log.warning("falls_back", provider=route.provider_id, model=route.model_id, code=fault.code)
+                running.draft.take_back("retry")
+        else:
+            raise AssertionError("a chain has a model")
+        return self._outputs.checked(ask.prompt, response)  # 12 validate output
+
+    async def _on_route(self, ask: Ask, running: InFlight, until: float | None) -> PromptResponse:
+        """One model of the chain, with bounded retries until its time is over (None: the call's own deadline)."""
+        config = self._config.gateway
+        await self._prepared(ask.route.provider_id, running, until)
         sends = 0
         while True:
             try:
-                response = await self._attempt(ask, running)  # 6 to 11
-                break
+                return await self._attempt(ask, running, until)  # 6 to 11
             except EarlierAttempt as earlier:
                 running.was_sent = True
                 if earlier.code == "UNKNOWN_OUTCOME" and config.on_unknown_outcome == "fail":
@@ -227,43 +249,62 @@ class GatewayService(Actor):
                 sends += 1
                 running.was_sent = running.was_sent or fault.facts.get("was_sent") is True
                 pause_s = retry.pause_s(fault, sends, config, self._bus.clock.random())
-                if not retry.may_try_again(fault, sends, config) or self._left(running) <= pause_s:
+                if not retry.may_try_again(fault, sends, config) or self._left(running, until) <= pause_s:
                     raise
                 if self._breakers.is_open(ask.route):
                     raise
                 await self._bus.sleep(pause_s)
-        return self._outputs.checked(ask.prompt, response)  # 12 validate output
 
-    async def _prepared(self, provider_id: str, running: InFlight) -> None:
+    async def _prepared(self, provider_id: str, running: InFlight, until: float | None) -> None:
         """The provider has what it needs. Raises GatewayError, before anything is reserved or recorded as sent."""
         try:
-            async with asyncio.timeout(self._left(running)):
+            async with asyncio.timeout(self._left(running, until)):
                 await self._providers[provider_id].prepare()
         except TimeoutError:
             raise GatewayError(
                 "DEADLINE_EXCEEDED", f"provider {provider_id} was still being loaded when the deadline passed"
             ) from None
 
-    async def _attempt(self, ask: Ask, running: InFlight) -> PromptResponse:
+    async def _attempt(self, ask: Ask, running: InFlight, until: float | None) -> PromptResponse:
         """Stages 6 to 11: one reservation, at most one send, exactly one end."""
         if self._config.budget.budget_mode != "off":
             validation.check_round(ask.prompt, self._config.budget.turn_limit)
         await self._sender.until_decided(ask, running.deadline)
         number = self._calls.next_attempt(running.key)
         ticket = self._turnstiles[ask.route.provider_id].ticket(self._bus.principal)
+        ends_at = running.deadline if until is None else min(until, running.deadline)
         try:
             with self._account.reserved(ask, number) as held:  # 6 reserve, and the settlement of every exit
-                await ticket.turn()  # 7 `concurrency_max` of the provider, in turns between those who ask
-                with self._breakers.passing(ask.route) as passage:  # 8 circuit breaker
-                    earlier = await self._sender.record_sent(held, running.deadline)  # 9 record PROMPT_SENT
-                    # 10 send, 11 record and settle
-                    return earlier or await self._sender.send(held, running.deadline, running.draft, passage)
+                async with self._rates.passing(held, ends_at):  # 7 rate limits
+                    await self._place(ask, ticket, ends_at)
+                    with self._breakers.passing(ask.route) as passage:  # 8 circuit breaker
+                        earlier = await self._sender.record_sent(held, running.deadline)  # 9 record PROMPT_SENT
+                        # 10 send, 11 record and settle
+                        return earlier or await self._sender.send(
+                            held, ends_at, running.draft, passage, is_share=ends_at < running.deadline
+                        )
         except GatewayError as refusal:
             if refusal.code in _BUDGET_CODES and (recorded := await self._sender.recorded(ask)) is not None:
                 return recorded  # answered before a restart: what was paid for is not refused
             raise
         finally:
             ticket.leave()
+
+    async def _place(self, ask: Ask, ticket: Ticket, until: float) -> None:
+        """A place among the provider's `concurrency_max`, in turns between those who ask.
+
+        Raises GatewayError(RATE_LIMITED) when none is free in time.
+        """
+        try:
+            async with asyncio.timeout(max(0.0, until - self._bus.clock.monotonic())):
+                await ticket.turn()
+        except TimeoutError:
+            provider_id = ask.route.provider_id
+            raise GatewayError(
+                "RATE_LIMITED",
+                f"no place at {provider_id} became free in time (gateway.providers.{provider_id}.concurrency_max)",
+                facts={"no_place": True},
+            ) from None
 
     def _take_snapshot_sometimes(self) -> None:
         """Beside the calls, every `gateway.snapshot_entries` entries: the next start reads on from there."""
@@ -331,5 +372,6 @@ class GatewayService(Actor):
         left = call.remaining_s(now, reserve_s=config.reply_reserve_ms / 1000)
         return now + min(left, config.request_timeout_ms / 1000)
 
-    def _left(self, running: InFlight) -> float:
-        return running.deadline - self._bus.clock.monotonic()
+    def _left(self, running: InFlight, until: float | None = None) -> float:
+        ends_at = running.deadline if until is None else min(until, running.deadline)
+        return ends_at - self._bus.clock.monotonic()

@@ -73,6 +73,7 @@ SHELLS: dict[str, str] = {
     "gateway_service.providers.keys": "reads what references name",
     "gateway_service.providers.plugin": "loads a provider of an installed package, and asks it",
     "gateway_service.providers.offline.provider": "a provider is asked, as any model is",
+    "gateway_service.rates": "waits until there is room under a rate limit",
     "gateway_service.recovery": "closes what a crash left open",
     "gateway_service.sending": "one attempt at a provider",
     "ledger_service.service": "where writes and reads arrive",

@@ -21,7 +21,12 @@ SHIPPED: dict[str, Any] = json.loads((SHIPPED_ROOT / "admin_config.json").read_t
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The path of every setting; what stands inside a mapping of free names is one setting."""
-    free = {("gateway", "domain_tag_routes"), ("gateway", "providers"), ("tools", "mcp_servers")}
+    free = {
+        ("gateway", "domain_tag_routes"),
+        ("gateway", "providers"),
+        ("gateway", "provider_rates"),
+        ("tools", "mcp_servers"),
+    }
     if isinstance(value, dict) and path not in free:
         for key, item in value.items():
             yield from leaves(item, (*path, key))
@@ -31,7 +36,12 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 
 def objects(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """The path of every object with fixed keys."""
-    free = {("gateway", "domain_tag_routes"), ("gateway", "providers"), ("tools", "mcp_servers")}
+    free = {
+        ("gateway", "domain_tag_routes"),
+        ("gateway", "providers"),
+        ("gateway", "provider_rates"),
+        ("tools", "mcp_servers"),
+    }
     if isinstance(value, dict):
         if path not in free:
             yield path

@@ -108,10 +108,13 @@ async def hang(_prompt: Prompt) -> PromptResponse:
 class Cluster:
     """Ledger, gateway and clients in virtual time; every process can be killed and started again."""
 
-    def __init__(self, provider: Scripted | None = None, **sections: dict[str, Any]) -> None:
+    def __init__(
+        self, provider: Scripted | None = None, others: dict[str, Scripted] | None = None, **sections: dict[str, Any]
+    ) -> None:
         self.snapshot = snapshot(**sections)
         self.config = self.snapshot.config
         self.provider = provider or Scripted()
+        self.providers = {"offline": self.provider, **(others or {})}
         self.world = World(self.config.bus)
         self.service: GatewayService
         self.start_ledger()
@@ -137,7 +140,7 @@ class Cluster:
 
     def start_gateway(self) -> Peer:
         disk = self.world.disk("gateway")
-        self.service = GatewayService(snapshot=self.snapshot, providers={"offline": self.provider}, spool=disk)
+        self.service = GatewayService(snapshot=self.snapshot, providers=self.providers, spool=disk)
         self.gateway = self.world.start(self.service, role="gateway", disk=disk, slots=self.config.gateway.slots)
         return self.gateway
 

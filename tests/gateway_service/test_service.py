@@ -63,7 +63,7 @@ def test_a_call_is_recorded_in_both_directions_and_answered(make):
     assert (response.outcome, response.content, response.attempts) == ("SUCCESS", "fine", 1)
     assert response.content_ref == "PROMPT_RECEIVED:WO-a#1/1/1"
     assert response.sent_record_id == "PROMPT_SENT:WO-a#1/1"
-    assert (response.provider_id, response.model_id) == ("offline", "scripted-1")
+    assert (response.provider_id, response.model_id) == ("offline", "offline-rules-1")
     check_attempts(entries)
     sent, received = of_type(entries, "PROMPT_SENT")[0], of_type(entries, "PROMPT_RECEIVED")[0]
     assert received.bodies[1] == b"fine"

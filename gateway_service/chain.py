@@ -1,0 +1,41 @@
+"""Fallback chains: which model is asked after which, and how much time each of them gets. Pure.
+
+Source: spec page "Gateway", stage 10. On faults of the provider alone: what one model refuses for the caller's
+sake, the next one would refuse as well.
+"""
+
+from __future__ import annotations
+
+from bus.errors import GatewayError
+from config.assets import Agent
+from config.schema import GatewayConfig, Route
+from gateway_service.breaker import said_by
+
+
+def chain_of(route: Route, agent: Agent, config: GatewayConfig) -> list[Route]:
+    """The route itself, then those that follow it (`gateway.fallbacks`) and that the agent may use."""
+    asked = route.provider_id, route.model_id
+    following = next((link.routes for link in config.fallbacks if (link.provider_id, link.model_id) == asked), [])
+    allowed = agent.permissions.allows
+    return [
+        route,
+        *(one for one in following if allowed("providers", one.provider_id) and allowed("models", one.model_id)),
+    ]
+
+
+def may_follow(fault: GatewayError, config: GatewayConfig) -> bool:
+    """Whether the next model is asked after this fault: the provider's, an open breaker, or no place at it in time.
+
+    Not where nobody knows whether the call was made and the configuration has such calls fail.
+    """
+    if fault.code in ("PROVIDER_TIMEOUT", "UNKNOWN_OUTCOME") and config.on_unknown_outcome == "fail":
+        return False
+    return said_by(fault) == "fault" or fault.code == "CIRCUIT_OPEN" or fault.facts.get("no_place") is True
+
+
+def time_for(left_s: float, following: int, reserve_s: float) -> float:
+    """Of the time that is left, what a model gets with so many still behind it: each of these keeps its reserve.
+
+    Where there is not enough for that, all get the same.
+    """
+    return max(left_s - following * reserve_s, left_s / (following + 1))

@@ -1,0 +1,112 @@
+"""Rate limits of this gateway: requests and tokens per minute, per provider and per session. The rule is in `rate.py`.
+
+A call waits here within its time, or is refused with the time to come back (`gateway.on_rate_limit`). What it reserved
+counts until it ends, then what it used; a call that was never sent counts for nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from bus.errors import GatewayError
+from bus.port import Bus
+from config.schema import GatewayConfig, RateConfig
+from gateway_service.account import Held
+from gateway_service.budget import session_scope
+from gateway_service.rate import Bucket
+from gateway_service.records import Attempt
+
+_PER_MINUTE = 60
+
+
+class _Share(NamedTuple):
+    """What a call takes of one bucket. `setting`: which one, for who is refused."""
+
+    bucket: tuple[str, str]
+    cost: int
+    setting: str
+
+
+class Rates:
+    """Buckets by (scope, requests or tokens); those of sessions as many as calls are remembered."""
+
+    def __init__(self, bus: Bus, config: GatewayConfig) -> None:
+        self._bus = bus
+        self._config = config
+        self._buckets: OrderedDict[tuple[str, str], Bucket] = OrderedDict()
+
+    @asynccontextmanager
+    async def passing(self, held: Held, until: float) -> AsyncGenerator[None]:
+        """For the time of one send. Raises GatewayError(RATE_LIMITED) if it may not be made in its time."""
+        shares = self._shares(held.attempt)
+        await self._enter(shares, until)
+        try:
+            yield
+        finally:
+            settled = held.settlement
+            was_sent = settled is not None and settled.was_sent
+            for share in shares:
+                used = 0 if settled is None or not was_sent else settled.tokens if share.bucket[1] == "tokens" else 1
+                self._take(share.bucket, used - share.cost)
+
+    async def _enter(self, shares: list[_Share], until: float) -> None:
+        now = self._bus.clock.monotonic()
+        wait_s, slowest = max(
+            ((self._buckets[share.bucket].wait_s(share.cost, now), share.setting) for share in shares),
+            default=(0.0, ""),
+        )
+        if wait_s > 0 and (self._config.on_rate_limit == "refuse" or now + wait_s >= until):
+            raise GatewayError(
+                "RATE_LIMITED",
+                f"{slowest} is used up; there is room in {wait_s:.1f} s",
+                facts={"retry_after_ms": round(wait_s * 1000)},
+            )
+        for share in shares:
+            self._take(share.bucket, share.cost)
+        if wait_s > 0:
+            try:
+                await self._bus.sleep(wait_s)
+            except BaseException:  # cancelled: whoever waits behind it goes on sooner
+                for share in shares:
+                    self._take(share.bucket, -share.cost)
+                raise
+
+    def _shares(self, attempt: Attempt) -> list[_Share]:
+        config, ask = self._config, attempt.ask
+        provider_id = ask.route.provider_id
+        limits = (
+            (
+                f"provider:{provider_id}",
+                config.provider_rates.get(provider_id),
+                f"gateway.provider_rates.{provider_id}",
+            ),
+            (session_scope(ask.prompt.session_id), config.session_rate, "gateway.session_rate"),
+        )
+        shares: list[_Share] = []
+        for scope, rate, setting in limits:
+            if rate is None:
+                continue
+            for kind, cost in (("requests", 1), ("tokens", attempt.reservation.tokens)):
+                if self._ensure((scope, kind), rate):
+                    shares.append(_Share((scope, kind), cost, f"{setting}.{kind}_per_minute"))
+        return shares
+
+    def _ensure(self, key: tuple[str, str], rate: RateConfig) -> bool:
+        """Whether there is such a limit; its bucket is there then, full at first."""
+        per_minute = rate.requests_per_minute if key[1] == "requests" else rate.tokens_per_minute
+        if per_minute is None:
+            return False
+        if key not in self._buckets:
+            burst = rate.requests_burst if key[1] == "requests" else rate.tokens_burst
+            self._buckets[key] = Bucket(burst, self._bus.clock.monotonic(), per_minute / _PER_MINUTE, burst)
+        self._buckets.move_to_end(key)
+        if len(self._buckets) > self._config.recent_calls_max:
+            self._buckets.popitem(last=False)
+        return True
+
+    def _take(self, key: tuple[str, str], cost: int) -> None:
+        if key in self._buckets:
+            self._buckets[key] = self._buckets[key].taken(cost, self._bus.clock.monotonic())

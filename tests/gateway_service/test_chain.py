@@ -1,0 +1,204 @@
+"""Fallback chains: who is asked after whom and with how much time, and the gateway that goes along them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bus.errors import GatewayError
+from config.schema import Route
+from gateway_service.chain import chain_of, may_follow, time_for
+from tests.gateway_service.rig import (
+    SHIPPED,
+    Cluster,
+    Scripted,
+    check_attempts,
+    hang,
+    of_type,
+    payload,
+    prompt,
+    recorded_sends,
+    snapshot,
+)  # fmt: skip
+
+PRICES = {"input_usd_per_million": 0.0, "output_usd_per_million": 0.0, "cached_usd_per_million": 0.0}
+MODELS = {name: f"{name}-1" for name in ("offline", "second", "third")}
+GATEWAY = {
+    "providers": {
+        name: {
+            "kind": "offline", "latency_ms": 0, "concurrency_max": 64, "models": [{"model_id": model_id, **PRICES}],
+        }
+        for name, model_id in MODELS.items()
+    },
+    "default_route": {"provider_id": "offline", "model_id": "offline-1"},
+    "fallbacks": [
+        {
+            "provider_id": "offline",
+            "model_id": "offline-1",
+            "routes": [{"provider_id": name, "model_id": MODELS[name]} for name in ("second", "third")],
+        }
+    ],
+    "fallback_reserve_ms": 3000,
+    "attempts_max": 1,
+}  # fmt: skip
+CONFIG = snapshot(gateway=GATEWAY).config.gateway
+ADMIN = SHIPPED.agents["ADMIN"]
+FIRST = Route(provider_id="offline", model_id="offline-1")
+
+
+@pytest.mark.parametrize(
+    ("left_s", "following", "reserve_s", "share_s"),
+    [(10, 0, 3, 10), (10, 1, 3, 7), (10, 2, 3, 4), (9, 2, 3, 3), (6, 2, 3, 2), (1, 3, 3, 0.25), (0, 2, 3, 0)],
+)
+def test_each_model_that_follows_keeps_its_reserve(left_s, following, reserve_s, share_s):
+    """With less than that, all get the same; the last one has all that is left."""
+    assert time_for(left_s, following, reserve_s) == share_s
+
+
+def test_a_chain_holds_what_its_agent_may_use():
+    """A model that is configured behind none has a chain of itself."""
+    permissions = ADMIN.permissions.model_copy(update={"providers": ("offline", "third")})
+    limited = ADMIN.model_copy(update={"permissions": permissions})
+    assert [one.provider_id for one in chain_of(FIRST, ADMIN, CONFIG)] == ["offline", "second", "third"]
+    assert [one.provider_id for one in chain_of(FIRST, limited, CONFIG)] == ["offline", "third"]
+    alone = Route(provider_id="second", model_id="second-1")
+    assert chain_of(alone, ADMIN, CONFIG) == [alone]
+
+
+@pytest.mark.parametrize(
+    ("fault", "follows"),
+    [
+        (GatewayError("PROVIDER_ERROR", "503"), True),
+        (GatewayError("PROVIDER_TIMEOUT", "slow"), True),
+        (GatewayError("CIRCUIT_OPEN", "open"), True),
+        (GatewayError("RATE_LIMITED", "no place", facts={"no_place": True}), True),
+        (GatewayError("RATE_LIMITED", "minute"), False),
+        (GatewayError("PROVIDER_ERROR", "bad request", facts={"status": 400}), False),
+        (GatewayError("BUDGET_EXHAUSTED", "no"), False),
+        (GatewayError("INVALID_INPUT", "no"), False),
+        (GatewayError("CANCELLED", "no"), False),
+        (GatewayError("UNAVAILABLE", "ledger"), False),
+    ],
+)
+def test_only_a_fault_of_the_provider_is_followed(fault, follows):
+    """What one refuses for the caller's sake, the next would refuse as well."""
+    assert may_follow(fault, CONFIG) is follows
+
+
+def test_an_unknown_outcome_is_not_followed_where_it_shall_fail():
+    """`on_unknown_outcome: fail` asks nobody else either."""
+    strict = CONFIG.model_copy(update={"on_unknown_outcome": "fail"})
+    assert not may_follow(GatewayError("PROVIDER_TIMEOUT", "slow"), strict)
+    assert may_follow(GatewayError("PROVIDER_ERROR", "503"), strict)
+
+
+async def fail(_prompt):
+    """A provider that is down."""
+    raise GatewayError("PROVIDER_ERROR", "503", facts={"status": 503, "unbilled": True})
+
+
+async def refuse(_prompt):
+    """A provider that does not take the request."""
+    raise GatewayError("PROVIDER_ERROR", "400", facts={"status": 400, "unbilled": True})
+
+
+@pytest.fixture
+def make():
+    """Starts a cluster of three providers; closed at the end."""
+    made: list[Cluster] = []
+
+    def start(*acts, **gateway):
+        scripted = [Scripted(act, provider_id=name) for act, name in zip(acts, MODELS, strict=True)]
+        others = {one.provider_id: one for one in scripted[1:]}
+        made.append(Cluster(scripted[0], others, gateway=GATEWAY | gateway))
+        return made[-1]
+
+    yield start
+    for cluster in made:
+        cluster.close()
+
+
+def calls(cluster):
+    """How often each provider was called."""
+    return [provider.calls for provider in cluster.providers.values()]
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"provider_id": "offline"}, {"provider_id": "offline", "model_id": "offline-1"}]
+)
+def test_the_next_model_answers_where_a_provider_fails(make, changes):
+    """Also for a prompt that names its provider; each attempt is recorded with the model that was asked."""
+    cluster = make(fail, fail, None)
+
+    async def turn():
+        return await cluster.ask(prompt(**changes)), await cluster.settled_entries()
+
+    response, entries = cluster.run(turn())
+    assert (response.outcome, response.provider_id, response.model_id) == ("SUCCESS", "third", "third-1")
+    assert response.attempts == 3
+    sent = [(payload(entry)["provider_id"], payload(entry)["model_id"]) for entry in of_type(entries, "PROMPT_SENT")]
+    assert sent == list(MODELS.items())
+    (received,) = of_type(entries, "PROMPT_RECEIVED")
+    assert (payload(received)["model_id"], payload(received)["answered_by"]) == ("third-1", "scripted-1")
+    check_attempts(entries)
+    assert recorded_sends(entries) == sum(calls(cluster)) == 3
+
+
+def test_what_a_provider_refuses_is_not_asked_elsewhere(make):
+    """A bad request is the caller's."""
+    cluster = make(refuse, None, None)
+    assert cluster.run(cluster.ask(prompt())).error_code == "PROVIDER_ERROR"
+    assert calls(cluster) == [1, 0, 0]
+
+
+def test_a_hung_provider_leaves_time_for_its_fallbacks(make):
+    """Two of three hang: the third answers within the caller's deadline, each that follows having kept its reserve."""
+    cluster = make(hang, hang, None)
+
+    async def turn():
+        began = cluster.world.loop.time()
+        response = await cluster.ask(prompt(), timeout_s=10)
+        return response, cluster.world.loop.time() - began, await cluster.settled_entries()
+
+    response, took_s, entries = cluster.run(turn())
+    assert (response.outcome, response.provider_id) == ("SUCCESS", "third")
+    assert took_s <= 10 - 3
+    assert [payload(entry)["code"] for entry in of_type(entries, "PROMPT_FAILED")] == ["PROVIDER_TIMEOUT"] * 2
+    assert [provider.cancelled for provider in cluster.providers.values()] == [1, 1, 0]
+
+
+def test_a_chain_that_hangs_whole_ends_with_its_caller(make):
+    """Deadline kept, every provider asked, all of them cancelled."""
+    cluster = make(hang, hang, hang)
+
+    async def turn():
+        began = cluster.world.loop.time()
+        response = await cluster.ask(prompt(), timeout_s=2)
+        return response, cluster.world.loop.time() - began
+
+    response, took_s = cluster.run(turn())
+    assert (response.outcome, took_s < 2) == ("TIMEOUT", True)
+    assert calls(cluster) == [1, 1, 1]
+
+
+def test_an_open_breaker_sends_its_calls_to_the_next_model_at_once(make):
+    """No send, no wait: the provider that is down is left alone."""
+    breaker = {"failures": 1, "open_ms": 60_000, "probes": 1, "probe_retry_ms": 1000, "silence_ms": 5000}
+    cluster = make(fail, None, None, breaker=breaker)
+    for name in "abc":
+        assert cluster.run(cluster.ask(prompt(f"WO-{name}#1"))).provider_id == "second"
+    assert calls(cluster) == [1, 3, 0]
+
+
+def test_whoever_finds_no_place_at_a_hung_provider_is_answered_by_the_next(make):
+    """`concurrency_max` is taken by a call that hangs: waiting for it leaves the reserve, too."""
+    providers = {name: dict(one) for name, one in GATEWAY["providers"].items()}
+    providers["offline"]["concurrency_max"] = 1
+    cluster = make(hang, None, None, providers=providers)
+
+    async def turn():
+        first, second = cluster.ask(prompt("WO-a#1"), timeout_s=10), cluster.ask(prompt("WO-b#1"), timeout_s=8)
+        return [one.provider_id for one in await asyncio.gather(first, second)]
+
+    assert cluster.run(turn()) == ["second", "second"]
