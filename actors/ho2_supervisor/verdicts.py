@@ -67,7 +67,7 @@ def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
     exchange_entry_ids: list[str],
     detail: str = "",
 ) -> TurnResult:
-    """The answer that a verdict is; of one for a budget it has the figures, of a provider's who refused and the mend."""
+    """The answer that a verdict is; a budget's has the figures, a provider's who refused, and the mend."""
     said = f" {detail.rstrip('.')}." if detail and (code in PROVIDER_REFUSALS or code in _WITH_FIGURES) else ""
     return TurnResult(
         response=f"{SENTENCES[code]}{said}",

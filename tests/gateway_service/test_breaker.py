@@ -13,6 +13,7 @@ from bus.messages.gateway import Breakers, ReadBreakers
 from config.schema import BreakerConfig
 from gateway_service.breaker import Breaker, Ended, Entered, Refused, apply, said_by
 from tests.gateway_service.rig import (
+    SHIPPED,
     Cluster,
     Scripted,
     answered,
@@ -139,9 +140,10 @@ def test_the_laws_hold_for_any_calls(steps):
 
 @pytest.fixture
 def down() -> Iterator[Cluster]:
-    """A gateway whose provider fails, with a breaker of two failures."""
+    """A gateway whose provider fails, with a breaker of two failures; whatever model is asked."""
     provider = Scripted()
-    cluster = Cluster(provider, gateway=SETTINGS)
+    offline = SHIPPED.config.gateway.providers["offline"].model_dump() | {"any_model": True}
+    cluster = Cluster(provider, gateway=SETTINGS | {"providers": {"offline": offline}})
 
     async def fail(_prompt):
         raise GatewayError("PROVIDER_ERROR", "503", retryable=True, facts={"status": 503, "unbilled": True})

@@ -27,7 +27,8 @@ MODELS = {name: f"{name}-1" for name in ("offline", "second", "third")}
 GATEWAY = {
     "providers": {
         name: {
-            "kind": "offline", "latency_ms": 0, "concurrency_max": 64, "models": [{"model_id": model_id, **PRICES}],
+            "kind": "offline", "latency_ms": 0, "any_model": False, "concurrency_max": 64,
+            "models": [{"model_id": model_id, **PRICES}],
         }
         for name, model_id in MODELS.items()
     },
