@@ -190,6 +190,7 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
         max_tokens=cap if limits.max_tokens is None else min(cap, limits.max_tokens),
         token_budget=limits.token_budget,
         temperature=contract.boundary.temperature,
+        reasoning_effort=limits.reasoning_effort,
         tools=list(tools),
         output_schema=contract.output_schema if checked.wants_json else None,
         structured_output=contract.boundary.structured_output,

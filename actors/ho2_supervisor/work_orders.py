@@ -103,6 +103,7 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
             provider_id=run_config.provider,
             model_id=run_config.model,
             max_tokens=run_config.max_tokens,
+            reasoning_effort=run_config.reasoning_effort,
         ),
     )
 

@@ -69,6 +69,9 @@ class Constraints(Record):
     provider_id: str | None = Field(default=None, description="None: routed by tag or default")
     model_id: str | None = Field(default=None, description="None: routed by tag or default")
     max_tokens: int | None = Field(default=None, description="cap of the answer, tokens; None: the contract's")
+    reasoning_effort: Literal["Low", "Medium", "High"] | None = Field(
+        default=None, description="how hard the model shall think, if it can; None: as it likes"
+    )
 
 
 class Exchange(Record):

@@ -38,6 +38,26 @@ def test_a_provider_or_model_that_does_not_exist_is_refused(overrides, code, wor
     check_record(entries)
 
 
+class Notes(AsksForTools):
+    """A provider that keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked = []
+
+    async def complete(self, prompt, **how):
+        self.asked.append((prompt.contract_id, prompt.reasoning_effort, how["model_id"]))
+        return await super().complete(prompt, **how)
+
+
+def test_how_hard_a_run_shall_think_reaches_the_provider_of_its_answer():
+    """From the turn's overrides to the request; the classification is nobody's thinking."""
+    notes = Notes()
+    with SimulatedCluster(load_snapshot(), providers={"offline": notes}) as cluster:
+        assert asked(cluster, "in-1", SessionConfig(reasoning_effort="High")).outcome == "success"
+    efforts = {contract: effort for contract, effort, _model in notes.asked}
+    assert efforts["PRC-SYNTHESIZE-001"] == "High" and efforts["PRC-CLASSIFY-001"] is None
+
+
 class Refuses(AsksForTools):
     """A provider that refuses whatever is no classification."""
 
@@ -59,5 +79,9 @@ def test_the_user_reads_which_provider_refused_and_what_mends_it(code):
     assert (result.outcome, result.code) == ("error", code)
     assert "provider offline answered 401: give it a valid key" in result.response
     assert "did not accept the caller" not in result.response
+    if code == "PROVIDER_REFUSED":  # a sentence for people: without the ids of orders
+        assert result.response == (
+            "The provider of the model refused. provider offline answered 401: give it a valid key"
+        )
     assert count_of(entries, "DEGRADATION") == (0 if code == "PROVIDER_REFUSED" else 1)
     assert count_of(entries, "PROMPT_REJECTED") == 0

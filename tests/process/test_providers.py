@@ -1,0 +1,139 @@
+"""A real provider behind a whole cluster: through the official SDK, in the gateway alone, its key seen nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import psutil
+import pytest
+
+from bus.messages.base import unpack
+from tests.gateway_service.providers.servers import (
+    DONE,
+    USAGE_PIECE,
+    Behave,
+    Server,
+    answering,
+    completion,
+    head,
+    piece,
+    serving,
+    streaming,
+)
+from tests.process.cluster import Cluster, eventually, family_in
+from tests.process.mcp_servers import ROOT
+
+pytestmark = pytest.mark.process
+
+KEY = "sk-planted-8f2b6c1d9e"
+
+
+@pytest.fixture
+def server() -> Iterator:
+    """Serves in a thread of its own, beside the commands of the test."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    ends: list = []
+
+    def start(behave: Behave) -> Server:
+        manager = serving(behave)
+        ends.append(manager)
+        return asyncio.run_coroutine_threadsafe(manager.__aenter__(), loop).result()
+
+    yield start
+    for manager in ends:
+        asyncio.run_coroutine_threadsafe(manager.__aexit__(None, None, None), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def add(cluster: Cluster, at: Server) -> None:
+    """The provider `mine`, which answers what names none."""
+    words = ("--base-url", f"{at.url}/v1", "--model", "tiny=1/2/0.5", "--key", "env:THE_KEY", "--default")
+    answer = cluster("provider add", "mine", "--kind", "openai", *words)
+    assert answer.code == 0, answer.err
+    cluster.env["THE_KEY"] = KEY
+
+
+async def talk(request, writer) -> None:
+    """A classification whole, an answer in pieces if that is wanted."""
+    if "response_format" in request.json or "labels" in str(request.json["messages"][0]):
+        await answering(completion('{"speech_act": "command", "ambiguity": "low"}'))(request, writer)
+    elif request.json.get("stream"):
+        events = [piece(content="It is "), piece(content="blue."), piece("stop"), USAGE_PIECE]
+        await streaming(events, end=DONE)(request, writer)
+    else:
+        await answering(completion("It is blue."))(request, writer)
+
+
+def test_no_process_that_is_forked_has_an_sdk_in_it():
+    """What the zygote loads, the role that asks providers among it, imports none, nor what they bring."""
+    code = (
+        "import importlib, sys\n"
+        "from launch.zygote import MAIN, ROLES\n"
+        "for name in (MAIN, *(f'launch.roles.{role}' for role in ROLES)): importlib.import_module(name)\n"
+        "print([name for name in ('openai', 'anthropic', 'httpx2', 'httpcore2') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_turn_is_answered_by_a_server_and_its_key_is_nowhere(cluster, server):
+    """The answer, its usage and price are recorded; the key is in no file, environment or line."""
+    at = server(talk)
+    add(cluster, at)
+    cluster.up("--detach")
+    result = cluster.ask("why is the sky blue?")
+    assert (result["outcome"], result["response"]) == ("success", "It is blue.")
+    assert all(request.headers["authorization"] == f"Bearer {KEY}" for request in at.requests)
+    received = [unpack(entry.bodies[0] or b"") for entry in cluster.entries("PROMPT_RECEIVED")]
+    assert received and len(received) == len(at.requests)
+    for payload in received:
+        assert (payload["provider_id"], payload["model_id"], payload["finish_reason"]) == ("mine", "tiny", "stop")
+        assert (payload["input_tokens"], payload["cached_tokens"], payload["reasoning_tokens"]) == (20, 8, 4)
+        assert payload["cost_usd"] == pytest.approx((12 * 1 + 8 * 0.5 + 9 * 2) / 1e6)
+    for process in family_in(cluster.home):
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            assert KEY not in " ".join(process.cmdline())
+            assert KEY not in json.dumps(process.environ())
+    assert cluster.row("gateway/1").restarts == 0, "loading an SDK takes longer than the broker waits for a beat"
+    cluster("down")
+    for path in cluster.home.root.rglob("*"):
+        assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
+
+
+def test_a_gateway_that_is_killed_in_the_middle_of_an_answer_leaves_nothing_open(cluster, server):
+    """The turn has one end; each prompt that was sent has one; what nobody knows is said to be unknown."""
+    begun = threading.Event()
+
+    async def stall(request, writer):
+        if begun.is_set():
+            await talk(request, writer)
+            return
+        begun.set()
+        writer.write(head(content_type="application/json") + b'{"choices": [')
+        await writer.drain()
+        await asyncio.sleep(60)
+
+    add(cluster, server(stall))
+    cluster.up("--detach")
+    asked = cluster.start_ask("why is the sky blue?")
+    assert begun.wait(60)
+    before = cluster.kill("gateway/1")
+    eventually(lambda: cluster.is_up("gateway/1", other_than=before.instance))
+    out, _err = asked.communicate(timeout=90)
+    assert json.loads(out)["outcome"] in ("success", "degraded")
+    sent, failed, received = (
+        [entry.submission_id.partition(":")[2] for entry in cluster.entries(kind)]
+        for kind in ("PROMPT_SENT", "PROMPT_FAILED", "PROMPT_RECEIVED")
+    )
+    assert sorted(sent) == sorted(failed + received) and len(failed) == 1
+    assert [entry.reason for entry in cluster.entries("PROMPT_FAILED")] == ["UNKNOWN_OUTCOME"]
