@@ -6,7 +6,7 @@
     <home>/logs/     one file of JSON lines per actor
     <home>/ledger/   the record
     <home>/spool/    what a service keeps on disk until the ledger takes it
-    <home>/keys/     mode 0700: the broker's key, join tokens, workers on other hosts
+    <home>/keys/     mode 0700: the broker's key, join tokens, workers on other hosts, typed keys of providers
     <home>/chat_history  mode 0600: what was typed into `hobus chat`
 
 Source: spec page "Launching, scaling, tapping, watching", Launcher.
