@@ -190,8 +190,8 @@ def _place(home: Home) -> Place:
     if config.memory is not None:
         return place
     own = home.config / "admin_config.json"
-    why = "its configuration has no section ho3" if config.ho3 is None else "ho3.enabled is false"
-    mend = f"restore the whole section ho3 in {own} as it is shipped (docs/configuration.md)"
+    why = "section ho3 of its configuration is null" if config.ho3 is None else "ho3.enabled is false"
+    mend = f'take `"ho3": null` out of {own}'
     if config.ho3 is not None:
         mend = f"set ho3.enabled to true in {own}"
     copied = "" if own.exists() else f"{next_command('init admin_config.json', home.root)} copies that file there; "

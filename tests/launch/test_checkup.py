@@ -46,7 +46,7 @@ def test_a_configuration_with_faults_is_told_whole(tmp_path):
     """All faults at once, and the command that shows them again."""
     home = home_of(tmp_path)
     home.config.mkdir()
-    (home.config / "admin_config.json").write_text(json.dumps({"bus": {}}))
+    (home.config / "admin_config.json").write_text(json.dumps({"bus": {"beat_interval_ms": 0}}))
     finding, snapshot = checkup.configuration(home)
     assert finding.verdict == "fail" and snapshot is None and "bus.beat_interval_ms" in finding.said
     assert "hobus config check" in finding.mend

@@ -20,12 +20,12 @@ def test_scale_overrides_the_configured_counts(tmp_path):
     assert plan.counts == {"ho1": 3, "ho2": plan.snapshot.config.ho2.count, "ho3": 1}
 
 
-@pytest.mark.parametrize("how", ["missing", "disabled"])
+@pytest.mark.parametrize("how", ["null", "disabled"])
 def test_without_memory_there_is_no_memory_process(tmp_path, how):
-    """A missing section and a disabled one mean the same."""
+    """A section that is `null` and a disabled one mean the same."""
     value = json.loads((SHIPPED_ROOT / "admin_config.json").read_text())
-    if how == "missing":
-        del value["ho3"]
+    if how == "null":
+        value["ho3"] = None
     else:
         value["ho3"]["enabled"] = False
     file = tmp_path / "off.json"

@@ -104,15 +104,15 @@ def test_errors_say_what_is_wrong_and_what_is_next(cluster: Cluster):
     assert cluster("memory stats").code == exit_codes.UNREACHABLE
 
 
-@pytest.mark.parametrize("how", ["missing", "disabled"])
+@pytest.mark.parametrize("how", ["null", "disabled"])
 def test_with_memory_off_there_is_no_memory_and_turns_are_as_before(
     make_cluster: Callable[[str], Cluster], tmp_path: Path, how: str
 ):
     """No process, no record of it, the same answers; the command names the setting."""
     file = write_config(tmp_path / "off.json", *([("ho3.enabled", False)] if how == "disabled" else []))
-    if how == "missing":
+    if how == "null":
         without = json.loads(file.read_text())
-        del without["ho3"]
+        without["ho3"] = None
         file.write_text(json.dumps(without))
     cluster = make_cluster("off")
     cluster.up("--config", str(file))
@@ -122,5 +122,5 @@ def test_with_memory_off_there_is_no_memory_and_turns_are_as_before(
     assert cluster.entries("HO3_SIGNAL", "HO3_OVERLAY", "CONTEXT_ASSEMBLED") == []
     asked = cluster("memory stats")
     assert asked.code == exit_codes.REFUSED and "memory is off" in asked.err
-    assert ("no section ho3" if how == "missing" else "ho3.enabled is false") in asked.err
+    assert ("section ho3 of its configuration is null" if how == "null" else "ho3.enabled is false") in asked.err
     assert not (cluster.home.root / load_snapshot().config.ho3.memory_dir).exists()

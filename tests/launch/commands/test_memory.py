@@ -115,7 +115,7 @@ def test_no_checkpoint_is_no_number(monkeypatch, capsys, tmp_path, checkpoint, s
 def test_how_memory_is_switched_on_depends_on_what_is_missing(monkeypatch, tmp_path):
     """A section that is missing is restored whole: one switch alone would be no valid configuration."""
     home = home_of(tmp_path)
-    for section, said in ((None, "restore the whole section ho3"), (SimpleNamespace(), "set ho3.enabled to true")):
+    for section, said in ((None, 'take `"ho3": null` out'), (SimpleNamespace(), "set ho3.enabled to true")):
         place = SimpleNamespace(snapshot=SimpleNamespace(config=SimpleNamespace(memory=None, ho3=section)))
         monkeypatch.setattr(memory, "running", lambda _home: None)
         monkeypatch.setattr(memory, "place_of", lambda _home, _run, place=place: place)
