@@ -31,6 +31,8 @@ class Pending(Generic[W]):
     on_stream: Callable[[Message], None] | None = None
     sent_epoch: str | None = None
     is_counted: bool = False  # among the bytes that its connection has under way
+    reached_within_s: float | None = None  # given up when its connection is down for so long; None: not before its end
+    is_unreached: bool = False  # its connection was down at the last look
     after_cancel: bool = False  # this id was asked for and given up before: the end of that may still be on its way
 
 

@@ -125,6 +125,7 @@ class Outbox:
         attempt: int,
         trace: str,
         on_stream: Callable[[Message], None] | None,
+        reached_within_s: float | None,
     ) -> R:
         """The decoded reply, or the fault behind the failure."""
         body = self._encoded(message)
@@ -138,7 +139,7 @@ class Outbox:
                 _REQUEST, service, message, row, key=key, message_id=message_id, attempt=attempt, trace=trace,
                 deadline_ms=max(1, int(timeout_s * 1000)),
             )  # fmt: skip
-            pending = self._open(head, body, row, waiter, timeout_s, on_stream)
+            pending = self._open(head, body, row, waiter, timeout_s, on_stream, reached_within_s)
         try:
             head, answer = await waiter
         except asyncio.CancelledError:
@@ -177,7 +178,7 @@ class Outbox:
             _REQUEST, service, message, row, key="", message_id=None, attempt=1, trace=trace,
             deadline_ms=max(1, int(timeout_s * 1000)),
         )  # fmt: skip
-        self._open(head, body, row, Told(on_reply, on_fault), timeout_s, None)
+        self._open(head, body, row, Told(on_reply, on_fault), timeout_s, None, None)
 
     def _encoded(self, message: Message) -> bytes:
         body = encode(message, self.settings.body_max_bytes)
@@ -193,6 +194,7 @@ class Outbox:
         waiter: Waiter,
         timeout_s: float,
         on_stream: Callable[[Message], None] | None,
+        reached_within_s: float | None,
     ) -> Pending[Waiter]:
         name = lane_for(head.destination, head.type)
         connection = self.connections.get(name) or self.connections[""]
@@ -202,7 +204,10 @@ class Outbox:
         if not connection.is_wanted and self.want is not None:
             self.want(connection)
         deadline = now + timeout_s
-        pending = Pending(head, body, connection.name, deadline, row is None or row.redeliver, [waiter], on_stream)
+        pending = Pending(
+            head, body, connection.name, deadline, row is None or row.redeliver, [waiter], on_stream,
+            reached_within_s=reached_within_s, is_unreached=not connection.is_bound,
+        )  # fmt: skip
         self._pending.add(pending)
         if self._cancels:
             pending.after_cancel = self._cancels.pop(head.message_id, None) is not None  # wanted again
@@ -216,10 +221,19 @@ class Outbox:
                 self._pending.drop(head.message_id)
                 raise
             self._pending.sent(pending, connection.epoch)
-        guard = deadline + self.settings.peer_timeout_ms / 1000 if pending.sent_epoch is not None else deadline
-        self.deadlines.set(head.message_id, guard)
-        self.on_deadline_set(guard)
+        self._look_again(pending, deadline if pending.sent_epoch is None else self._guard_of(pending), now)
         return pending
+
+    def _guard_of(self, pending: Pending[Waiter]) -> float:
+        """When the server of a request that left has had its time to speak; a requester in a hurry grants it none."""
+        grace_s = self.settings.peer_timeout_ms / 1000 if pending.reached_within_s is None else 0.0
+        return pending.deadline + grace_s
+
+    def _look_again(self, pending: Pending[Waiter], guard: float, now: float) -> None:
+        """At the guard, or earlier to see whether its connection is up."""
+        due = guard if pending.reached_within_s is None else min(guard, now + pending.reached_within_s)
+        self.deadlines.set(pending.header.message_id, due)
+        self.on_deadline_set(due)
 
     def _send_late(self, connection: Connection, pending: Pending[Waiter]) -> None:
         remaining_ms = int((pending.deadline - self.clock.monotonic()) * 1000)
@@ -359,16 +373,30 @@ class Outbox:
             pending = self._pending.get(message_id)
             if pending is None:
                 continue
-            guard = pending.deadline + self.settings.peer_timeout_ms / 1000
+            connection = self.connections[pending.connection]
+            guard = self._guard_of(pending)
+            if pending.reached_within_s is not None and now < guard:
+                if connection.is_bound or not pending.is_unreached:  # down since the last look: it may come back
+                    pending.is_unreached = not connection.is_bound
+                    self._look_again(pending, guard, now)
+                    continue
+                self._give_up(pending, connection)
+                continue
             if pending.sent_epoch is not None and now < guard:  # sent since: give its server the time to speak first
                 self.deadlines.set(message_id, guard)
                 continue
             self._pending.drop(message_id)
             self.counters.expired += 1
-            connection = self.connections[pending.connection]
             why = "no answer came" if connection.is_bound else connection.why_down()
             self._fail(pending, BusError("expired", f"{pending.header.type} {message_id}: {why} by the deadline"))
             self._send_held(connection)
+
+    def _give_up(self, pending: Pending[Waiter], connection: Connection) -> None:
+        """Nobody is there who could answer it."""
+        self._pending.drop(pending.header.message_id)
+        head = pending.header
+        self._fail(pending, BusError("no_route", f"{head.type} {head.message_id}: {connection.why_down()}"))
+        self._send_held(connection)
 
     def _fail(self, pending: Pending[Waiter], fault: RuntimeFault) -> None:
         self.deadlines.forget(pending.header.message_id)

@@ -184,11 +184,12 @@ class Peer:
         attempt: int = 1,
         trace: str = "",
         on_stream: Callable[[Message], None] | None = None,
+        reached_within_s: float | None = None,
     ) -> CoroutineType[Any, Any, R]:
         """The reply, within `timeout_s`; see `bus.port.Bus.request`."""
         return self._outbox.request(
             service, message, expect=expect, timeout_s=timeout_s, key=key, message_id=message_id, attempt=attempt,
-            trace=trace, on_stream=on_stream,
+            trace=trace, on_stream=on_stream, reached_within_s=reached_within_s,
         )  # fmt: skip
 
     def ask(  # noqa: PLR0913 - an envelope has these fields

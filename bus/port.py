@@ -67,8 +67,12 @@ class Bus(Protocol):
         attempt: int = 1,
         trace: str = "",
         on_stream: Callable[[Message], None] | None = None,
+        reached_within_s: float | None = None,
     ) -> R:
         """The reply, within `timeout_s`.
+
+        `reached_within_s`: for who cannot wait; `no_route` when what it goes by is not connected for so long, and
+        `expired` at the deadline itself, not when a server that is silent has had its grace.
 
         `service` is a service name or an instance. `message_id`: given for derived idempotency (a work order's id),
         else counted per incarnation. Raises a RuntimeFault built from the Failure (BusError: no_route, busy, denied,

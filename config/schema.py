@@ -422,6 +422,7 @@ class Ho1Config(Section):
     slots: Positive = Field(description="orders at once per executor")
     repair_calls_max: NonNegative = Field(description="further calls after an answer that breaks its schema")
     retry_interval_ms: Positive = Field(description="between tries of a gateway request that may be retried")
+    gateway_wait_ms: Positive = Field(description="an order fails when there is no gateway for so long")
     end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end record and the receipt")
     snapshots_kept: Positive = Field(description="configuration snapshots of other digests kept per worker")
 
@@ -504,6 +505,7 @@ class HostConfig(Section):
     reply_reserve_ms: NonNegative = Field(description="part of it kept for the reply's own way")
     turn_timeout_ms: Positive = Field(description="a client's deadline when it names none")
     retry_interval_ms: Positive = Field(description="between tries of a request that may be retried")
+    gateway_wait_ms: Positive = Field(description="degrading is given up when the gateway is not connected for so long")
 
 
 class AdminConfig(Section):

@@ -33,6 +33,33 @@ _MAY_BE_SENT = frozenset({"peer_lost", "expired", "internal"})
 """Faults of a request that its receiver may have worked on."""
 
 
+_AWAY = frozenset({"no_route", "peer_lost"})
+"""Faults of a request that nobody was there to take."""
+
+
+@dataclass(slots=True)
+class Outage:
+    """How long there has been no gateway, as this worker's orders find out; monotonic seconds."""
+
+    longest_s: float
+    _since: float | None = None
+    _seen_at: float = 0.0
+
+    def saw(self, code: str, now: float) -> bool:
+        """Whether, after a request that ended with this code, there has been none for too long."""
+        if code not in _AWAY:
+            self._since = None
+            return False
+        if self._since is None or now - self._seen_at > self.longest_s:
+            self._since = now
+        self._seen_at = now
+        return now - self._since >= self.longest_s
+
+    def is_over(self) -> None:
+        """It answered."""
+        self._since = None
+
+
 @dataclass(frozen=True, slots=True)
 class ModelStep:
     """Runs LLM orders of this worker."""
@@ -41,6 +68,7 @@ class ModelStep:
     tools: KnownTools
     config: AdminConfig  # of this worker: its limits
     checked: dict[tuple[str, str], CheckedContract]  # (snapshot digest, contract id) -> contract, checked once
+    outage: Outage
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult:
         """The answer that the contract wants, or the tools that the model asks for.
@@ -102,7 +130,7 @@ class ModelStep:
         attempt, usual_s, may_be_sent = 1, self.config.ho1.retry_interval_ms / 1000, False
         while True:
             try:
-                return await self.bus.request(
+                response = await self.bus.request(
                     "gateway",
                     prompt,
                     expect=PromptResponse,
@@ -113,10 +141,11 @@ class ModelStep:
                     on_stream=job.draft.relay if prompt.stream else None,
                 )
             except RuntimeFault as fault:
+                is_away = self.outage.saw(fault.code, self.bus.clock.monotonic())
                 job.draft.take_back("retry")
                 pause_s = fault.pause_s(usual_s, self.bus.clock.random())
                 may_be_sent = may_be_sent or fault.code in _MAY_BE_SENT
-                if may_be_sent and (not fault.retryable or job.remaining_s <= pause_s):
+                if may_be_sent and (not fault.retryable or is_away or job.remaining_s <= pause_s):
                     job.tally.add_unanswered()
                 if not fault.retryable:
                     raise WorkOrderFault("execution_error", f"the gateway did not answer: {fault.code}") from None
@@ -124,6 +153,13 @@ class ModelStep:
                     raise WorkOrderFault(
                         "deadline_exceeded", f"the gateway did not answer in time; last fault: {fault.code}"
                     ) from None
+                if is_away:
+                    raise GatewayError(
+                        "UNAVAILABLE", f"there is no gateway ({fault.code}; ho1.gateway_wait_ms); ask again"
+                    ) from None
+            else:
+                self.outage.is_over()
+                return response
             await self.bus.sleep(pause_s)
             attempt += 1
 

@@ -116,14 +116,22 @@ class SessionHost(Actor):
             return result
 
     async def on_end_session(self, message: EndSession, call: Call) -> SessionClosed:
-        """Best effort: whatever HO2 says, the client is done with this id; its next turn gets a new session."""
+        """Best effort: whatever HO2 says, the client is done with this id; its next turn gets a new session.
+
+        Told within the client's time: a record that is away, or HO2, keeps nobody in a session that is over for him.
+        """
         try:
             return await self._bus.request(
-                "ho2", message, expect=SessionClosed, timeout_s=self._client_left(call), key=message.session_id
+                "ho2",
+                message,
+                expect=SessionClosed,
+                timeout_s=(left_s := turns.time_to_end(self._client_left(call), self._config)),
+                key=message.session_id,
+                reached_within_s=left_s,
             )
         except RuntimeFault as fault:
             _log.warning("end_session_failed", session_id=message.session_id, code=fault.code)
-            return SessionClosed(session_id=message.session_id, turn_count=0)
+            return SessionClosed(session_id=message.session_id, turn_count=None)
 
     # --- HO2 --------------------------------------------------------------------------------------------------------
 

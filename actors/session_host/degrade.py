@@ -52,6 +52,7 @@ class Degradation:
                 expect=PromptResponse,
                 timeout_s=self._left(turn, self._config.append_reserve_ms),
                 trace=turn.trace,
+                reached_within_s=self._config.gateway_wait_ms / 1000,
             )
         except RuntimeFault as error:
             return turns.unanswered(turn, fault, error.code, elapsed_ms=self.elapsed_ms(turn))

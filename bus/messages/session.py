@@ -598,7 +598,9 @@ class SessionClosed(Message):
     TYPE: ClassVar[str] = "session.closed"
 
     session_id: SessionId
-    turn_count: Count = Field(description="turns answered")
+    turn_count: Count | None = Field(
+        description="turns answered; None: the supervisor could not be asked in time, and the end may not be recorded"
+    )
 
 
 class ReadSession(Message):

@@ -144,4 +144,10 @@ def _end(talk: Talk) -> list[Line]:
     ended = talk.session_id
     if ended is None:
         return _NO_SESSION
-    return [(f"{shown_session(ended)} ended after {counted(talk.end_session(), 'turn')}", _DIM)]
+    turns = talk.end_session()
+    if turns is None:
+        left = (
+            f"left {shown_session(ended)}; nobody could record its end now: `hobus session end {shown_session(ended)}`"
+        )
+        return [(left, _DIM)]
+    return [(f"{shown_session(ended)} ended after {counted(turns, 'turn')}", _DIM)]

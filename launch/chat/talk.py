@@ -191,8 +191,8 @@ class Talk:
         self.session_id = self.unfetched = None
         self.follow_ups.clear()
 
-    def end_session(self) -> int:
-        """The session is closed; how many turns it had."""
+    def end_session(self) -> int | None:
+        """The session is left, and closed; how many turns it had, None: nobody could say, nor whether it is closed."""
         session_id = self.session_id or ""
 
         async def close(place: Place) -> SessionClosed:

@@ -298,8 +298,9 @@ def end(*, home: Home, given: str, reason: str, as_json: bool) -> int:
     if as_json:
         say(json_text(closed.model_dump()))
     else:
-        turns = f"{closed.turn_count} turn{'' if closed.turn_count == 1 else 's'}"
-        say(f"{shown_session(closed.session_id)} ended after {turns}")
+        count = closed.turn_count  # None: it was closed all the same, as the record says
+        after = "" if count is None else f" after {count} turn{'' if count == 1 else 's'}"
+        say(f"{shown_session(closed.session_id)} ended{after}")
     return exit_codes.OK
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from actors.ho1_executor.tools.registry import BUILTIN
 from bus.messages.control import Peers, ReadPeers
+from bus.messages.session import EndSession, SessionClosed
 from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record
@@ -164,3 +165,50 @@ def test_what_a_model_said_beside_its_calls_outlives_the_record_of_its_answer(st
         ["Succeeded"],
     )
     check_record(entries)
+
+
+@pytest.mark.parametrize("roles", [("gateway",), ("gateway", "ho2"), ("gateway", "ledger")])
+@pytest.mark.parametrize(("deadline_s", "seconds"), [(DEADLINE_S, 13.0), (1.0, 1.0)])
+def test_a_turn_without_a_gateway_is_answered_within_seconds(
+    roles: tuple[str, ...], deadline_s: float, seconds: float
+) -> None:
+    """Nobody waits out his deadline for a model that nobody can ask; one of a second is kept, too."""
+    with SimulatedCluster(load_snapshot()) as cluster:
+        for role in roles:
+            cluster.strike(role, after_s=0.0, back_after_s=300.0)
+        began = cluster.world.loop.time()
+        result = cluster.ask(QUESTION, input_id="in-1", timeout_s=deadline_s)
+        assert cluster.world.loop.time() - began < seconds
+    assert result.outcome == "error"
+
+
+@pytest.mark.parametrize("back_after_s", [0.5, 2.5])
+def test_a_gateway_that_is_back_in_time_costs_nothing_but_time(back_after_s: float) -> None:
+    """Its orders wait for it."""
+    with SimulatedCluster(load_snapshot()) as cluster:
+        cluster.strike("gateway", after_s=0.0, back_after_s=back_after_s)
+        assert cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S).outcome == "success"
+
+
+def test_a_gateway_that_freezes_under_a_hasty_client_is_answered_for_in_his_time() -> None:
+    """With HO2 away and a gateway that says nothing, the last resort itself keeps a deadline of a second."""
+    with SimulatedCluster(load_snapshot()) as cluster:
+        cluster.strike("ho2", after_s=0.0, back_after_s=300.0)
+        cluster.freeze("gateway", after_s=0.0, for_s=300.0)
+        began = cluster.world.loop.time()
+        result = cluster.ask(QUESTION, input_id="in-1", timeout_s=1.0)
+        assert cluster.world.loop.time() - began < 1.0
+    assert result.outcome == "error"
+
+
+@pytest.mark.parametrize("away", ["ledger", "ho2"])
+def test_a_session_is_left_in_time_while_its_end_cannot_be_recorded(away: str) -> None:
+    """Whoever ends a session hears of it before he gives up, and never of an end that nobody recorded."""
+    with SimulatedCluster(load_snapshot()) as cluster:
+        first = cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S)
+        cluster.strike(away, after_s=0.0, back_after_s=300.0)
+        began = cluster.world.loop.time()
+        message = EndSession(session_id=first.session_id)
+        closed = cluster.world.run(cluster.door.request("host", message, expect=SessionClosed, timeout_s=5.0))
+        assert cluster.world.loop.time() - began < 4.5
+    assert closed.turn_count is None

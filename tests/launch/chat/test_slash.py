@@ -41,8 +41,10 @@ class Told:
     def leave_session(self) -> None:
         self.session_id = None
 
-    def end_session(self) -> int:
-        return 1
+    turns: int | None = 1
+
+    def end_session(self) -> int | None:
+        return self.turns
 
 
 def lines(name: str, talk: Told | None = None) -> str:
@@ -83,6 +85,14 @@ def test_new_and_end_leave_the_session():
     talk = Told()
     assert "left SES-0e8f7a52" in lines("/new", talk) and talk.session_id is None
     assert "SES-0e8f7a52 ended after 1 turn" in lines("/end")
+
+
+def test_an_end_that_nobody_could_record_is_no_end_after_so_many_turns():
+    """The session is left, and who wants its end in the record is told how."""
+    talk = Told()
+    talk.turns = None
+    said = lines("/end", talk)
+    assert "left SES-0e8f7a52" in said and "hobus session end SES-0e8f7a52" in said and "ended after" not in said
 
 
 def test_a_message_that_begins_with_a_slash_is_typed_with_a_space():
