@@ -500,7 +500,9 @@ class HostConfig(Section):
     agent_id: str = Field(description="who answers when a client names no agent")
     prompt_max_bytes: Positive = Field(description="a longer message of a user is refused")
     degrade_reserve_ms: Positive = Field(description="kept of a client's deadline for degrading")
-    reserve_share_max: Share = Field(description="of a client's whole time, at most this share is kept for degrading")
+    reserve_share_max: Share = Field(
+        description="of a client's time, at most this share is kept for degrading, or for saying that a session ended"
+    )
     append_reserve_ms: Positive = Field(description="part of it that the stream's decision gets")
     reply_reserve_ms: NonNegative = Field(description="part of it kept for the reply's own way")
     turn_timeout_ms: Positive = Field(description="a client's deadline when it names none")

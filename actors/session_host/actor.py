@@ -125,7 +125,7 @@ class SessionHost(Actor):
                 "ho2",
                 message,
                 expect=SessionClosed,
-                timeout_s=(left_s := turns.time_to_end(self._client_left(call), self._config)),
+                timeout_s=(left_s := self._client_left(call) * (1 - self._config.reserve_share_max)),
                 key=message.session_id,
                 reached_within_s=left_s,
             )

@@ -107,11 +107,6 @@ def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:
     )
 
 
-def time_to_end(left_s: float, config: HostConfig) -> float:
-    """What HO2 has of a client's time to end a session; the rest is kept for telling him, also that it could not."""
-    return left_s - min(config.append_reserve_ms / 1000, left_s * config.reserve_share_max)
-
-
 def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int) -> TurnResult:
     """An honest no: a code, and one sentence for the user."""
     return TurnResult(
