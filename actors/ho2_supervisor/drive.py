@@ -305,6 +305,9 @@ class Drives:
         drive.waiting.has_stood_still = drive.waiting.standstill is not None
         drive.answer.add_done_callback(_seen)
         drive.answer.add_done_callback(lambda _: drive.waiting.changed())
+        earlier = self._drives.get(session.session_id)
+        if earlier is not None and earlier.session is not session:  # it stood still, and the session was read anew
+            self.stop(earlier, SessionFault("moved", f"session {session.session_id} was read anew", retryable=True))
         self._drives[session.session_id] = drive
         drive.task = loop.create_task(self._drive(drive))
         drive.task.add_done_callback(lambda task: self._over(drive, task))
@@ -329,7 +332,9 @@ class Drives:
         try:
             result = await self._answered(drive)
         except RuntimeFault as fault:
-            if isinstance(fault, JournalLost):
+            # Whatever a run that is not over is left for (a question that the record did not answer): who reads it next
+            # drives it on, this one if nobody does.
+            if isinstance(fault, JournalLost) or drive.session.record.state.active_run_id is not None:
                 self._registry.drop(drive.session)
             if not drive.answer.done():
                 drive.answer.set_exception(fault)

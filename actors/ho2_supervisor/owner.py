@@ -113,7 +113,7 @@ class OwnedSession:
         self._unsent: list[WriteEntry] = []
         self._following: list[WriteEntry] = []
         self._lost: Exception | None = None
-        self._is_taking_over = False  # TookOver was sent, and the record has not said yet that it stands
+        self._taking_over: asyncio.Future[None] | None = None  # until the record has said whether TookOver stands
         self._on_lost = on_lost
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class OwnedSession:
 
     def flush(self, *, urgent: bool = False) -> None:
         """What is queued is on its way; a refusal shows at the next barrier. `urgent`: somebody waits for its ack."""
-        if not self._unsent or self._lost is not None or self._is_taking_over:
+        if not self._unsent or self._lost is not None or self._taking_over is not None:
             return
         self.barriers += urgent
         entries, self._unsent = self._unsent, []
@@ -261,25 +261,30 @@ class OwnedSession:
         except LedgerError as fault:
             self._lose(self._journal_lost(fault))
         else:
-            self._is_taking_over = any(entry.event_type == "TookOver" for entry in entries)
+            if any(entry.event_type == "TookOver" for entry in entries):
+                self._taking_over = asyncio.get_running_loop().create_future()
             submitted.add_done_callback(partial(self._acknowledged, entries, following))
 
     async def barrier(self) -> None:
         """Everything appended is durable. Raises AppendRefused, or JournalLost when the ledger stays away."""
         self._raise_if_lost()
-        is_held = self._is_taking_over
         try:
+            if self._taking_over is not None:
+                await self._client.flush()
+                await self._taken_over()
             self.flush(urgent=True)
             await self._client.flush()
-            if is_held:
-                self.flush(urgent=True)
-                await self._client.flush()
         except RuntimeFault as fault:
             self._lose(self._journal_lost(fault))
         self._raise_if_lost()
         if not self._unsent:  # what was said to follow while the last write was on its way
             following, self._following = self._following, []
             self._follow(following)
+
+    async def _taken_over(self) -> None:
+        """The answer to the take-over has come here, too: the ledger's client had it first."""
+        if self._taking_over is not None:
+            await asyncio.shield(self._taking_over)
 
     @property
     def is_lost(self) -> bool:
@@ -290,10 +295,13 @@ class OwnedSession:
         self, entries: Sequence[WriteEntry], following: list[WriteEntry], future: asyncio.Future[list[Ack]]
     ) -> None:
         """Keep the first refusal; without one, what rests on these entries may leave."""
+        taking_over = self._taking_over if any(entry.event_type == "TookOver" for entry in entries) else None
+        if taking_over is not None:
+            self._taking_over = None
+            if not taking_over.done():
+                taking_over.set_result(None)
         if future.cancelled():
             return
-        was_taking_over = any(entry.event_type == "TookOver" for entry in entries)
-        self._is_taking_over = self._is_taking_over and not was_taking_over
         fault = future.exception()
         if fault is None:
             refused = [(ack, e) for ack, e in zip(future.result(), entries, strict=True) if not ack.is_first]
@@ -301,7 +309,7 @@ class OwnedSession:
                 self._lose(self._lost or refusal_of(*refused[0]))
             else:
                 self._follow(following)
-                if was_taking_over:
+                if taking_over is not None:
                     self.flush()
         elif isinstance(fault, RuntimeFault):
             is_entry_fault = fault.code in _NEVER_TAKEN and not fault.retryable

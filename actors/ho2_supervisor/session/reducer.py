@@ -33,7 +33,7 @@ from actors.ho2_supervisor.session.state import (
     state_hash,
 )
 from bus.messages import session as events
-from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, work_order_id
+from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, follow_up_input, work_order_id
 from bus.messages.session import Lifecycle, SessionEvent
 
 _UNFENCED = frozenset({"SessionStarted", "TookOver", "TurnDegraded", "OrderEnded", "ToolReceipt"})
@@ -103,10 +103,13 @@ def _state_snapshot(state: SessionState, event: events.StateSnapshot) -> Verdict
 
 
 def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
-    """Marks the input as answered; ends its run at once if that is the active one."""
+    """Marks the input as answered: its run is over at once if that is the active one, and none begins if it waits."""
     run_id = state.active_run_id
     if run_id is None or event.input_id != state.active_input_id:
-        return {}, ()
+        waiting = [
+            ref for ref in state.pending_follow_up if follow_up_input(commands.command_of(ref)) != event.input_id
+        ]
+        return {"pending_follow_up": waiting} if len(waiting) < len(state.pending_follow_up) else {}, ()
     over = RunOver(run_id, event.input_id, DEGRADED_PATH[0])
     return _run_cleared() | epochs_raised(state) | {"lifecycle": DEGRADED_PATH[-1]}, (*_ignored_calls(state), over)
 

@@ -25,7 +25,17 @@ from bus.messages.session import (
     TurnResult,
 )
 from bus.messages.work_order import WorkOrder
-from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, calls, classified, names, one_tool, text_of
+from tests.actors.ho2_supervisor.rig import (
+    SESSION,
+    Answer,
+    Rig,
+    calls,
+    classified,
+    degraded_entry,
+    names,
+    one_tool,
+    text_of,
+)
 
 QUESTION = "what packages are installed?"
 
@@ -555,3 +565,49 @@ def test_a_follow_up_whose_sender_goes_away_before_the_verdict_begins_all_the_sa
             assert journal.count("HostCommandReceived") == journal.count("RunCompleted"), (moment, journal)
             outcomes.add(journal.count("RunCompleted"))
     assert 1 in outcomes
+
+
+def test_a_follow_up_that_the_host_answered_while_it_waited_begins_no_run() -> None:
+    """Its answer stands; a run of its own could only lose against that, again and again."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(1.0)
+
+        async def run() -> SessionView:
+            await rig.start_session()
+            first = asyncio.ensure_future(rig.asked("i1", "hello"))
+            await rig.until(at_work)
+            await rig.command(FollowUp(text="and more"), "f1")
+            await rig.write(degraded_entry("followup:f1", "and more", "reduced"))
+            await first
+            await rig.host.sleep(20)
+            return await rig.view()
+
+        view = rig.run(run())
+        journal = names(rig.run(rig.journal()))
+        assert (view.pending_follow_ups, view.run) == (0, None)
+        assert journal.count("RunRequested") == journal.count("RunCompleted") == 1
+        assert journal.count("TookOver") == 1
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.2])
+def test_a_cancelled_run_is_over_also_when_the_ledger_is_away_for_long_meanwhile(after_s: float) -> None:
+    """What its orders became is asked of the record; while that is silent nobody may take the session for well kept."""
+    with Rig() as rig:
+        rig.pool.delay_s = slow(60.0)
+
+        async def run() -> SessionView:
+            await rig.start_session()
+            turn = asyncio.ensure_future(rig.asked("i1", "hello", timeout_s=100.0))
+            await rig.until(at_work)
+            turn.cancel()
+            cancel = asyncio.ensure_future(rig.command(Cancel(), "c1"))
+            await rig.host.sleep(after_s)
+            rig.stop_ledger()
+            await rig.host.sleep(14)
+            rig.start_ledger()
+            await rig.host.sleep(30)
+            await asyncio.gather(cancel, return_exceptions=True)
+            return await rig.view()
+
+        view = rig.run(run())
+        assert (view.lifecycle, view.run) == ("Idle", None)
