@@ -282,10 +282,10 @@ def test_sockets_of_a_deep_home_lie_elsewhere(make_cluster: Callable[[str], Clus
     assert not sockets.exists()
 
 
-def test_a_missing_budget_is_named_by_its_path(cluster: Cluster, tmp_path: Path):
-    """Nothing is started; exit 2, the path of the setting, no traceback."""
+def test_a_wrong_budget_is_named_by_its_path(cluster: Cluster, tmp_path: Path):
+    """Nothing is started; exit 2, the path of the setting, no traceback. What a file leaves out is as shipped."""
     config = json.loads(write_config(tmp_path / "config.json").read_text())
-    del config["budget"]["synthesize_budget"]
+    config["budget"]["synthesize_budget"] = None
     config["gateway"]["colour"] = "red"
     (tmp_path / "config.json").write_text(json.dumps(config))
     for words in (("up", "--wait"), ("up",), ("config check",)):
