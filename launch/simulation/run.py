@@ -16,7 +16,7 @@ from pathlib import Path
 
 from actors.ho1_executor.tools.registry import BUILTIN
 from bus.errors import RuntimeFault
-from bus.messages.gateway import Budget, ReadBudget
+from bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget
 from bus.port import Bus
 from bus.sim.draw import seeded
 from bus.sim.weather import Weather
@@ -149,8 +149,10 @@ class _Run:
         if plan.faults.get("frame-loss"):
             await asyncio.sleep(MISSED_S)
         await world.settled()
+        operator = cluster.world.client("operator", lanes=())
+        await _until_models_are_asked(operator, cluster.snapshot.config)
         await conversation.again(plan.sessions)
-        await self._rest(world, cluster.world.client("operator", lanes=()), conversation)
+        await self._rest(world, operator, conversation)
         self._compare_answers(conversation)
         self._outside.compare(conversation.told.values())
         self._watch.tail.check_kept()
@@ -242,6 +244,17 @@ class _Run:
             story=watch.story,
             last=watch.last(),
         )
+
+
+async def _until_models_are_asked(operator: Bus, config: AdminConfig) -> None:
+    """A circuit breaker that faults have opened leaves its model alone for a while, in fair weather, too."""
+    try:
+        breakers = (await operator.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=10)).breakers
+        is_open = any(one.state == "open" for one in breakers)
+    except RuntimeFault:  # a gateway that comes back, and takes up what its predecessor left open
+        is_open = True
+    if is_open:
+        await asyncio.sleep(config.gateway.breaker.open_ms / 1000)
 
 
 def _broken_in(group: BaseExceptionGroup[BaseException]) -> Broken | None:
