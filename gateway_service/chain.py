@@ -9,6 +9,7 @@ from __future__ import annotations
 from bus.errors import GatewayError
 from config.assets import Agent
 from config.schema import GatewayConfig, Route
+from gateway_service import retry
 from gateway_service.breaker import said_by
 
 
@@ -28,7 +29,7 @@ def may_follow(fault: GatewayError, config: GatewayConfig) -> bool:
 
     Not where nobody knows whether the call was made and the configuration has such calls fail.
     """
-    if fault.code in ("PROVIDER_TIMEOUT", "UNKNOWN_OUTCOME") and config.on_unknown_outcome == "fail":
+    if retry.is_unknown(fault) and config.on_unknown_outcome == "fail":
         return False
     return said_by(fault) == "fault" or fault.code == "CIRCUIT_OPEN" or fault.facts.get("no_place") is True
 

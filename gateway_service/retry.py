@@ -8,16 +8,20 @@ from config.schema import GatewayConfig
 _UNKNOWN_CODES = frozenset({"PROVIDER_TIMEOUT", "UNKNOWN_OUTCOME"})
 
 
+def is_unknown(fault: GatewayError) -> bool:
+    """Whether nobody knows if the provider worked after this fault (it may say so itself, by the fact `unknown`)."""
+    return fault.code in _UNKNOWN_CODES or fault.facts.get("unknown") is True
+
+
 def may_try_again(fault: GatewayError, sends: int, config: GatewayConfig) -> bool:
     """Whether another attempt may follow after `sends` sends of this request.
 
-    A fault after which nobody knows whether the provider worked (it may say so itself, by the fact `unknown`) is tried
-    again only where `gateway.on_unknown_outcome` says so.
+    A fault after which nobody knows whether the provider worked is tried again only where
+    `gateway.on_unknown_outcome` says so.
     """
     if sends >= config.attempts_max or not fault.retryable:
         return False
-    is_unknown = fault.code in _UNKNOWN_CODES or fault.facts.get("unknown") is True
-    return not is_unknown or config.on_unknown_outcome == "resend"
+    return not is_unknown(fault) or config.on_unknown_outcome == "resend"
 
 
 def pause_s(fault: GatewayError, sends: int, config: GatewayConfig, draw: float) -> float:

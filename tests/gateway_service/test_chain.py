@@ -91,6 +91,7 @@ def test_an_unknown_outcome_is_not_followed_where_it_shall_fail():
     """`on_unknown_outcome: fail` asks nobody else either."""
     strict = CONFIG.model_copy(update={"on_unknown_outcome": "fail"})
     assert not may_follow(GatewayError("PROVIDER_TIMEOUT", "slow"), strict)
+    assert not may_follow(GatewayError("PROVIDER_ERROR", "it hung up", facts={"unknown": True}), strict)
     assert may_follow(GatewayError("PROVIDER_ERROR", "503"), strict)
 
 
