@@ -92,6 +92,8 @@ class Rates:
             for kind, cost in (("requests", 1), ("tokens", attempt.reservation.tokens)):
                 if self._ensure((scope, kind), rate):
                     shares.append(_Share((scope, kind), cost, f"{setting}.{kind}_per_minute"))
+        while len(self._buckets) > max(self._config.recent_calls_max, len(shares)):  # never one of this very call
+            self._buckets.popitem(last=False)
         return shares
 
     def _ensure(self, key: tuple[str, str], rate: RateConfig) -> bool:
@@ -103,8 +105,6 @@ class Rates:
             burst = rate.requests_burst if key[1] == "requests" else rate.tokens_burst
             self._buckets[key] = Bucket(burst, self._bus.clock.monotonic(), per_minute / _PER_MINUTE, burst)
         self._buckets.move_to_end(key)
-        if len(self._buckets) > self._config.recent_calls_max:
-            self._buckets.popitem(last=False)
         return True
 
     def _take(self, key: tuple[str, str], cost: int) -> None:

@@ -125,6 +125,16 @@ def test_sessions_have_limits_of_their_own(make):
     assert [code for code, _, _ in cluster.run(turn())] == ["", "RATE_LIMITED", ""]
 
 
+def test_a_call_never_forgets_a_bucket_of_its_own(make):
+    """One call remembered, four limits to pass: all of them are kept while it passes."""
+    limits = rate(requests_per_minute=60, tokens_per_minute=60, tokens_burst=200)
+    cluster = make(provider_rates={"offline": limits}, session_rate=limits, recent_calls_max=1)
+    assert [cluster.run(timed(cluster, n, **changes))[0] for n, changes in enumerate(({}, {"session_id": OTHER}))] == [
+        "",
+        "",
+    ]
+
+
 def test_tokens_count_as_reserved_and_then_as_used(make):
     """Of 200 tokens 102 are reserved and 12 used: what was not used is there for the next call."""
     limits = rate(tokens_per_minute=60, tokens_burst=200)
