@@ -20,17 +20,22 @@ class Pieces:
         self._interval_s = interval_s
         self._chars_left = chars_max  # an answer beyond it cannot be recorded, so it will be none
         self._held = ""
-        self._due = now()
+        self._due = self._spoke_at = now()
 
     def add(self, text: str) -> None:
         """The provider's next piece; whatever it holds, it fails nothing."""
         room = text[: self._chars_left]
         self._chars_left -= len(room)
         self._held += room.encode("utf-8", "replace").decode("utf-8")
-        now = self._now()
+        now = self._spoke_at = self._now()
         if now >= self._due:
             self.flush()
             self._due = now + self._interval_s
+
+    @property
+    def silent_s(self) -> float:
+        """Since the newest piece, or since there could have been one."""
+        return self._now() - self._spoke_at
 
     def flush(self) -> None:
         """What is held goes out."""

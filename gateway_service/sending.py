@@ -234,6 +234,7 @@ class Sender:
         self.sent_count += 1
         self._made.add(held.attempt.name)
         started = self._bus.clock.monotonic()
+        silence_s = self._config.gateway.breaker.silence_ms / 1000
         pieces = Pieces(
             draft,
             self._bus.clock.monotonic,
@@ -252,10 +253,12 @@ class Sender:
                 )
             pieces.flush()
         except asyncio.CancelledError:
+            if pieces.silent_s >= silence_s:  # whoever ended it: callers give up on a provider that hangs
+                passage.ended(_silent(ask, pieces.silent_s))
             self._failed(held, GatewayError("CANCELLED", "cancelled while the provider worked"))
             raise
         except TimeoutError:
-            is_silent = self._bus.clock.monotonic() - started >= self._config.gateway.breaker.silence_ms / 1000
+            is_silent = self._bus.clock.monotonic() - started >= silence_s
             silence = _silent(ask, left)
             passage.ended(silence if is_silent else _too_late(ask))
             raise self._failed(held, silence if is_share else _too_late(ask)) from None

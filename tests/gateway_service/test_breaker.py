@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.errors import GatewayError
-from bus.messages.gateway import Breakers, ReadBreakers
+from bus.messages.gateway import Breakers, PromptResponse, ReadBreakers
 from config.schema import BreakerConfig
 from gateway_service.breaker import Breaker, Ended, Entered, Refused, apply, said_by
 from tests.gateway_service.rig import (
@@ -229,6 +230,41 @@ def test_a_silent_provider_is_at_fault_and_a_hasty_caller_is_not():
         for name in "de":
             cluster.run(cluster.ask(prompt(f"WO-{name}#1"), timeout_s=7))
         assert breakers(cluster) == {"offline-rules-1": "open"}
+    finally:
+        cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("after_s", "speaks", "state"), [(6, False, "open"), (4, False, "closed"), (10, True, "closed")]
+)
+def test_a_cancel_says_of_a_provider_what_its_silence_says(after_s, speaks, state):
+    """Callers that give up on a provider that hangs open its breaker; in the middle of an answer they say nothing."""
+    provider = Scripted(hang)
+
+    async def speak(_prompt):
+        while True:
+            await asyncio.sleep(4)
+            provider.on_delta("word ")
+
+    if speaks:
+        provider.act = speak
+    cluster = Cluster(provider, gateway=SETTINGS)
+
+    async def given_up(name):
+        asking = asyncio.ensure_future(
+            cluster.ho1.request(
+                "gateway", prompt(f"WO-{name}#1", stream=True), expect=PromptResponse, timeout_s=30,
+                on_stream=lambda _piece: None,
+            )
+        )  # fmt: skip
+        await asyncio.sleep(after_s)
+        asking.cancel()
+        await asyncio.sleep(1)
+
+    try:
+        for name in "ab":
+            cluster.run(given_up(name))
+        assert (provider.cancelled, breakers(cluster)) == (2, {"offline-rules-1": state})
     finally:
         cluster.close()
 
