@@ -82,11 +82,11 @@ class Account:
         """The attempt as it will be sent: its answer capped by what its order has left, where that is enforced."""
         config, prompt, route = self._config, ask.prompt, ask.route
         limits = budget.scopes_of(prompt, route, self._agents[prompt.agent_id], config.budget)
-        for scope, limit in limits:
-            self._allocate(scope, limit)
         estimate = pricing.counted_tokens(
             prompt, self._providers.get(route.provider_id), route.model_id, config.attention.chars_per_token
         )
+        for scope, limit in limits:
+            self._allocate(scope, limit)
         mode = budget.mode_of(config.budget.budget_mode, prompt.budget_mode)
         room = budget.answer_room(self._state, prompt, estimate, mode)
         reservation = Reservation(

@@ -162,6 +162,8 @@ def apply(state: BudgetState, event: Event) -> list[Effect]:
 
 def _reserve(state: BudgetState, reservation: Reservation, mode: Mode) -> list[Effect]:
     if mode == "enforce" and (refusal := _refusal(state, reservation)):
+        for name in filter(is_order, reservation.scopes):
+            _forget_unused(state, name)
         return [refusal]
     before = {name: state.scopes.get(name, Scope(None)) for name in reservation.scopes}
     _hold(state, reservation)
@@ -184,6 +186,13 @@ def _refusal(state: BudgetState, reservation: Reservation) -> Refused | None:
             code = "BUDGET_EXHAUSTED" if name.startswith(_OWN) else "HIERARCHY_EXCEEDED"
             return Refused(code, name, scope.limit, scope.remaining)
     return None
+
+
+def _forget_unused(state: BudgetState, order: str) -> None:
+    """No call of an order that was refused at once will ever settle: nothing else would end its scope."""
+    scope = state.scopes.get(order)
+    if scope is not None and not scope.reserved and order not in state.idle_orders:
+        del state.scopes[order]
 
 
 def _hold(state: BudgetState, reservation: Reservation) -> None:

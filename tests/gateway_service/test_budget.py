@@ -188,6 +188,24 @@ def with_order(limit: int, tokens: int = 0) -> BudgetState:
     return made
 
 
+@pytest.mark.parametrize("used", [0, 50])
+def test_a_refused_order_leaves_no_scope_behind(used):
+    """Refused at once it never was; one that has called before rests, with what it used, as it did."""
+    made = with_order(60, used)
+    apply(made, Settle("k/0", settled(used)))
+    before = made.scopes["work_order:WO-a"]
+    refused = Reserve(Reservation("k/1", 61, ("work_order:WO-a",)), "enforce")
+    assert apply(made, refused) == [Refused("BUDGET_EXHAUSTED", "work_order:WO-a", 60, 60 - used)]
+    assert made.scopes == ({"work_order:WO-a": before} if used else {})
+
+
+def test_a_refused_order_with_a_call_in_flight_keeps_its_scope():
+    """What that call settles is still to come."""
+    made = with_order(60, 50)
+    apply(made, Reserve(Reservation("k/1", 11, ("work_order:WO-a",)), "enforce"))
+    assert made.scopes["work_order:WO-a"].reserved == 50
+
+
 @pytest.mark.parametrize(
     ("mode", "used", "estimate", "room"),
     [

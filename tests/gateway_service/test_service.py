@@ -486,6 +486,19 @@ def test_an_orders_budget_bounds_prompt_and_answer(make):
     check_attempts(entries)
 
 
+def test_orders_that_are_refused_are_not_remembered(make):
+    """However many: neither one's own limit nor that of its session leaves a scope behind."""
+    cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 600})
+
+    async def turn():
+        for number in range(3):
+            await cluster.ask(prompt(f"WO-own{number}#1", text="x" * 400, token_budget=60))
+            await cluster.ask(prompt(f"WO-session{number}#1", text="x" * 4000, token_budget=5000))
+
+    cluster.run(turn())
+    assert not [name for name in cluster.service._account._state.scopes if name.startswith("work_order")]
+
+
 def test_an_orders_budget_is_only_said_in_mode_warn(make):
     """The answer is not capped, the crossing is recorded, and the report does not list orders at rest."""
     cluster = make()
