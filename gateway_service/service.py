@@ -33,6 +33,7 @@ from config.snapshot import Snapshot
 from gateway_service import access, chain, records, retry, routing, validation
 from gateway_service.access import Caller
 from gateway_service.account import Account
+from gateway_service.breaker import said_by
 from gateway_service.breakers import Breakers as BreakerDesk
 from gateway_service.calls import Calls, InFlight
 from gateway_service.rates import Rates
@@ -199,9 +200,11 @@ class GatewayService(Actor):
         try:
             response = await self._complete(ask, running)
         except GatewayError as fault:
-            return self._refused(
+            refused = self._refused(
                 ask.prompt, fault, trace=ask.trace, is_degraded=ask.is_degraded, was_sent=running.was_sent
             )
+            earlier = running.provider_fault if fault.code in _BUDGET_CODES else None
+            return refused if earlier is None else _with_reason(refused, earlier)
         except RuntimeFault as fault:
             return self._refused(
                 ask.prompt, unavailable(fault), trace=ask.trace, is_degraded=ask.is_degraded, was_sent=running.was_sent
@@ -247,7 +250,9 @@ class GatewayService(Actor):
                     raise
             except GatewayError as fault:
                 sends += 1
-                running.was_sent = running.was_sent or fault.facts.get("was_sent") is True
+                if fault.facts.get("was_sent") is True:
+                    running.was_sent = True
+                    running.provider_fault = fault if said_by(fault) == "fault" else None
                 pause_s = retry.pause_s(fault, sends, config, self._bus.clock.random())
                 if not retry.may_try_again(fault, sends, config) or self._left(running, until) <= pause_s:
                     raise
@@ -375,3 +380,14 @@ class GatewayService(Actor):
     def _left(self, running: InFlight, until: float | None = None) -> float:
         ends_at = running.deadline if until is None else min(until, running.deadline)
         return ends_at - self._bus.clock.monotonic()
+
+
+def _with_reason(refused: PromptResponse, earlier: GatewayError) -> PromptResponse:
+    """A refusal by the budget with the provider's fault before it, which used the budget up, as its reason."""
+    return refused.model_copy(
+        update={
+            "outcome": _OUTCOMES.get(earlier.code, "ERROR"),
+            "error_code": earlier.code,
+            "error_message": f"{earlier.detail}; not tried again: {refused.error_code}: {refused.error_message}",
+        }
+    )

@@ -110,10 +110,10 @@ def make():
     """Starts a cluster of three providers; closed at the end."""
     made: list[Cluster] = []
 
-    def start(*acts, **gateway):
+    def start(*acts, budget=None, **gateway):
         scripted = [Scripted(act, provider_id=name) for act, name in zip(acts, MODELS, strict=True)]
         others = {one.provider_id: one for one in scripted[1:]}
-        made.append(Cluster(scripted[0], others, gateway=GATEWAY | gateway))
+        made.append(Cluster(scripted[0], others, budget=budget or {}, gateway=GATEWAY | gateway))
         return made[-1]
 
     yield start
@@ -182,6 +182,15 @@ def test_a_chain_that_hangs_whole_ends_with_its_caller(make):
     response, took_s = cluster.run(turn())
     assert (response.outcome, took_s < 2) == ("TIMEOUT", True)
     assert calls(cluster) == [1, 1, 1]
+
+
+def test_a_fallback_that_the_budget_forbids_is_not_the_reason(make):
+    """What hung used all that the order had: the caller hears that, and which budget left nothing for another."""
+    cluster = make(hang, None, None, budget={"budget_mode": "enforce"})
+    response = cluster.run(cluster.ask(prompt(token_budget=150, max_tokens=500), timeout_s=10))
+    assert (response.outcome, response.error_code) == ("TIMEOUT", "PROVIDER_TIMEOUT")
+    assert "BUDGET_EXHAUSTED" in response.error_message and "0 of 150 are left" in response.error_message
+    assert calls(cluster) == [1, 0, 0]
 
 
 def test_an_open_breaker_sends_its_calls_to_the_next_model_at_once(make):

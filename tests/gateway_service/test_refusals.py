@@ -61,14 +61,15 @@ def test_a_refusal_of_the_provider_is_an_error_whatever_it_is_called(make, code)
 
 
 def test_a_second_attempt_that_is_refused_is_no_rejection(make):
-    """The first one was sent, and took what there was."""
+    """The first one was sent, and took what there was: its fault is what the caller hears, and the budget beside it."""
 
     async def act(_prompt):
         raise GatewayError("PROVIDER_ERROR", "it hung up", retryable=True, facts={"unknown": True})
 
     budget = {"budget_mode": "enforce", "session_token_limit": 150}
     response, entries = asked(make(Scripted(act), budget=budget))
-    assert (response.outcome, response.error_code) == ("ERROR", "BUDGET_EXHAUSTED")
+    assert (response.outcome, response.error_code) == ("ERROR", "PROVIDER_ERROR")
+    assert response.error_message.startswith("it hung up; not tried again: BUDGET_EXHAUSTED: ")
     (refused,) = of_type(entries, "PROMPT_REJECTED")
     assert (payload(refused)["code"], payload(refused)["outcome"]) == ("BUDGET_EXHAUSTED", "ERROR")
     check_attempts(entries)
