@@ -15,18 +15,15 @@ from typing import Any, TypeVar
 
 from bus.errors import GatewayError
 from bus.messages.gateway import Prompt
-from config.secret_refs import HIDDEN
 from gateway_service.providers.http.answers import BadAnswer
 from gateway_service.providers.http.exchange import AnswerRefused, Exchange
+from gateway_service.providers.http.hidden import without_key
 
 T = TypeVar("T")
 
 _SAID_MAX_CHARS = 200
 _QUOTED_CHARS = 16
 """So many characters of the prompt in a row are a quotation of it."""
-
-_KEY_PART_CHARS = 8
-"""So many characters of a key in a row are too many."""
 
 _RETRY_AFTER_MAX_MS = 2**31
 """Three weeks: whoever says more says never."""
@@ -66,7 +63,13 @@ class Asked:
 
 
 def of_error(error: BaseException, exchange: Exchange, asked: Asked) -> GatewayError:
-    """The fault of a call that ended with this error of an SDK, or of what lies below it."""
+    """The fault of a call that ended with this error of an SDK, or of what lies below it; the key is in none of it."""
+    fault = _fault(error, exchange, asked)
+    detail = without_key(fault.detail, asked.key)
+    return GatewayError(fault.code, detail, retryable=fault.retryable, facts=fault.facts)
+
+
+def _fault(error: BaseException, exchange: Exchange, asked: Asked) -> GatewayError:
     chain = list(_chain(error))
     for cause in chain:
         if isinstance(cause, GatewayError):
@@ -76,10 +79,10 @@ def of_error(error: BaseException, exchange: Exchange, asked: Asked) -> GatewayE
     status = _first(chain, _status)
     body = _first(chain, lambda cause: getattr(cause, "body", None))
     if status is not None and status >= 300:  # noqa: PLR2004 - what is below is an answer
-        return of_status(status, _first(chain, _headers) or {}, body, asked)
+        return _of_status(status, _first(chain, _headers) or {}, body, asked)
     if body is not None:  # said in the middle of an answer: some of it was made, and is paid for
         kind = _named(body, "type") or _named(body, "code")
-        fault = of_status(_OF_TYPES.get(kind, 500), {}, body, asked)
+        fault = _of_status(_OF_TYPES.get(kind, 500), {}, body, asked)
         fault.facts.pop("unbilled", None)
         fault.facts["unknown"] = True
         return fault
@@ -103,7 +106,7 @@ def of_error(error: BaseException, exchange: Exchange, asked: Asked) -> GatewayE
     )
 
 
-def of_status(status: int, headers: Mapping[str, str], body: Any, asked: Asked) -> GatewayError:
+def _of_status(status: int, headers: Mapping[str, str], body: Any, asked: Asked) -> GatewayError:
     """The fault of an answer with a status that is none."""
     said = _said(body, asked)
     who = f"provider {asked.provider_id} answered {status}"
@@ -191,30 +194,13 @@ def _named(body: Any, name: str) -> str:
 
 
 def _said(body: Any, asked: Asked) -> str:
-    """What the provider said itself, as far as it can be told on: one line without keys and without the prompt."""
+    """What the provider said itself, as far as it can be told on: one line without the prompt."""
     found = _error_in(body)
     text = found if isinstance(found, str) else _named(body, "message") or _named(body, "type")
     text = "".join(char if char.isprintable() else " " for char in text[:_SAID_MAX_CHARS]).strip()
     if not text or (asked.prompt is not None and _is_quoted(text, asked.prompt)):
         return ""
-    return f". It says: {without_key(text, asked.key)}"
-
-
-def without_key(text: str, key: str) -> str:
-    """The text with the key hidden, and with every part of it that is long enough to be told from other words."""
-    if key:
-        text = text.replace(key, HIDDEN)
-    at = 0
-    while at + _KEY_PART_CHARS <= len(text):
-        if text[at : at + _KEY_PART_CHARS] not in key:
-            at += 1
-            continue
-        end = at + _KEY_PART_CHARS
-        while end < len(text) and text[at : end + 1] in key:
-            end += 1
-        text = text[:at] + HIDDEN + text[end:]
-        at += len(HIDDEN)
-    return text
+    return f". It says: {text}"
 
 
 def _is_quoted(text: str, prompt: Prompt) -> bool:

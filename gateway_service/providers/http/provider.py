@@ -19,6 +19,7 @@ from gateway_service import pricing
 from gateway_service.providers.http import anthropic_wire, faults, openai_wire
 from gateway_service.providers.http.exchange import Exchange, current
 from gateway_service.providers.http.faults import Asked
+from gateway_service.providers.http.hidden import answer_without_key, said_without_key
 from gateway_service.providers.http.names import ToolNames
 from gateway_service.providers.keys import read_key
 
@@ -101,6 +102,7 @@ class HttpProvider:
                 response = await self._whole(client, prompt, model_id, timeout_s)
             else:
                 response = await self._streamed(client, prompt, model_id, timeout_s, on_delta)
+            response = answer_without_key(response, self._key)
         except Exception as error:  # noqa: BLE001 - SDKs raise their own, their HTTP library's and plain ones
             raise faults.of_error(error, exchange, self._asked(model_id, prompt)) from None
         return self._estimated(prompt, response) if response.usage_is_estimated else response
@@ -114,7 +116,7 @@ class HttpProvider:
         try:
             async with asyncio.timeout(timeout_s):
                 found = await client.get(path, timeout_s)
-            return sorted(str(item["id"]) for item in found["data"])
+            return sorted(said_without_key(str(item["id"]), self._key) for item in found["data"])
         except TimeoutError:
             raise GatewayError(
                 "PROVIDER_TIMEOUT", f"provider {self._provider_id} did not list its models within {timeout_s:.0f} s"
@@ -144,7 +146,7 @@ class HttpProvider:
         async with aclosing(client.stream(path, body, timeout_s)) as events:
             async for event in events:
                 if text := answer.add(event):
-                    on_delta(text)
+                    on_delta(said_without_key(text, self._key))
         return answer.response()
 
     async def _ready(self) -> Client:

@@ -11,7 +11,8 @@ from email.utils import formatdate
 import pytest
 
 from bus.errors import GatewayError
-from gateway_service.providers.http.faults import retry_after_ms, without_key
+from gateway_service.providers.http.faults import retry_after_ms
+from gateway_service.providers.http.hidden import without_key
 from tests.gateway_service.providers.instances import ANTHROPIC, KEY, OPENAI, instance
 from tests.gateway_service.providers.servers import (
     DONE,
@@ -38,7 +39,9 @@ async def fault_of(provider, *, streamed: bool = False, timeout_s: float = 5.0, 
     with pytest.raises(GatewayError) as caught:
         await provider.complete(prompt(text=text), model_id="tiny", timeout_s=timeout_s, on_delta=on_delta)
     fault = caught.value
-    assert KEY not in fault.detail and KEY not in repr(fault.facts) and ASKED not in fault.detail
+    assert (
+        KEY not in str(fault) and KEY not in fault.detail and KEY not in repr(fault.facts) and ASKED not in fault.detail
+    )
     assert fault.__cause__ is None, "a traceback of the SDK's would hold the request with its headers"
     return fault
 
@@ -354,10 +357,26 @@ async def test_no_fault_repeats_the_key_or_the_prompt(kind):
         assert KEY[:8] not in fault.detail and ASKED[5:30] not in fault.detail
 
 
+@KINDS
+async def test_no_fault_repeats_a_key_that_stands_in_what_is_quoted(kind):
+    """The name of a tool, a header that was folded on its way."""
+    call = {"id": "1", "type": "function", "function": {"name": KEY, "arguments": "["}}
+    block = {"type": "tool_use", "id": "1", "name": KEY, "input": {}}
+    broken = ({**block}, [{"type": "input_json_delta", "partial_json": "["}])
+    nonsense = (
+        answering(completion(message={"tool_calls": [call]})) if kind is OPENAI else streaming(message_events(broken))
+    )
+    for behave, streamed in ((nonsense, kind is ANTHROPIC), (answering("x", content_encoding=KEY.upper()), False)):
+        async with serving(behave) as server:
+            fault = await fault_of(instance(kind, server.url), streamed=streamed)
+        assert KEY[:8] not in fault.detail.lower() and "(hidden)" in fault.detail
+
+
 def test_a_key_is_hidden_in_whole_and_in_part():
     """Eight of its characters in a row are enough to tell it."""
     assert without_key(f"a {KEY} b", KEY) == "a (hidden) b"
     assert without_key(f"a {KEY[3:14]} b", KEY) == "a (hidden) b"
+    assert without_key(f"a {KEY.upper()} b", KEY) == without_key(f"a {KEY} b", KEY.title()) == "a (hidden) b"
     assert without_key("nothing here", KEY) == "nothing here"
     assert without_key("anything", "") == "anything"
 

@@ -232,3 +232,46 @@ async def test_the_models_of_a_server_are_listed(kind):
         provider = instance(kind, server.url)
         assert await provider.models(timeout_s=5) == ["big", "tiny"]
     assert server.requests[0].method == "GET" and server.requests[0].path == "/v1/models"
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
+async def test_an_answer_that_repeats_the_key_is_told_and_recorded_without_it(kind, streamed):
+    """In any of its texts, in whatever case; what was cut in two while it came is whole at the end."""
+    half, arguments = len(KEY) // 2, {KEY: [f"a {KEY.upper()}"]}
+    if kind is OPENAI:
+        call = {
+            "index": 0,
+            "id": KEY,
+            "type": "function",
+            "function": {"name": KEY, "arguments": json.dumps(arguments)},
+        }
+        whole = completion(KEY, message={"tool_calls": [call]}, choice={"finish_reason": KEY})
+        pieces = [
+            piece(content=KEY),
+            piece(content=KEY[:half]),
+            piece(content=KEY[half:]),
+            piece(KEY, tool_calls=[call]),
+        ]
+        behave = streaming([*pieces, USAGE_PIECE], end=DONE) if streamed else answering(whole)
+    else:
+        block = {"type": "tool_use", "id": KEY, "name": KEY, "input": arguments}
+        whole = message([{"type": "text", "text": KEY}, block], stop_reason=KEY)
+        deltas = [{"type": "text_delta", "text": text} for text in (KEY, KEY[:half], KEY[half:])]
+        blocks = ({"type": "text", "text": ""}, deltas), (block, [])
+        behave = streaming(message_events(*blocks, stop=KEY)) if streamed else answering(whole)
+    told: list[str] = []
+    async with serving(behave) as server:
+        response = await ask(instance(kind, server.url), on_delta=told.append if streamed else None)
+    assert KEY not in repr(response).lower() and response.content.startswith("(hidden)")
+    (found,) = response.tool_calls
+    assert (found.tool_id, found.arguments) == ("(hidden)", {"(hidden)": ["a (hidden)"]})
+    assert told[:1] == ["(hidden)"] * streamed
+
+
+async def test_a_short_key_is_no_secret_and_no_word_of_an_answer_is_hidden_for_it():
+    """Local servers want to see `EMPTY`, or `ollama`."""
+    async with serving(answering(completion("an empty answer"))) as server:
+        provider = instance(OPENAI, server.url)
+        provider._given = lambda: {"THE_KEY": "EMPTY"}
+        assert (await ask(provider)).content == "an empty answer"
