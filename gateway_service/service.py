@@ -26,6 +26,7 @@ from bus.messages.gateway import (
     ReadBreakers,
     ReadBudget,
 )
+from bus.messages.ids import parse_iso
 from bus.port import Bus, Disk, Provider
 from bus.spool import RecordKeeper, Spool
 from bus.turnstile import Ticket, Turnstile
@@ -222,7 +223,8 @@ class GatewayService(Actor):
             routing.check_route(route, config, self._providers)  # 5 route
         for number, route in enumerate(links, 1):
             following = len(links) - number
-            share_s = chain.time_for(self._left(running), following, config.fallback_reserve_ms / 1000)
+            left_s = self._left(running, self._due(ask.prompt))
+            share_s = chain.time_for(left_s, following, config.fallback_reserve_ms / 1000)
             until = self._bus.clock.monotonic() + share_s if following else None
             try:
                 response = await self._on_route(records.rerouted(ask, route), running, until)
@@ -376,6 +378,11 @@ class GatewayService(Actor):
         now, config = self._bus.clock.monotonic(), self._config.gateway
         left = call.remaining_s(now, reserve_s=config.reply_reserve_ms / 1000)
         return now + min(left, config.request_timeout_ms / 1000)
+
+    def _due(self, prompt: Prompt) -> float | None:
+        """When its turn ends (monotonic); None where nobody said so, or it has been given more time since."""
+        left_s = 0.0 if prompt.due_at is None else parse_iso(prompt.due_at) - self._bus.now()
+        return self._bus.clock.monotonic() + left_s if left_s > 0 else None
 
     def _left(self, running: InFlight, until: float | None = None) -> float:
         ends_at = running.deadline if until is None else min(until, running.deadline)

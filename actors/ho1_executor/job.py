@@ -21,6 +21,7 @@ class Job:
     is_repeat: bool  # it was, or may have been, delivered before
     deadline: float
     trace: str
+    due_at: str | None = None  # when its run ends, as far as its sender knew
     draft: Draft = field(default_factory=Draft)  # what the model says meanwhile
 
     @property
@@ -35,7 +36,9 @@ class Job:
         )
 
 
-def job_of(bus: Bus, order: WorkOrder, call: Call, *, is_repeat: bool, reserve_s: float) -> Job:
+def job_of(  # noqa: PLR0913 - what is known of a delivery
+    bus: Bus, order: WorkOrder, call: Call, *, is_repeat: bool, reserve_s: float, due_at: str | None
+) -> Job:
     """The job of a delivery: until its envelope's deadline less a reserve, and no longer than the order allows."""
     started = bus.clock.monotonic()
     limit_s = min(call.remaining_s(started, reserve_s=reserve_s), order.constraints.timeout_seconds)
@@ -46,6 +49,7 @@ def job_of(bus: Bus, order: WorkOrder, call: Call, *, is_repeat: bool, reserve_s
         is_repeat=is_repeat,
         deadline=started + limit_s,
         trace=call.trace,
+        due_at=due_at,
         draft=Draft(
             run=str(order.fence.run_id), step=order.wo_id, attempt=call.attempt, before="retry" if is_repeat else None
         ),

@@ -91,8 +91,8 @@ class ModelStep:
         while True:
             number += 1
             prompt = prompt_of(order, checked, messages, tools, number=number, used_tokens=tally.total_tokens)
-            if order.wo_type == "synthesize" and job.draft.is_watched:
-                prompt = prompt.model_copy(update={"stream": True})
+            is_streamed = order.wo_type == "synthesize" and job.draft.is_watched
+            prompt = prompt.model_copy(update={"stream": is_streamed, "due_at": job.due_at})
             response = await self._ask(job, prompt)
             tally.add_response(response)
             # The outcome before the content: whatever a refusal or an error carries as text is no answer.

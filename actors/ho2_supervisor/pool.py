@@ -15,7 +15,14 @@ HO1 = "ho1"
 
 
 async def receipt_of(  # noqa: PLR0913 - what a request is made of
-    bus: Bus, config: Ho2Config, order: WorkOrder, *, first_attempt: int, trace: str, draft: Draft | None = None
+    bus: Bus,
+    config: Ho2Config,
+    order: WorkOrder,
+    *,
+    first_attempt: int,
+    trace: str,
+    draft: Draft | None = None,
+    due_at: str | None = None,
 ) -> Receipt:
     """The pool's receipt, asked for again while that may help; pieces of an answer go to `draft` if it is watched.
 
@@ -34,8 +41,9 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
             watched.begin(order.wo_id, attempt)
         try:
             receipt = await bus.request(
-                HO1, ExecuteWorkOrder(order=order, attempt=attempt, stream=watched is not None), expect=Receipt,
-                timeout_s=left_s, message_id=order.wo_id, attempt=attempt, trace=trace,
+                HO1,
+                ExecuteWorkOrder(order=order, attempt=attempt, stream=watched is not None, due_at=due_at),
+                expect=Receipt, timeout_s=left_s, message_id=order.wo_id, attempt=attempt, trace=trace,
                 key=order.tool_call.tool_id if order.tool_call is not None else "",
                 on_stream=None if watched is None else watched.relay,
             )  # fmt: skip

@@ -145,7 +145,8 @@ class Run:
         """An order's own time-out. Raises WorkOrderFault when the run has no time left.
 
         The run's deadline is not in it: an attached request may move that while the order is on its way. When it
-        passes, the drive is cancelled, and with it the request, wherever it is.
+        passes, the drive is cancelled, and with it the request, wherever it is. Whoever shares the time out is told of
+        the deadline as it stands (`due_at` of ExecuteWorkOrder).
         """
         if self.remaining_s() <= 0:
             raise WorkOrderFault("deadline_exceeded", f"run {self.run_id} is past its deadline")
@@ -487,8 +488,9 @@ class Run:
         draft = self.draft if order.wo_type == "synthesize" else None
         try:
             return await pool.receipt_of(
-                self._bus, self.config.ho2, order, first_attempt=first_attempt, trace=self.trace, draft=draft
-            )
+                self._bus, self.config.ho2, order, first_attempt=first_attempt, trace=self.trace, draft=draft,
+                due_at=self.session.record.state.deadline_at,
+            )  # fmt: skip
         except RuntimeFault as fault:
             receipt = pool.lost_receipt(order, fault, by=self._bus.instance, at=self.session.now())
         provenance = self.session.provenance(self.run_id, order.wo_id)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from bus.messages.base import Count, Message, Record
+from bus.messages.base import Count, Message, Record, Timestamp
 from bus.messages.work_order import Segment, ToolCall
 
 Outcome = Literal["SUCCESS", "REJECTED", "TIMEOUT", "ERROR"]
@@ -76,6 +76,9 @@ class Prompt(Message):
     output_schema: dict[str, Any] | None = Field(default=None, description="JSON Schema of the answer; None: free text")
     structured_output: bool = Field(default=False, description="ask the provider itself to keep the schema")
     stream: bool = Field(default=False, description="send deltas before the answer")
+    due_at: Timestamp | None = Field(
+        default=None, description="a chain of models shares the time until then; no deadline; None: until its deadline"
+    )
     idempotency_key: str = Field(description="`<wo_id>#<n>`: one recorded answer per key")
     budget_mode: Literal["enforce", "warn", "off"] | None = Field(default=None, description="None: the configured mode")
     config_digest: str = Field(

@@ -177,3 +177,6 @@ class ExecuteWorkOrder(Message):
     order: WorkOrder
     attempt: int = Field(ge=1, description="which delivery by the sender this is; outside the order's own bytes")
     stream: bool = Field(default=False, description="send deltas before the receipt; outside the order's own bytes")
+    due_at: Timestamp | None = Field(
+        default=None, description="when its run ends unless it is given more time; None: nobody waits for it"
+    )

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from bus.errors import GatewayError
+from bus.messages.ids import iso
 from config.schema import Route
 from gateway_service.chain import chain_of, may_follow, time_for
 from tests.gateway_service.rig import (
@@ -168,6 +169,22 @@ def test_a_hung_provider_leaves_time_for_its_fallbacks(make):
     assert took_s <= 10 - 3
     assert [payload(entry)["code"] for entry in of_type(entries, "PROMPT_FAILED")] == ["PROVIDER_TIMEOUT"] * 2
     assert [provider.cancelled for provider in cluster.providers.values()] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(("due_s", "answered_s"), [(20, 17), (None, 57), (-5, 57), (100, 57)])
+def test_a_chain_shares_the_time_that_its_turn_has(make, due_s, answered_s):
+    """An order may be given more time than its turn has: each reserve ends with the sooner of both, once that is ahead."""
+    cluster = make(hang, hang, None)
+
+    async def turn():
+        began = cluster.world.loop.time()
+        due_at = None if due_s is None else iso(cluster.ho1.now() + due_s)
+        response = await cluster.ask(prompt(due_at=due_at), timeout_s=60)
+        return response.provider_id, cluster.world.loop.time() - began
+
+    provider_id, took_s = cluster.run(turn())
+    assert provider_id == "third"
+    assert took_s == pytest.approx(answered_s, abs=0.2)
 
 
 def test_a_chain_that_hangs_whole_ends_with_its_caller(make):
