@@ -32,7 +32,13 @@ def read_key(provider_id: str, reference: str | None, given: Mapping[str, str]) 
                 provider_id, f"the environment variable {where} is not set", "set it where the cluster is started"
             )
         return _checked(provider_id, given[where], f"the environment variable {where}")
-    return _checked(provider_id, _text_of(provider_id, Path(where).expanduser()), f"the file {where}")
+    try:
+        path = Path(where).expanduser()
+    except RuntimeError:
+        raise _unusable(
+            provider_id, f"the key file {where} cannot be found: there is no such user", "give its whole path"
+        ) from None
+    return _checked(provider_id, _text_of(provider_id, path), f"the file {where}")
 
 
 def _text_of(provider_id: str, path: Path) -> str:
@@ -63,19 +69,23 @@ def _text_of(provider_id: str, path: Path) -> str:
     return data.decode("latin-1")
 
 
+def key_fault(key: str) -> tuple[str, str] | None:
+    """What keeps this from being a key, and the mend; None for one. Nothing of it is repeated."""
+    if not key:
+        return "is empty", "put the key there"
+    if len(key) > _MAX_BYTES:
+        return f"holds more than {_MAX_BYTES} bytes", "put the key there, and nothing else"
+    if not all("!" <= char <= "~" for char in key):
+        return "holds a blank, a second line or a letter that no key has", "put the key there, alone"
+    return None
+
+
 def _checked(provider_id: str, text: str, what: str) -> str:
     """The key without the newline that an editor leaves; anything else around or in it is a mistake."""
     key = text.removesuffix("\n").removesuffix("\r")
-    if not key:
-        raise _unusable(provider_id, f"{what} is empty", "put the key there")
-    if len(key) > _MAX_BYTES:
-        raise _unusable(
-            provider_id, f"{what} holds more than {_MAX_BYTES} bytes", "put the key there, and nothing else"
-        )
-    if not all("!" <= char <= "~" for char in key):
-        raise _unusable(
-            provider_id, f"{what} holds a blank, a second line or a letter that no key has", "put the key there, alone"
-        )
+    if (fault := key_fault(key)) is not None:
+        said, mend = fault
+        raise _unusable(provider_id, f"{what} {said}", mend)
     return key
 
 

@@ -95,9 +95,15 @@ def instance_of(wanted: Wanted, gateway: GatewayConfig) -> dict[str, Any]:
         "omit": [],
     }
     if wanted.kind == "openai":
-        is_theirs = urlsplit(wanted.base_url).hostname == _OF_OPENAI
-        instance["max_tokens_field"] = "max_completion_tokens" if is_theirs else "max_tokens"
+        instance["max_tokens_field"] = "max_completion_tokens" if _is_theirs(wanted.base_url) else "max_tokens"
     return instance
+
+
+def _is_theirs(base_url: str) -> bool:
+    try:
+        return urlsplit(base_url).hostname == _OF_OPENAI
+    except ValueError:  # no address at all: who checks the configuration says so
+        return False
 
 
 def _model(text: str) -> dict[str, Any]:

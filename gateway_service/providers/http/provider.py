@@ -167,6 +167,14 @@ class HttpProvider:
                 f"provider {self._provider_id} cannot be used: {error.name or 'its SDK'} is not installed; "
                 f"pip install 'hobus[{kind}]'",
             ) from None
+        except GatewayError:
+            raise
+        except Exception as error:  # noqa: BLE001 - an HTTP library takes fewer addresses than the configuration
+            raise GatewayError(
+                "PROVIDER_UNUSABLE",
+                f"provider {self._provider_id} cannot be used: its client cannot be made ({type(error).__name__}); "
+                f"correct gateway.providers.{self._provider_id}.base_url",
+            ) from None
         self._client = client
         return client
 

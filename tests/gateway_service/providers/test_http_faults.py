@@ -394,6 +394,15 @@ async def test_a_missing_sdk_says_what_to_install(monkeypatch):
     assert caught.value.code == "PROVIDER_UNUSABLE"
 
 
+@KINDS
+async def test_an_address_that_no_library_takes_is_a_fault_with_its_setting(kind):
+    """The configuration's own look at it is a shorter one."""
+    provider = instance(kind, "http://1.2.3.999")
+    with pytest.raises(GatewayError, match=r"correct gateway\.providers\.mine\.base_url") as caught:
+        await provider.prepare()
+    assert caught.value.code == "PROVIDER_UNUSABLE"
+
+
 async def test_a_key_that_is_not_there_is_told_before_anything_is_sent_and_looked_for_again():
     """Somebody puts it there, and the next call finds it."""
     async with serving(answering(json.dumps(completion()))) as server:

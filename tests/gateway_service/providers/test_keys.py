@@ -70,3 +70,4 @@ def test_what_is_no_file_is_refused_at_once(tmp_path):
     assert "no regular file" in refusal(f"file:{tmp_path}")
     assert "No such file" in refusal(f"file:{tmp_path / 'nothing'}")
     assert "cannot be read" in refusal("file:/a\x00b")
+    assert "no such user" in refusal("file:~nobody_here/key")

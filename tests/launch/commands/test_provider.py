@@ -100,6 +100,7 @@ def test_a_key_that_is_typed_goes_into_a_file_of_this_user_alone(tmp_path, monke
     [
         (("x", "--kind", "openai", "--base-url", URL, "--model", "m", "--key", KEY), "never the key itself"),
         (("x", "--kind", "openai", "--base-url", "localhost", "--model", "m", "--key", "none"), "must be http"),
+        (("x", "--kind", "openai", "--base-url", "http://[::1", "--model", "m", "--key", "none"), "is no address"),
         (("x", "--kind", "openai", "--base-url", URL, "--model", "m=1/2", "--key", "none"), "INPUT/OUTPUT/CACHED"),
         (("x", "--kind", "openai", "--base-url", URL, "--model", "m=nan/1/1", "--key", "none"), "INPUT/OUTPUT/CACHED"),
         (("x", "--kind", "openai", "--base-url", URL, "--any-model", "--default", "--key", "none"), "needs a --model"),
