@@ -81,7 +81,9 @@ class Stream:
 
     names: ToolNames
     said: list[str] = field(default_factory=list[str])
-    stop_reason: str = ""
+    finish_reason: str = ""
+    is_whole: bool = False
+    """Nothing more is to come but its end."""
     usage: dict[str, int] = field(default_factory=dict[str, int])
     blocks: dict[int, tuple[dict[str, Any], list[str]]] = field(
         default_factory=dict[int, tuple[dict[str, Any], list[str]]]
@@ -96,20 +98,22 @@ class Stream:
             case "message_delta":
                 self.usage = _usage(self.usage, piece.get("usage"))
                 delta = an_object(piece.get("delta"), "delta")
-                self.stop_reason = a_text(delta.get("stop_reason"), "stop_reason") or self.stop_reason
+                self.finish_reason = a_text(delta.get("stop_reason"), "stop_reason") or self.finish_reason
             case "content_block_start":
                 block = an_object(piece.get("content_block"), "content_block")
                 self.blocks[a_count(piece.get("index"), "index")] = (block, [])
                 return self._say(a_text(block.get("text"), "text") if block.get("type") == "text" else "")
             case "content_block_delta":
                 return self._add_delta(a_count(piece.get("index"), "index"), an_object(piece.get("delta"), "delta"))
-            case _:  # message_stop, ping, and what may come to be
+            case "message_stop":
+                self.is_whole = bool(self.finish_reason)
+            case _:  # ping, and what may come to be
                 pass
         return ""
 
     def response(self) -> PromptResponse:
         """The whole answer, once no piece follows. Raises BadAnswer for one that broke off."""
-        if not self.stop_reason:
+        if not self.finish_reason:
             raise BadAnswer("the answer ended before it was finished")
         calls: list[ToolCall] = []
         try:
@@ -121,7 +125,7 @@ class Stream:
                     calls.append(_call(len(calls) + 1, block, arguments, self.names))
         except BadAnswer as fault:
             raise BadAnswer(fault.what, counted(self.usage) if self.usage else None) from None
-        return _response("".join(self.said), calls, self.stop_reason, self.usage)
+        return _response("".join(self.said), calls, self.finish_reason, self.usage)
 
     def _add_delta(self, index: int, delta: dict[str, Any]) -> str:
         if delta.get("type") == "text_delta":

@@ -90,6 +90,8 @@ class Stream:
     names: ToolNames
     said: list[str] = field(default_factory=list[str])
     finish_reason: str = ""
+    is_whole: bool = False
+    """Nothing more is to come but its end."""
     usage: dict[str, int] | None = None
     calls: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
 
@@ -106,6 +108,7 @@ class Stream:
             for call in a_list(delta.get("tool_calls"), "tool_calls"):
                 self._add_call(an_object(call, "a tool call"))
             self.finish_reason = a_text(choice.get("finish_reason"), "finish_reason") or self.finish_reason
+        self.is_whole = bool(self.finish_reason) and piece.get("usage") is not None
         if text:
             self.said.append(text)
         return text

@@ -46,6 +46,16 @@ class Client(Protocol):
 class StreamedAnswer(Protocol):
     """An answer in pieces."""
 
+    @property
+    def finish_reason(self) -> str:
+        """Why the model stopped; empty: it has not."""
+        ...
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing more is to come but the end of it."""
+        ...
+
     def add(self, event: Any) -> str:
         """What the model says in this piece."""
         ...
@@ -144,10 +154,35 @@ class HttpProvider:
             body = anthropic_wire.request(prompt, model_id, names, self._config, stream=True)
             path, answer = anthropic_wire.PATH, anthropic_wire.Stream(names)
         async with aclosing(client.stream(path, body, timeout_s)) as events:
-            async for event in events:
+            async for event in self._until_whole(events, answer, timeout_s):
                 if text := answer.add(event):
                     on_delta(said_without_key(text, self._key))
         return answer.response()
+
+    async def _until_whole(
+        self, events: AsyncGenerator[Any], answer: StreamedAnswer, timeout_s: float
+    ) -> AsyncGenerator[Any]:
+        """The events up to the end; of an answer that is there, its end is not waited for by all means.
+
+        A moment for it is: a connection that is read to its end serves the next call, too.
+        """
+        while True:
+            wait_s = None
+            if answer.is_whole:
+                wait_s = self._gateway.stream_interval_ms / 1000
+            elif answer.finish_reason:  # its usage may follow
+                wait_s = min(self._gateway.connect_timeout_ms / 1000, timeout_s / 2)
+            waiting = asyncio.timeout(wait_s)
+            try:
+                async with waiting:
+                    event = await anext(events)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                if waiting.expired():
+                    return
+                raise
+            yield event
 
     async def _ready(self) -> Client:
         if self._client is not None:

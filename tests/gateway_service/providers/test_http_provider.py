@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -275,3 +276,25 @@ async def test_a_short_key_is_no_secret_and_no_word_of_an_answer_is_hidden_for_i
         provider = instance(OPENAI, server.url)
         provider._given = lambda: {"THE_KEY": "EMPTY"}
         assert (await ask(provider)).content == "an empty answer"
+
+
+@pytest.mark.parametrize("usage", ["told", "untold", "anthropic"])
+async def test_an_answer_that_is_whole_does_not_wait_for_the_end_of_its_connection(usage):
+    """A server that says no `[DONE]` and keeps the connection open takes nothing back by that."""
+    if usage == "anthropic":
+        events = message_events(({"type": "text", "text": ""}, [{"type": "text_delta", "text": "hello"}]))
+    else:
+        events = [piece(content="hello"), piece("stop"), *([USAGE_PIECE] if usage == "told" else [])]
+    told = streaming(events)
+
+    async def behave(request, writer):
+        await told(request, writer)
+        await asyncio.sleep(60)
+
+    async with serving(behave) as server:
+        provider = instance(
+            ANTHROPIC if usage == "anthropic" else OPENAI, server.url, gateway={"connect_timeout_ms": 300}
+        )
+        async with asyncio.timeout(20):
+            response = await ask(provider, on_delta=len, timeout_s=15)
+    assert response.content == "hello" and response.usage_is_estimated is (usage == "untold")
