@@ -7,13 +7,14 @@ import sys
 
 import click
 
+from gateway_service.providers.keys import key_fault
 from launch import checkup, exit_codes
 from launch.commands.options import with_home
 from launch.errors import CommandError, next_command
 from launch.home import Home
 from launch.output import as_json, is_terminal, say, styled, table
 from launch.plan import make_plan
-from launch.providers.add import Wanted, add, store_key
+from launch.providers.add import Wanted, add, key_path
 from launch.providers.check import check
 from launch.providers.rows import provider_lines
 
@@ -125,8 +126,9 @@ def add_provider(  # noqa: PLR0913 - one per option
         key = _asked("Key: env:NAME, file:PATH, stdin to type it, or none", asks, flag="--key", default="none")
     if becomes_default and not models:
         raise CommandError("--default needs a --model", exit_code=exit_codes.USAGE)
+    secret = ""
     if key == "stdin":
-        key = store_key(home, _file_name(name), _secret(asks=asks))
+        secret, key = _secret(asks=asks), f"file:{key_path(home, name)}"
     wanted = Wanted(
         provider_id=name,
         kind=kind,
@@ -135,6 +137,7 @@ def add_provider(  # noqa: PLR0913 - one per option
         any_model=any_model,
         key=None if key == "none" else key,
         becomes_default=becomes_default,
+        secret=secret,
     )
     path = add(home, wanted)
     say(f"{styled('ok', 'green')}  provider {name} is in {path}")
@@ -152,16 +155,13 @@ def _asked(what: str, asks: bool, *, flag: str, default: str | None = None) -> s
 
 
 def _secret(*, asks: bool) -> str:
-    """A key from standard input, not shown where it is typed."""
-    key = str(click.prompt("Key", hide_input=True, err=True)) if asks else sys.stdin.readline().strip()
-    if not key:
-        raise CommandError("standard input holds no key", exit_code=exit_codes.USAGE)
+    """A key from standard input, not shown where it is typed. Raises CommandError for what is none."""
+    try:
+        text = str(click.prompt("Key", hide_input=True, err=True)) if asks else sys.stdin.readline()
+    except UnicodeDecodeError:
+        raise CommandError("standard input holds no key: it is not UTF-8", exit_code=exit_codes.USAGE) from None
+    key = text.removesuffix("\n").removesuffix("\r")
+    if (fault := key_fault(key)) is not None:
+        said, mend = fault
+        raise CommandError(f"standard input holds no key: it {said}", hint=mend, exit_code=exit_codes.USAGE)
     return key
-
-
-def _file_name(name: str) -> str:
-    if not name.replace("-", "").replace("_", "").replace(".", "").isalnum() or name.startswith("."):
-        raise CommandError(
-            f"{name[:64]!r} is no name for a provider: letters, digits, ., _ and -", exit_code=exit_codes.USAGE
-        )
-    return name

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -39,6 +39,13 @@ class Wanted:
     key: str | None
     """A reference."""
     becomes_default: bool
+    secret: str = field(default="", repr=False)
+    """A key to be kept in the home; then `key` is where (`key_path`)."""
+
+
+def key_path(home: Home, provider_id: str) -> Path:
+    """Where the home keeps a key of this provider."""
+    return home.keys / f"provider-{provider_id}"
 
 
 def add(home: Home, wanted: Wanted) -> Path:
@@ -57,29 +64,35 @@ def add(home: Home, wanted: Wanted) -> Path:
                     hint=f"choose another name, or change it in {own}; {next_command('provider list', home.root)}",
                     exit_code=exit_codes.REFUSED,
                 )
-            _replace(home, own, _with(before, wanted, shipped))
+            _replace(home, own, _with(before, wanted, shipped), wanted)
     except OSError as error:
         raise of_os_error(error, doing=f"{own} cannot be written") from error
     return own
 
 
-def store_key(home: Home, provider_id: str, key: str) -> str:
-    """The key stands in a file of this user alone; its reference. No older one is replaced. Raises CommandError."""
-    path = home.keys / f"provider-{provider_id}"
+@contextmanager
+def _stored(home: Home, wanted: Wanted) -> Generator[None]:
+    """The key stands in a file of this user alone if what is done meanwhile succeeds; no older one is replaced."""
+    if not wanted.secret:
+        yield
+        return
+    path = key_path(home, wanted.provider_id)
+    make_private(home.keys)
     try:
-        make_private(home.keys)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(f"{key}\n")
     except FileExistsError:
         raise CommandError(
             f"{path} holds a key already",
             hint=f"use it with --key file:{path}, or remove it first",
             exit_code=exit_codes.REFUSED,
         ) from None
-    except OSError as error:
-        raise of_os_error(error, doing="the key cannot be kept") from error
-    return f"file:{path}"
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(f"{wanted.secret}\n")
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def instance_of(wanted: Wanted, gateway: GatewayConfig) -> dict[str, Any]:
@@ -164,16 +177,24 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
-def _replace(home: Home, own: Path, value: Mapping[str, Any]) -> None:
-    """The file holds this if it is a valid configuration; else it is as it was. Raises ConfigError, OSError."""
+def _replace(home: Home, own: Path, value: Mapping[str, Any], wanted: Wanted) -> None:
+    """The file holds this if it is a valid configuration, and the key is kept; else all is as it was.
+
+    Raises ConfigError, CommandError, OSError.
+    """
     beside = own.with_name(f".{own.name}.new")
     try:
         with open(beside, "w", encoding="utf-8", opener=_private) as file:
             file.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        load_snapshot(home.config, beside)
-        beside.replace(own)
+        try:
+            load_snapshot(home.config, beside)
+        except ConfigError as fault:
+            said = str(fault).replace(str(beside), str(own))
+            raise ConfigError(f"{said}\nnothing was changed") from None
+        with _stored(home, wanted):
+            beside.replace(own)
     finally:
         with suppress(OSError):
             beside.unlink(missing_ok=True)

@@ -95,6 +95,34 @@ def test_a_key_that_is_typed_goes_into_a_file_of_this_user_alone(tmp_path, monke
     assert KEY not in said.out + said.err and path.read_text() == f"{KEY}\n"
 
 
+@pytest.mark.parametrize("name", ["offline", "a/b", "mine"])
+def test_a_provider_that_is_refused_leaves_no_key_and_names_the_file_that_stays(tmp_path, monkeypatch, capsys, name):
+    """All is looked at before a key is kept; the next try finds nothing in its way."""
+    url = "localhost" if name == "mine" else URL
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{KEY}\n"))
+    words = ("--kind", "openai", "--base-url", url, "--model", "m", "--key", "stdin")
+    assert added(tmp_path, name, *words) != exit_codes.OK
+    assert not (tmp_path / "keys").exists()
+    said = capsys.readouterr().err
+    assert KEY not in said and ".new" not in said
+    if name == "mine":
+        assert str(tmp_path / "config" / "admin_config.json") in said and "nothing was changed" in said
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [(b"\xff\xfe\n", "not UTF-8"), (b"sk a b\n", "a blank"), ("sk-é\n".encode(), "a letter that no key has"), (b"\n", "is empty")],
+)  # fmt: skip
+def test_what_is_no_key_is_refused_with_a_sentence(tmp_path, monkeypatch, capsys, data, said):
+    """As it is where a key is read; nothing is written."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data), encoding="utf-8"))
+    words = ("--kind", "openai", "--base-url", URL, "--model", "m", "--key", "stdin")
+    assert added(tmp_path, "mine", *words) == exit_codes.USAGE
+    told = capsys.readouterr().err
+    assert "standard input holds no key" in told and said.removeprefix("a ") in told
+    assert not (tmp_path / "keys").exists() and not (tmp_path / "config").exists()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
