@@ -161,6 +161,12 @@ def _route_faults(gateway: GatewayConfig) -> list[str]:
         for name in gateway.provider_rates
         if name not in gateway.providers
     ]
+    faults += [
+        f"gateway.fallbacks.{number}.routes.{place}: {link.provider_id}/{link.model_id} is its own fallback; remove it"
+        for number, link in enumerate(gateway.fallbacks)
+        for place, route in enumerate(link.routes)
+        if (route.provider_id, route.model_id) == (link.provider_id, link.model_id)
+    ]
     for path, route in routes.items():
         provider = gateway.providers.get(route.provider_id)
         if provider is None:

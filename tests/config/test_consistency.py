@@ -138,6 +138,13 @@ def test_the_configuration_itself_fits_the_record() -> None:
     assert fault == "ledger.bodies_max_bytes: 20000 is below the 20001 bytes of this configuration itself; raise it"
 
 
+def test_a_model_that_is_its_own_fallback_is_a_fault() -> None:
+    """It would be asked again and again under the name of another one."""
+    route = {"provider_id": "offline", "model_id": "offline-rules-1"}
+    (fault,) = faults(changed("gateway", fallbacks=[route | {"routes": [route]}]))
+    assert fault == "gateway.fallbacks.0.routes.0: offline/offline-rules-1 is its own fallback; remove it"
+
+
 def test_route_to_a_provider_or_model_that_is_not_configured_is_a_fault() -> None:
     """A route names what exists; the fault lists what there is."""
     (unknown,) = faults(changed("gateway", default_route={"provider_id": "cloud", "model_id": "x"}))
