@@ -179,7 +179,8 @@ class RecordKeeper:
     """Hands unconditional records to the ledger and puts them on disk when it stays silent.
 
     Records leave in the order of the calls; none is dropped while this process or its disk lives. What the ledger
-    could not take (its disk is full) is handed over again every `retry_s` until it does.
+    could not take (its disk is full) is handed over again every `retry_s` until it does, and before anything urgent:
+    the end of a call is offered to the record ahead of the next call that spends what it gave back.
     """
 
     def __init__(self, ledger: Writes, spool: Spool, *, spool_after_s: float, retry_s: float) -> None:
@@ -210,6 +211,8 @@ class RecordKeeper:
         only with MessageTooLarge. That of any other entry fails as the write did.
         """
         if not keep:
+            if urgent:
+                self._hand_over_left()
             return self._hand_over(entry, urgent=urgent)
         decided: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
         decided.add_done_callback(_seen)

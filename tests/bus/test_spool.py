@@ -260,6 +260,18 @@ async def test_what_a_full_ledger_refused_is_handed_over_again_without_another_a
     assert ledger.written == ["E:1"] * 3
 
 
+async def test_what_a_full_ledger_refused_is_handed_over_ahead_of_what_is_urgent():
+    """There is space again before the next try: the record must not hold a later call without an earlier one's end."""
+    ledger = Ledger()
+    kept = RecordKeeper(ledger, Spool(SimDisk(SimMedium(1 << 20)), PATH), spool_after_s=0.0, retry_s=1000.0)
+    kept.submit(entry(1), keep=True)
+    ledger.refuse(LedgerError("disk_full", "no space"))
+    await turns()
+    kept.submit(entry(2), keep=False, urgent=True)
+    kept.submit(entry(3), keep=False, urgent=True)
+    assert ledger.written == ["E:1", "E:1", "E:2", "E:3"]
+
+
 async def test_what_follows_a_spooled_record_is_handed_over_behind_it():
     """A full ledger takes neither; once there is space the later one does not come first."""
     ledger = Ledger()
