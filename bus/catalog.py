@@ -57,7 +57,7 @@ _ROWS = (
     Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES, about=True, work=_COMMAND),
     # ho2 (StartSession and EndSession are passed on by the host)
     Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host"}), sensitive=True),
-    Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator"})),
+    Row(session.ReadSession, "ho2", session.SessionView, CLIENT_ROLES | {"host"}),
     Row(
         session.SessionCommand,
         "ho2",
@@ -103,7 +103,7 @@ _ROWS = (
     Row(launcher.Restart, "launcher", launcher.Members, _OPERATOR, redeliver=False),
     Row(launcher.DrainMember, "launcher", launcher.Members, _OPERATOR, redeliver=False),
     # broker
-    Row(control.ReadPeers, "broker", control.Peers, _OPERATION | {"ho1", "ho2", "ho3", "gateway", "host"}),
+    Row(control.ReadPeers, "broker", control.Peers, _OPERATION | {"ho1", "ho2", "ho3", "gateway", "host", "door"}),
     Row(control.ReadPeer, "broker", control.PeerRow, _OPERATION | {"ho1", "ho2"}),
     Row(control.ReadTools, "broker", control.Tools, _OPERATION | {"ho1", "ho2", "host"}),
     Row(control.ReadQueues, "broker", control.Queues, _OPERATION),

@@ -73,6 +73,13 @@ class Snapshot:
         config = governed.config.model_copy(update={"bus": bus})
         return _frozen(governed.model_copy(update={"config": config}), self.origins)
 
+    def with_door(self, address: str) -> Snapshot:
+        """The same with another `door.listen`, `HOST:PORT`, under its own digest."""
+        governed = Governed.model_validate(unpack(self.to_bytes()))
+        door = governed.config.door.model_copy(update={"listen": address})
+        config = governed.config.model_copy(update={"door": door})
+        return _frozen(governed.model_copy(update={"config": config}), self.origins)
+
     @staticmethod
     def from_bytes(data: bytes) -> Snapshot:
         """The snapshot behind `to_bytes`; raises ConfigError for anything else."""

@@ -25,14 +25,20 @@ class Background:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def start_launcher(
-    home: Home, *, config_file: Path | None, scale: Sequence[str], listen: str | None = None, ends_with_us: bool = False
+def start_launcher(  # noqa: PLR0913 - one per option of `up`
+    home: Home,
+    *,
+    config_file: Path | None,
+    scale: Sequence[str],
+    listen: str | None = None,
+    door: str | None = None,
+    ends_with_us: bool = False,
 ) -> Background:
     """A new launcher of this home. Raises OSError.
 
     With `ends_with_us` it takes its cluster down when nobody holds `words` open any more, however this process ended.
     """
-    options = ["--home", str(home.root), *options_of(config_file=config_file, scale=scale, listen=listen)]
+    options = ["--home", str(home.root), *options_of(config_file=config_file, scale=scale, listen=listen, door=door)]
     if ends_with_us:
         options += ["--ends-with-maker"]
     with home.log("launcher").open("ab") as log:
@@ -50,9 +56,12 @@ def start_launcher(
     return Background(pid, os.fdopen(read_fd, "rb"))
 
 
-def options_of(*, config_file: Path | None, scale: Sequence[str], listen: str | None) -> list[str]:
+def options_of(
+    *, config_file: Path | None, scale: Sequence[str], listen: str | None, door: str | None = None
+) -> list[str]:
     """Of a start, as its command line has them."""
     options = [] if config_file is None else ["--config", str(config_file)]
     for item in scale:
         options += ["--scale", item]
-    return options if listen is None else [*options, "--listen", listen]
+    options += [] if listen is None else ["--listen", listen]
+    return options if door is None else [*options, "--door", door]

@@ -72,6 +72,11 @@ class Home:
         return self.run / "listening"
 
     @property
+    def door(self) -> Path:
+        """Where the doors of this run listen; written by the first one, so that the others bind the same port."""
+        return self.run / "door"
+
+    @property
     def run_file(self) -> Path:
         """Launcher, processes, sockets."""
         return self.run / "run.json"

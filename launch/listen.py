@@ -35,9 +35,21 @@ def is_every_host(address: str) -> bool:
 
 def check_listen(address: str) -> None:
     """It can be listened at, encrypted. Raises CommandError (usage, not reachable), ConfigError without CURVE."""
-    host, port = parts_of(address)
+    parts_of(address)
     importlib.import_module("bus.zeromq.curve").check_available()
-    wanted = "0.0.0.0" if host == "*" else host.strip("[]")  # noqa: S104 - CURVE guards it
+    _check_free(address, "--listen, bus.listen")
+
+
+def check_door(address: str) -> None:
+    """It can be listened at, and the web server is there. Raises CommandError (usage, not reachable), ConfigError."""
+    parts_of(address)
+    importlib.import_module("launch.roles.door").require_installed()
+    _check_free(address, "--door, door.listen")
+
+
+def _check_free(address: str, named: str) -> None:
+    host, port = parts_of(address)
+    wanted = "0.0.0.0" if host == "*" else host.strip("[]")  # noqa: S104 - CURVE or keys guard it
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(wanted, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -46,10 +58,17 @@ def check_listen(address: str) -> None:
             probe.listen(1)
     except OSError as error:
         raise CommandError(
-            f"cannot listen at {address} (--listen, bus.listen): {error.strerror or error}",
+            f"cannot listen at {address} ({named}): {error.strerror or error}",
             hint="choose another port, or port 0 for any free one",
             exit_code=exit_codes.UNREACHABLE,
         ) from None
+
+
+def door_address(home: Home) -> str:
+    """Where the doors of this run listen, the port included; empty: nowhere, or not yet."""
+    with suppress(OSError):
+        return home.door.read_text(encoding="ascii").strip()
+    return ""
 
 
 def bound_address(home: Home) -> str:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from bus.catalog import CLIENT_ROLES
 from bus.errors import RuntimeFault
 from bus.lane_server import LaneServer
 from bus.paging import read_peers
@@ -70,7 +71,7 @@ def wire(place: Place, made: Made, instance: str, secret: str, *, clock: Clock) 
         made.actor,
         instance=instance,
         role=role,
-        offers=(role,),
+        offers=() if role in CLIENT_ROLES else (role,),  # a door asks, and answers nobody on the bus
         slots=made.slots,
         token=secret,
         settings=snapshot.config.bus,

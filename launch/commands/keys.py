@@ -1,4 +1,4 @@
-"""`hobus keys`: whose keys are enrolled, and taking one back."""
+"""`hobus keys`: whose keys are enrolled or made for the door, and taking one back."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from launch.commands.options import running, with_home
 from launch.endpoints import Place
 from launch.errors import CommandError, next_command
 from launch.home import Home
+from launch.http import keys as door_keys
 from launch.listen import bound_address
 from launch.output import as_json, say, table
 
 
 @click.group()
 def keys() -> None:
-    """Show which workers on other hosts may connect; take a key back."""
+    """Show which workers on other hosts, and clients of the door, may connect; take a key back."""
 
 
 @keys.command(name="list")
 @click.option("--json", "as_json_", is_flag=True, help="One JSON array.")
 @with_home
 def list_keys(*, home: Home, as_json_: bool) -> int:
-    """List enrolled workers, whether they are connected or not."""
+    """List enrolled workers, whether they are connected or not, and keys of the HTTP door."""
     rows = [
         {
             "name": worker.name,
@@ -40,10 +41,21 @@ def list_keys(*, home: Home, as_json_: bool) -> int:
         }
         for worker in workers_in(home.keys)
     ]
+    rows += [
+        {
+            "name": key.principal,
+            "key": key.sha256[:16],
+            "host": "",
+            "token_id": "door",
+            "version": "",
+            "enrolled_at": iso(key.created_at_us / 1_000_000),
+        }
+        for key in door_keys.keys_in(home)
+    ]
     if as_json_:
         say(as_json(rows))
         return exit_codes.OK
-    table(("WORKER", "KEY", "HOST", "TOKEN", "SINCE"), [
+    table(("NAME", "KEY", "HOST", "TOKEN", "SINCE"), [
         (row["name"], row["key"], row["host"], row["token_id"], row["enrolled_at"]) for row in rows
     ])  # fmt: skip
     return exit_codes.OK
@@ -53,10 +65,19 @@ def list_keys(*, home: Home, as_json_: bool) -> int:
 @click.argument("name")
 @with_home
 def revoke_key(*, home: Home, name: str) -> int:
-    """Take a worker's key back, for good and at once: it is cut off, others get its orders, its name is not reused."""
+    """Take a key back, for good and at once.
+
+    A worker is cut off, others get its orders, its name is not reused; a door refuses its client from then on.
+    """
+    if door_keys.revoke(home, name):
+        say(f"the door's key of {name} is taken back")
+        return exit_codes.OK
     worker = next((worker for worker in workers_in(home.keys) if worker.name == name), None)
     if worker is None:
-        raise CommandError(f"no worker {name[:80]!r} is enrolled", hint=next_command("keys list", home.root))
+        raise CommandError(
+            f"no worker {name[:80]!r} is enrolled, and the door knows no such name",
+            hint=next_command("keys list", home.root),
+        )
     if bound_address(home) and run_file.read(home.run_file) is not None:
         asyncio.run(_revoked(place_of(home, running(home)), name))
     else:

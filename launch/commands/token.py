@@ -1,4 +1,4 @@
-"""`hobus token`: join tokens for workers on other hosts."""
+"""`hobus token`: join tokens for workers on other hosts, and keys of the HTTP door."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from launch import exit_codes
 from launch.client import connected, place_of
 from launch.commands.options import running, with_home
 from launch.endpoints import Place
-from launch.errors import CommandError, next_command
+from launch.errors import CommandError, next_command, of_os_error
 from launch.home import Home
+from launch.http import keys as door_keys
 from launch.listen import is_every_host, parts_of
 from launch.output import as_json, duration, note, say, table
 
@@ -28,7 +29,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 @click.group()
 def token() -> None:
-    """Let workers on other hosts join: make and list tokens."""
+    """Let workers on other hosts join, and clients call the door: make and list tokens and keys."""
 
 
 def seconds_of(text: str) -> int:
@@ -42,17 +43,33 @@ def seconds_of(text: str) -> int:
 
 
 @token.command()
-@click.option("--role", type=click.Choice(["ho1"]), default="ho1", show_default=True, help="What the worker will be.")
-@click.option("--ttl", default="1h", show_default=True, metavar="TIME", help="How long it is good: 30m, 1h, 2d.")
+@click.option(
+    "--role",
+    type=click.Choice(["ho1", "door"]),
+    default="ho1",
+    show_default=True,
+    help="What joins: a worker, or a client of the HTTP door.",
+)
+@click.option("--ttl", metavar="TIME", help="How long it is good: 30m, 1h, 2d.  [ho1: 1h; door: until it is revoked]")
 @click.option("--uses", type=click.IntRange(min=1), default=1, show_default=True, help="How many workers may join.")
+@click.option("--name", metavar="NAME", help="door: whose key it is; sessions belong to that name.")
 @click.option("--address", metavar="HOST[:PORT]", help="By which the other host reaches this one, if it is another.")
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
 @with_home
-def create(*, home: Home, role: str, ttl: str, uses: int, address: str | None, as_json_: bool) -> int:  # noqa: PLR0913
+def create(  # noqa: PLR0913 - one per option
+    *, home: Home, role: str, ttl: str | None, uses: int, name: str | None, address: str | None, as_json_: bool
+) -> int:
     """Make a token; what is printed is the whole line for the other host.
 
     Whoever has that line before it is used may join as a worker: hand it over as you would a password.
+
+    With `--role door` it is a bearer key for the HTTP door, shown once; `hobus keys revoke NAME` takes it back.
     """
+    if role == "door":
+        return _door_key(home, name, ttl, as_json_=as_json_)
+    if name is not None:
+        raise CommandError("--name: a worker's name is made when it joins", exit_code=exit_codes.USAGE)
+    ttl = ttl or "1h"
     ttl_s = seconds_of(ttl)
     place = place_of(home, running(home))
     check_bounds(ttl_s, uses, place.snapshot.config.bus)
@@ -74,6 +91,33 @@ def create(*, home: Home, role: str, ttl: str, uses: int, address: str | None, a
     say(line)
     good_for = "one worker" if uses == 1 else f"{uses} workers"
     note(f"{created.token_id}: good for {good_for} within {ttl}, at {reached_at}.  {next_command('ps', home.root)}")
+    return exit_codes.OK
+
+
+def _door_key(home: Home, name: str | None, ttl: str | None, *, as_json_: bool) -> int:
+    principal = name or "default"
+    if not door_keys.PRINCIPAL.fullmatch(principal):
+        raise CommandError(
+            f"--name {principal[:60]!r}: up to 40 of a-z, 0-9, `_` and `-`, the first one no sign",
+            exit_code=exit_codes.USAGE,
+        )
+    clock = SystemClock()
+    ttl_s = None if ttl is None else seconds_of(ttl)
+    try:
+        word = door_keys.create(home, principal, new_id=clock.new_id, now_us=round(clock.now() * 1e6), ttl_s=ttl_s)
+    except FileExistsError:
+        raise CommandError(
+            f"{principal} has a key",
+            hint=next_command(f"keys revoke {principal}", home.root),
+            exit_code=exit_codes.USAGE,
+        ) from None
+    except OSError as error:
+        raise of_os_error(error, doing="no key can be written") from error
+    if as_json_:
+        say(as_json({"key": word, "principal": principal, "role": "door", "expires_in_s": ttl_s}))
+        return exit_codes.OK
+    say(word)
+    note(f"the key of {principal}: Authorization: Bearer <key>; it is shown this once")
     return exit_codes.OK
 
 

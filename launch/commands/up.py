@@ -23,6 +23,8 @@ from launch.progress import NotReady, Ready, Refused, Started, already_up, read_
 from launch.scale import parse_scale
 from launch.show_progress import show
 
+DOOR = "127.0.0.1:8420"
+"""Where the door is when nobody says where: this machine alone."""
 _WORDS_OF_OURS: list[IO[bytes]] = []
 """Pipes whose other ends are held by launchers that are to end with this process; the kernel closes them then."""
 
@@ -39,9 +41,23 @@ _WORDS_OF_OURS: list[IO[bytes]] = []
     "--config", "config_file", type=click.Path(path_type=Path), help="Laid over the shipped admin_config.json."
 )
 @click.option("--listen", metavar="HOST:PORT", help="Let workers on other hosts connect here; port 0: any free one.")
+@click.option(
+    "--door",
+    is_flag=False,
+    flag_value=DOOR,
+    metavar="[HOST:PORT]",
+    help=f"Open the HTTP door, at {DOOR} unless told otherwise; port 0: any free one.",
+)
 @with_home
 def up(  # noqa: PLR0913 - one per option
-    *, home: Home, wait: bool, detach: bool, scale: tuple[str, ...], config_file: Path | None, listen: str | None
+    *,
+    home: Home,
+    wait: bool,
+    detach: bool,
+    scale: tuple[str, ...],
+    config_file: Path | None,
+    listen: str | None,
+    door: str | None,
 ) -> int:
     """Start the cluster of a home.
 
@@ -52,14 +68,21 @@ def up(  # noqa: PLR0913 - one per option
         raise already_up(home.root, held_by)
     if listen is not None:
         parts_of(listen)  # an empty one is no address either
+    if door is not None:
+        parts_of(door)
     if wait or detach:
-        return start_detached(home, config_file=config_file, scale=scale, wait=wait, listen=listen)
+        return start_detached(home, config_file=config_file, scale=scale, wait=wait, listen=listen, door=door)
     if not given.is_handed_over():
-        words = ["up", "--home", str(home.root), *options_of(config_file=config_file, scale=scale, listen=listen)]
+        words = [
+            "up",
+            "--home",
+            str(home.root),
+            *options_of(config_file=config_file, scale=scale, listen=listen, door=door),
+        ]
         given.execute(words, given.names_of(config_file or home.config / ADMIN_CONFIG))
     # By name: a start in the background loads neither the launcher nor the bus.
     foreground = importlib.import_module("launch.foreground")
-    code: int = foreground.run(home, config_file=config_file, scale=scale, listen=listen)
+    code: int = foreground.run(home, config_file=config_file, scale=scale, listen=listen, door=door)
     return code
 
 
@@ -71,6 +94,7 @@ def start_detached(  # noqa: PLR0913 - one per option of `up`
     wait: bool,
     quiet: bool = False,
     listen: str | None = None,
+    door: str | None = None,
     ends_with_us: bool = False,
 ) -> int:
     """The exit code of a start in the background; the launcher tells through a pipe how it went.
@@ -83,7 +107,9 @@ def start_detached(  # noqa: PLR0913 - one per option of `up`
     begins_at = log_tail.size(log)
     try:
         make_private(home.logs)
-        launcher = start_launcher(home, config_file=config_file, scale=scale, listen=listen, ends_with_us=ends_with_us)
+        launcher = start_launcher(
+            home, config_file=config_file, scale=scale, listen=listen, door=door, ends_with_us=ends_with_us
+        )
     except OSError as error:
         raise of_os_error(error, doing=f"the cluster in {home.root} cannot be started") from error
     if ends_with_us:

@@ -60,6 +60,7 @@ RECORD_TABLE = {
     ("governance", "TAP_BODIES_CLOSED"): {"operator"},
     ("governance", "RECOVERED"): {"ledger"},
     ("governance", "WRITE_CONFLICT"): {"ledger"},
+    ("governance", "TRANSCRIPT_DELIVERED"): {"door"},
 }
 
 
@@ -83,7 +84,8 @@ def test_writers_are_those_of_the_record_table_and_nobody_else():
         ("gateway", {"prompts"}),
         ("host", {SESSION}),
         ("ho3", {"signals", "overlays"}),
-        *((role, set[str]()) for role in ("door", "broker", "stranger")),
+        ("door", {SESSION}),
+        *((role, set[str]()) for role in ("broker", "stranger")),
     ],
 )
 def test_readers_read_their_own_streams(role: str, streams: set[str]):
@@ -91,7 +93,7 @@ def test_readers_read_their_own_streams(role: str, streams: set[str]):
     every = [*STREAMS, SESSION, "nowhere", "session/x"]
     assert {stream for stream in every if may_read(role, stream, with_bodies=True)} == streams
     assert may_read(role, None, with_bodies=True) == (streams == {*STREAMS, SESSION})
-    listed = {*STREAMS, SESSION} if role == "ho1" else streams
+    listed = {*STREAMS, SESSION} if role in ("ho1", "door") else streams
     assert {stream for stream in every if may_read(role, stream, with_bodies=False)} == listed
     assert may_read(role, None, with_bodies=False) == (listed == {*STREAMS, SESSION})
     assert may_read_entry(role, "governance", "CONFIG_SNAPSHOT", with_bodies=True) == (role in READS)
@@ -202,11 +204,12 @@ async def test_denials_that_were_not_recorded_yet_are_when_the_ledger_stops():
 @pytest.mark.parametrize(
     ("role", "question"),
     [
-        ("door", Read(stream=SESSION, limit=1)),
-        ("door", Tail(after=-1, limit=1)),
-        ("door", Query(limit=1)),
-        ("door", Lookup(submission_ids=["not there"])),
-        ("door", GetBody(ref=f"{CONFIG}/0")),
+        ("door", Read(stream="prompts", limit=1, with_bodies=True)),
+        ("door", Tail(after=-1, limit=1, with_bodies=True)),
+        ("door", Query(limit=1, with_bodies=True)),
+        ("door", Lookup(submission_ids=[SENT], with_bodies=True)),
+        ("door", GetBody(ref=f"{SENT}/0")),
+        ("door", GetBody(ref=f"{DEGRADED}/0")),
         ("broker", Read(stream="governance", limit=1)),
         ("host", Read(stream="prompts", limit=1)),
         ("host", Lookup(once=["end:WO-1"])),
@@ -242,6 +245,8 @@ async def test_a_read_outside_the_scope_is_denied_by_name(role: str, question):
         ("ho2", Read(stream=SESSION, limit=9, with_bodies=True)),
         ("ho2", GetBody(ref=f"{SENT}/0")),
         ("host", Read(stream=SESSION, limit=9)),
+        ("door", Read(stream=SESSION, limit=9, with_bodies=True)),
+        ("door", Tail(after=-1, limit=9)),
         ("host", Lookup(once=["turn:none"], with_bodies=True)),
         ("host", GetBody(ref=f"{CONFIG}/0")),
         ("ho1", Lookup(once=["end:WO-1"], with_bodies=True)),

@@ -1,0 +1,98 @@
+"""The door as an actor: a process like any other, that answers nobody on the bus and everybody who has a key over HTTP.
+
+It holds nothing that another door would need: sessions live in HO2 and in the record, keys in the home.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from bus.dispatch import Actor
+from bus.port import Bus
+from launch.endpoints import Place
+from launch.http.app import make_app, readiness
+from launch.http.context import Door
+from launch.http.events import Journals
+from launch.http.guard import names_of
+from launch.http.keys import KeyBook, Ownership, owner_secret
+from launch.http.metrics import Metrics
+from launch.http.server import HttpServer, bind, make_server
+from launch.listen import parts_of
+
+_log = structlog.get_logger("door")
+
+
+class HttpDoor(Actor):
+    """One door."""
+
+    service = "door"
+    is_watched = True
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._config = place.snapshot.config
+        self._door: Door | None = None
+        self._server: HttpServer | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    async def start(self, bus: Bus) -> None:
+        """It listens. Raises OSError where it cannot."""
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        config = self._config.door
+        bound, address = bind(self._place.home, config.listen)
+        keys = KeyBook(self._place.home)
+        self._door = Door(
+            bus=bus,
+            snapshot=self._place.snapshot,
+            ownership=Ownership(owner_secret(self._place.home, new_id=bus.new_id)),
+            principal_of=lambda header: keys.principal_of(header, now_us=round(bus.now() * 1_000_000)),
+            hosts=names_of(parts_of(address)[0], config.hosts),
+            metrics=Metrics(),
+            journals=Journals(bus, self._config),
+        )
+        self._server = make_server(make_app(self._door), config, drain_s=self._config.bus.drain_ms / 1000)
+        self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[bound]))
+        self._serving.add_done_callback(self._ended)
+        _log.info("door_open", address=address)
+
+    async def ready(self) -> str:
+        """Ready when a turn would be answered."""
+        assert self._door is not None  # noqa: S101 - started
+        return await readiness(self._door)
+
+    def counters(self) -> dict[str, int]:
+        """For the heartbeat."""
+        if self._server is None or self._door is None:
+            return {}
+        state = self._server.server_state
+        return {
+            "connections": len(state.connections), "requests": state.total_requests,
+            "event_readers": self._door.journals.readers,
+        }  # fmt: skip
+
+    async def drain(self) -> None:
+        """No new connection; streams of events end, turns under way are answered."""
+        if self._door is not None:
+            self._door.closing.set()
+            self._door.journals.close()
+        if self._server is not None and self._serving is not None:
+            self._server.should_exit = True
+            await asyncio.shield(self._serving)
+
+    async def close(self) -> None:
+        """Nothing is open any more."""
+        if self._door is not None:
+            await self._door.close()
+        if self._server is not None:
+            self._server.should_exit = self._server.force_exit = True
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+
+    def _ended(self, serving: asyncio.Task[None]) -> None:
+        """That the server ends by itself is a fault of this process."""
+        error = None if serving.cancelled() else serving.exception()
+        if error is not None and not self.failed.done():
+            self.failed.set_result(error)

@@ -1,0 +1,88 @@
+"""What every request of a door shares: the bus, the configuration, the keys, what is counted. No request in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from bus.errors import RuntimeFault
+from bus.port import Bus
+from config.schema import AdminConfig
+from config.snapshot import Snapshot
+from launch.http.events import Journals
+from launch.http.keys import Ownership
+from launch.http.metrics import Metrics
+from launch.http.problems import Problem
+
+_log = structlog.get_logger("door")
+
+
+@dataclass(slots=True)
+class Door:
+    """One door."""
+
+    bus: Bus
+    snapshot: Snapshot
+    ownership: Ownership
+    principal_of: Callable[[str], str | None]
+    """Whose bearer key an Authorization header shows."""
+    hosts: frozenset[str]
+    """Names by which it may be called, without a port; empty: by any."""
+    metrics: Metrics
+    journals: Journals
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    _turns: Counter[str] = field(default_factory=Counter[str])
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+
+    @property
+    def config(self) -> AdminConfig:
+        """All settings."""
+        return self.snapshot.config
+
+    @property
+    def timeout_s(self) -> float:
+        """How long it waits for the cluster's own services."""
+        return self.config.launcher.client_timeout_ms / 1000
+
+    @contextmanager
+    def turn_of(self, principal: str) -> Generator[None]:
+        """One more turn of this key is waited for. Raises Problem (busy) beyond its share."""
+        limit = self.config.door.key_turns_max
+        if self._turns[principal] >= limit:
+            raise Problem(
+                429, "busy", f"{limit} turns of this key are under way (door.key_turns_max)",
+                headers={"retry-after": "1"},
+            )  # fmt: skip
+        self._turns[principal] += 1
+        try:
+            yield
+        finally:
+            self._turns[principal] -= 1
+            if not self._turns[principal]:
+                del self._turns[principal]
+
+    def aside(self, what: Coroutine[Any, Any, None]) -> None:
+        """It goes on when the request that it is about has ended; a fault of it is logged."""
+        task = asyncio.get_running_loop().create_task(self._logged(what))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Streams end, and what goes on aside has ended."""
+        self.closing.set()
+        self.journals.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _logged(self, what: Coroutine[Any, Any, None]) -> None:
+        try:
+            await what
+        except RuntimeFault as fault:
+            _log.warning("door_step_failed", code=fault.code, detail=fault.detail)

@@ -1,0 +1,134 @@
+"""What every request passes before anything looks at it: by which name it came, from which page, whose it is.
+
+Source: spec page "Launching, scaling, tapping, watching", HTTP edge. A page of another site reaches a loopback port,
+too: by DNS rebinding under its own name (Host), or from its scripts (Origin).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from launch.http.context import Door
+from launch.http.problems import Problem
+
+OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
+"""Paths that need no key: they say nothing of anybody."""
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+def host_of(header: str) -> str:
+    """The name in a Host header, without its port, in lower case."""
+    name, colon, port = header.strip().lower().rpartition(":")
+    return name if colon and port.isdigit() and (not name.count(":") or name.endswith("]")) else header.strip().lower()
+
+
+def names_of(listen_host: str, further: list[str]) -> frozenset[str]:
+    """By which names a door may be called that listens at this address."""
+    own = listen_host.lower()
+    local = _LOOPBACK if own in _LOOPBACK or own in ("*", "0.0.0.0", "[::]") else frozenset[str]()  # noqa: S104 - compared
+    return local | {own} | {name.lower() for name in further}
+
+
+@dataclass(slots=True)
+class Guard:
+    """The outermost application."""
+
+    app: ASGIApp
+    door: Door
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuses, or passes on with `scope["principal"]` set; counts either way."""
+        if scope["type"] != "http":
+            return
+        status = 0
+
+        async def counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            scope["principal"] = self._let_in(scope)
+            await self.app(scope, _Body(self.door, scope, receive).receive, counted)
+        except Problem as problem:
+            if not status:
+                await answer(problem, counted)
+        finally:
+            endpoint = scope.get("endpoint")
+            self.door.metrics.count(getattr(endpoint, "__name__", "none"), scope["method"], status)
+
+    def _let_in(self, scope: Scope) -> str:
+        """Whose request it is; "" where no key is needed. Raises Problem."""
+        headers: dict[str, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        hosts = headers.get("host", [])
+        if len(hosts) != 1 or (self.door.hosts and host_of(hosts[0]) not in self.door.hosts):
+            raise Problem(421, "host_not_allowed", "this door is not called by that name (Host; door.hosts)")
+        origins = headers.get("origin", [])
+        if any(origin not in self.door.config.door.origins for origin in origins):
+            raise Problem(403, "origin_not_allowed", "pages of this origin may not call this door (door.origins)")
+        if scope["path"] in OPEN:
+            return ""
+        if scope["method"] == "POST":
+            kind = headers.get("content-type", [""])[0].partition(";")[0].strip().lower()
+            if kind != "application/json":
+                raise Problem(415, "content_type", "a body has the content type application/json")
+        shown = headers.get("authorization", [])
+        principal = self.door.principal_of(shown[0]) if len(shown) == 1 else None
+        if principal is None:
+            raise Problem(
+                401, "invalid_api_key", "no valid key (Authorization: Bearer KEY; hobus token create --role door)",
+                headers={"www-authenticate": "Bearer"},
+            )  # fmt: skip
+        return principal
+
+
+class _Body:
+    """A request's body as it comes: no larger and no slower than allowed."""
+
+    def __init__(self, door: Door, scope: Scope, receive: Receive) -> None:
+        self._receive = receive
+        self._door = door
+        self._left = door.config.door.body_max_bytes
+        self._until = asyncio.get_running_loop().time() + door.config.door.body_timeout_ms / 1000
+        self._is_whole = False
+        lengths = [value for name, value in scope["headers"] if name == b"content-length"]
+        if lengths and lengths[0].isdigit() and int(lengths[0][:20]) > self._left:
+            raise self._too_large()
+
+    async def receive(self) -> Message:
+        """The next message of the server. Raises Problem."""
+        if self._is_whole:
+            return await self._receive()
+        try:
+            async with asyncio.timeout_at(self._until):
+                message = await self._receive()
+        except TimeoutError:
+            raise Problem(408, "too_slow", "the body did not come in time (door.body_timeout_ms)") from None
+        if message["type"] == "http.request":
+            self._left -= len(message.get("body", b""))
+            if self._left < 0:
+                raise self._too_large()
+            self._is_whole = not message.get("more_body", False)
+        return message
+
+    def _too_large(self) -> Problem:
+        limit = self._door.config.door.body_max_bytes
+        return Problem(413, "too_large", f"a body has at most {limit} bytes (door.body_max_bytes)")
+
+
+async def answer(problem: Problem, send: Send) -> None:
+    """The problem as a whole response; the connection is closed where a body may still be on its way."""
+    body = json.dumps(problem.body(), ensure_ascii=False).encode("utf-8", "replace")
+    headers = {"content-type": "application/json", "content-length": str(len(body)), **problem.headers}
+    if problem.status in (408, 413):
+        headers["connection"] = "close"
+    raw = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": problem.status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,56 @@
+"""What a door measures of itself, and the counters of everybody's heartbeats, for Prometheus.
+
+No label is made from what a client sent: a route is named by its handler, a method and a status are of closed sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from bus.messages.control import PeerRow
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+
+
+class Metrics:
+    """One door's own registry."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "hobus_http_requests", "Requests by handler, method and status", ("handler", "method", "status"),
+            registry=self.registry,
+        )  # fmt: skip
+        self.turns = Histogram(
+            "hobus_turn_seconds", "From a request to the end of its turn", ("api", "outcome"), buckets=_SECONDS,
+            registry=self.registry,
+        )  # fmt: skip
+        self.first_pieces = Histogram(
+            "hobus_turn_first_piece_seconds", "From a streamed request to the first piece of its answer", ("api",),
+            buckets=_SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self.readers = Gauge("hobus_event_readers", "Readers of session events", registry=self.registry)
+        self._peers = Gauge(
+            "hobus_peer_counter", "Counters of the heartbeats", ("role", "actor", "name"), registry=self.registry
+        )
+        self._states = Gauge(
+            "hobus_peers", "Processes on the bus by role and state", ("role", "state"), registry=self.registry
+        )
+
+    def count(self, handler: str, method: str, status: int) -> None:
+        """One request was answered."""
+        self.requests.labels(handler, method if method in _METHODS else "other", str(status)).inc()
+
+    def exposition(self, peers: Iterable[PeerRow]) -> bytes:
+        """Everything as text; of the peers what they are now."""
+        self._peers.clear()
+        self._states.clear()
+        for row in peers:
+            self._states.labels(row.role, row.state).inc()
+            actor = row.instance.partition("@")[0]
+            for name, value in sorted(row.counters.items()):
+                self._peers.labels(row.role, actor, name).set(value)
+        return generate_latest(self.registry)

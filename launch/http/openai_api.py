@@ -1,0 +1,320 @@
+"""`/v1/models`, `/v1/chat/completions` and `/v1/responses`, over sessions."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import structlog
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from bus.errors import RuntimeFault
+from bus.messages.session import SessionConfig, TurnResult
+from launch.http import openai_words as words
+from launch.http import transcript, turns
+from launch.http.context import Door
+from launch.http.delivered import Delivered
+from launch.http.problems import Problem, of_fault, of_result
+from launch.http.sse import PING, frame, streamed
+from launch.http.transcript import Kept, Said
+from launch.http.turns import Asked
+from launch.sessions.named import full_session_id
+
+W = TypeVar("W", bound=BaseModel)
+_log = structlog.get_logger("door")
+SESSION_HEADER = "x-hobus-session"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The turn behind a request, and under which id what is delivered is remembered; empty: it needs not be."""
+
+    asked: Asked
+    said: list[Said]
+    is_by_transcript: bool
+
+
+def door_of(request: Request) -> Door:
+    """What all requests share."""
+    door: Door = request.app.state.door
+    return door
+
+
+def principal_of(request: Request) -> str:
+    """Whose request it is."""
+    principal: str = request.scope["principal"]
+    return principal
+
+
+async def read(request: Request, cls: type[W]) -> W:
+    """The body as this. Raises Problem, which names the field."""
+    try:
+        return cls.model_validate_json(await request.body())
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])[:200]
+        raise Problem(
+            400, "invalid_input", f"{where}: {first['msg']}" if where else first["msg"], param=where or None
+        ) from None
+
+
+def session_id_in(door: Door, principal: str, given: str) -> str:
+    """The full id of a session of this principal. Raises Problem: one of somebody else is one that is not there."""
+    session_id = full_session_id(given)
+    if session_id is None or not door.ownership.owns(principal, session_id):
+        raise Problem(404, "session_not_found", "no such session of this key", param="session_id")
+    return session_id
+
+
+async def models(request: Request) -> Response:
+    """`GET /v1/models`."""
+    known = words.models_of(door_of(request).snapshot)
+    rows = [{"id": name, "object": "model", "created": 0, "owned_by": "hobus"} for name in known]
+    return JSONResponse({"object": "list", "data": rows})
+
+
+async def model(request: Request) -> Response:
+    """`GET /v1/models/{model}`."""
+    name = request.path_params["model"]
+    if name not in words.models_of(door_of(request).snapshot):
+        raise Problem(404, "model_not_found", "no such model; GET /v1/models lists them", param="model")
+    return JSONResponse({"id": name, "object": "model", "created": 0, "owned_by": "hobus"})
+
+
+async def chat(request: Request) -> Response:
+    """`POST /v1/chat/completions`."""
+    door = door_of(request)
+    body = await read(request, words.ChatRequest)
+    ignored = words.check(body)
+    said = body.transcript(door.config.door.messages_max)
+    given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
+    agent_id, overrides = words.chosen(door.snapshot, body)
+    key = request.headers.get("idempotency-key")
+    chosen = await _choose(request, "chat", said, given=given, agent_id=agent_id, overrides=overrides, key=key)
+    headers = _headers(chosen.asked, ignored)
+    created = round(door.bus.now())
+    if body.stream:
+        wants_usage = bool((body.stream_options or {}).get("include_usage"))
+        frames = _chat_frames(door, chosen, model=body.model, created=created, wants_usage=wants_usage)
+        return streamed(frames, headers)
+    result = await turns.whole(door, chosen.asked, gone_of(request))
+    if (problem := of_result(result)) is not None:
+        raise problem
+    await _keep(door, chosen, result.response)
+    headers["x-hobus-outcome"] = result.outcome
+    return JSONResponse(words.completion(result, model=body.model, created=created), headers=headers)
+
+
+async def responses(request: Request) -> Response:
+    """`POST /v1/responses`."""
+    door = door_of(request)
+    body = await read(request, words.ResponsesRequest)
+    ignored = words.check(body)
+    said = body.transcript(door.config.door.messages_max)
+    given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
+    agent_id, overrides = words.chosen(door.snapshot, body)
+    key = request.headers.get("idempotency-key")
+    if body.previous_response_id is not None:
+        given = session_id_in(door, principal_of(request), words.session_in(body.previous_response_id))
+        said = [*(one for one in said if one.role == "system"), said[-1]]
+    chosen = await _choose(request, "responses", said, given=given, agent_id=agent_id, overrides=overrides, key=key)
+    if body.previous_response_id is not None:
+        await _must_be_newest(door, chosen.asked, body.previous_response_id)
+        chosen = _with_instructions(chosen)
+    headers = _headers(chosen.asked, ignored)
+    created = round(door.bus.now())
+    if body.stream:
+        return streamed(_response_frames(door, chosen, body, created=created), headers)
+    result = await turns.whole(door, chosen.asked, gone_of(request))
+    if (problem := of_result(result)) is not None:
+        raise problem
+    await _keep(door, chosen, result.response)
+    headers["x-hobus-outcome"] = result.outcome
+    identity = words.response_id(result.session_id, result.input_id)
+    return JSONResponse(
+        words.response(identity, model=body.model, created=created, text=result.response, result=result, request=body),
+        headers=headers,
+    )
+
+
+def gone_of(request: Request) -> turns.Gone:
+    """Returns when the client has gone; its body was read."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    return gone
+
+
+# --- which session ----------------------------------------------------------------------------------------------------
+
+
+async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
+    request: Request,
+    api: str,
+    said: list[Said],
+    *,
+    given: str | None,
+    agent_id: str | None,
+    overrides: SessionConfig | None,
+    key: str | None,
+) -> Chosen:
+    """By name, else by what was said; else a new one. Raises Problem, RuntimeFault."""
+    door, principal = door_of(request), principal_of(request)
+    input_id, comes_back = turns.input_of(key, door.bus.new_id())
+    asked = Asked(
+        api=api, principal=principal, session_id="", input_id=input_id, text=said[-1].text, comes_back=comes_back,
+        overrides=overrides, arrived=door.bus.clock.monotonic(),
+    )  # fmt: skip
+    if given is not None:
+        session_id = session_id_in(door, principal, given)
+        return Chosen(replace(asked, session_id=session_id), said, is_by_transcript=False)
+    session_id = await _by_transcript(door, principal, said[:-1], input_id)
+    if session_id is not None:
+        return Chosen(replace(asked, session_id=session_id), said, is_by_transcript=True)
+    session_id = door.ownership.session_id(principal, f"{api}/{input_id}")
+    await turns.start(door, session_id, agent_id=agent_id)
+    first = replace(asked, session_id=session_id, text=transcript.with_history(said))
+    return Chosen(first, said, is_by_transcript=True)
+
+
+async def _by_transcript(door: Door, principal: str, earlier: list[Said], input_id: str) -> str | None:
+    """The session whose last answer ends what was said earlier, if nothing came after it but this very input."""
+    if not any(one.role == "assistant" for one in earlier):
+        return None
+    record_id = transcript.transcript_id(principal, earlier)
+    kept = await transcript.find(door.bus, record_id, timeout_s=door.timeout_s)
+    if kept is None or not door.ownership.owns(principal, kept.session_id):
+        return None
+    last = await transcript.last_input(door.bus, kept.session_id, timeout_s=door.timeout_s)
+    return kept.session_id if last in (kept.input_id, input_id) else None
+
+
+async def _must_be_newest(door: Door, asked: Asked, previous: str) -> None:
+    last = await transcript.last_input(door.bus, asked.session_id, timeout_s=door.timeout_s)
+    if last != asked.input_id and words.response_id(asked.session_id, last) != previous:
+        raise Problem(
+            409, "not_the_newest", "that response is not the newest of its session: a session has no branches",
+            param="previous_response_id",
+        )  # fmt: skip
+
+
+def _with_instructions(chosen: Chosen) -> Chosen:
+    """Instructions hold for one response in OpenAI's API: they stand before its message."""
+    return replace(chosen, asked=replace(chosen.asked, text=transcript.with_history(chosen.said)))
+
+
+async def _keep(door: Door, chosen: Chosen, delivered: str) -> None:
+    """What the client has now is remembered; without that its next message begins a new session, with its history."""
+    if not chosen.is_by_transcript:
+        return
+    messages = [*chosen.said, Said("assistant", delivered)]
+    kept = Kept(session_id=chosen.asked.session_id, input_id=chosen.asked.input_id)
+    try:
+        record_id = transcript.transcript_id(chosen.asked.principal, messages)
+        await transcript.keep(door.bus, record_id, kept, timeout_s=door.timeout_s)
+    except RuntimeFault as fault:
+        _log.warning("transcript_not_kept", session_id=kept.session_id, code=fault.code)
+
+
+def _headers(asked: Asked, ignored: list[str]) -> dict[str, str]:
+    headers = {SESSION_HEADER: asked.session_id, "x-hobus-input": asked.input_id}
+    if ignored:
+        headers["x-hobus-ignored"] = ",".join(ignored)
+    return headers
+
+
+# --- streams ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _End:
+    """How a stream of words ended."""
+
+    result: TurnResult | None = None
+    problem: Problem | None = None
+
+
+async def _said(door: Door, chosen: Chosen, delivered: Delivered, end: _End) -> AsyncGenerator[str | None]:
+    """Words as they are delivered, None for a silence; how it ended stands in `end`, and is kept."""
+    try:
+        async with aclosing(turns.pieces(door, chosen.asked)) as pieces:
+            async for piece in pieces:
+                if isinstance(piece, TurnResult):
+                    end.result, end.problem = piece, of_result(piece)
+                elif piece is None:
+                    yield None
+                elif new := delivered.take(piece):
+                    yield new
+    except RuntimeFault as fault:
+        end.problem = of_fault(fault)
+    except Problem as problem:
+        end.problem = problem
+    if end.result is not None and end.problem is None:
+        if rest := delivered.finish(end.result.response):
+            yield rest
+        await _keep(door, chosen, delivered.text)
+
+
+async def _chat_frames(
+    door: Door, chosen: Chosen, *, model: str, created: int, wants_usage: bool
+) -> AsyncGenerator[str]:
+    identity = words.completion_id(chosen.asked.session_id, chosen.asked.input_id)
+    usage: dict[str, Any] = {"usage": None} if wants_usage else {}
+
+    def chunk(delta: dict[str, Any] | None, finish: str | None = None, **more: Any) -> str:
+        whole = words.chunk(identity, model=model, created=created, delta=delta, finish=finish, **{**usage, **more})
+        return frame(whole)
+
+    yield chunk({"role": "assistant", "content": ""}, session_id=chosen.asked.session_id)
+    end = _End()
+    async with aclosing(_said(door, chosen, Delivered(), end)) as said:
+        async for new in said:
+            yield PING if new is None else chunk({"content": new})
+    if end.problem is not None or end.result is None:
+        yield frame((end.problem or Problem(500, "internal", "the turn has no result")).body())
+        return
+    yield chunk({}, "stop", **words.ours(end.result))
+    if wants_usage:
+        yield chunk(None, usage=words.usage_of(end.result))
+    yield frame("[DONE]")
+
+
+async def _response_frames(
+    door: Door, chosen: Chosen, body: words.ResponsesRequest, *, created: int
+) -> AsyncGenerator[str]:
+    identity = words.response_id(chosen.asked.session_id, chosen.asked.input_id)
+    item = words.output_item(identity, None)
+    at = {"item_id": item["id"], "output_index": 0, "content_index": 0}
+    number = 0
+
+    def event(kind: str, **fields: Any) -> str:
+        nonlocal number
+        number += 1
+        return frame({"type": kind, "sequence_number": number - 1, **fields}, event=kind)
+
+    begun = words.response(identity, model=body.model, created=created, text=None, result=None, request=body)
+    yield event("response.created", response=begun)
+    yield event("response.in_progress", response=begun)
+    yield event("response.output_item.added", output_index=0, item=item)
+    yield event("response.content_part.added", **at, part=words.output_part(""))
+    end, delivered = _End(), Delivered()
+    async with aclosing(_said(door, chosen, delivered, end)) as said:
+        async for new in said:
+            yield PING if new is None else event("response.output_text.delta", **at, delta=new, logprobs=[])
+    if end.problem is not None or end.result is None:
+        problem = end.problem or Problem(500, "internal", "the turn has no result")
+        told = {"code": "server_error", "message": f"{problem.code}: {problem.message}"}
+        yield event("response.failed", response={**begun, "status": "failed", "error": told})
+        return
+    text = delivered.text
+    yield event("response.output_text.done", **at, text=text, logprobs=[])
+    yield event("response.content_part.done", **at, part=words.output_part(text))
+    yield event("response.output_item.done", output_index=0, item=words.output_item(identity, text))
+    whole = words.response(identity, model=body.model, created=created, text=text, result=end.result, request=body)
+    yield event("response.completed", response=whole)

@@ -1,0 +1,293 @@
+"""OpenAI's requests as far as a session can answer them, and its answers. Pure; what is not kept is refused or named.
+
+Refused, because the answer would be another one than was asked for: tools of the caller (the session has its own),
+several choices, log probabilities, a response format, images and audio. Not kept, and named in the header
+`x-hobus-ignored`: sampling settings, which the cluster's configuration decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from bus.messages.session import SessionConfig, TurnResult
+from config.snapshot import Snapshot
+from launch.http.problems import Problem
+from launch.http.transcript import Said
+
+_IGNORED = frozenset(
+    {
+        "temperature", "top_p", "presence_penalty", "frequency_penalty", "seed", "stop", "logit_bias", "store",
+        "service_tier", "top_k", "truncation", "parallel_tool_calls", "verbosity", "prediction",
+    }
+)  # fmt: skip
+_REFUSED = frozenset(
+    {"functions", "function_call", "audio", "web_search_options", "background", "conversation", "prompt"}
+)
+_EFFORTS = {"minimal": "Low", "low": "Low", "medium": "Medium", "high": "High"}
+_RESPONSE_ID = re.compile(r"resp_([0-9a-f]{32})([0-9a-f]{16})")
+
+
+class _Words(BaseModel):
+    """Unknown keys are looked at one by one: `check`."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+
+class Part(_Words):
+    """A piece of a message's content."""
+
+    type: str
+    text: str | None = None
+
+
+class ChatMessage(_Words):
+    """One message of a transcript."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[Part] | None = None
+
+    def said(self, place: str) -> Said:
+        """Its words. Raises Problem for what are none."""
+        if self.role in ("tool", "function") or (self.model_extra or {}).get("tool_calls"):
+            raise _unsupported(f"{place}.role", "messages about tools: a session calls its own tools")
+        role = "system" if self.role == "developer" else self.role
+        return Said(role, _text_of(self.content, place))
+
+
+class Metadata(_Words):
+    """What a client may say besides."""
+
+    session_id: str | None = None
+
+
+class ChatRequest(_Words):
+    """`POST /v1/chat/completions`."""
+
+    model: str
+    messages: list[ChatMessage]
+    stream: bool | None = False
+    stream_options: dict[str, Any] | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    reasoning_effort: str | None = None
+    n: int | None = 1
+    metadata: Metadata | None = None
+    user: str | None = None
+
+    def transcript(self, messages_max: int) -> list[Said]:
+        """Its messages, the user's last. Raises Problem."""
+        if len(self.messages) > messages_max:
+            raise Problem(413, "too_large", f"at most {messages_max} messages (door.messages_max)", param="messages")
+        said = [message.said(f"messages.{number}") for number, message in enumerate(self.messages)]
+        return _asking(said, "messages")
+
+
+class Reasoning(_Words):
+    """How hard the model shall think."""
+
+    effort: str | None = None
+
+
+class ResponsesRequest(_Words):
+    """`POST /v1/responses`."""
+
+    model: str
+    input: str | list[ChatMessage]
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    stream: bool | None = False
+    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    reasoning: Reasoning | None = None
+    metadata: Metadata | None = None
+    user: str | None = None
+
+    def transcript(self, messages_max: int) -> list[Said]:
+        """Its messages, the user's last. Raises Problem."""
+        given = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        if len(given) > messages_max:
+            raise Problem(413, "too_large", f"at most {messages_max} messages (door.messages_max)", param="input")
+        said = [message.said(f"input.{number}") for number, message in enumerate(given)]
+        return _asking(([Said("system", self.instructions)] if self.instructions else []) + said, "input")
+
+
+def _asking(said: list[Said], param: str) -> list[Said]:
+    if not said or said[-1].role != "user":
+        raise Problem(400, "invalid_input", "the last message is the user's: it is what is answered", param=param)
+    return said
+
+
+def _text_of(content: str | list[Part] | None, place: str) -> str:
+    if isinstance(content, str):
+        return content
+    texts: list[str] = []
+    for part in content or []:
+        if part.type not in ("text", "input_text", "output_text") or part.text is None:
+            raise _unsupported(f"{place}.content", f"content of the type {part.type[:40]!r}: text alone")
+        texts.append(part.text)
+    return "".join(texts)
+
+
+def _unsupported(param: str, what: str) -> Problem:
+    return Problem(400, "unsupported_parameter", f"not supported here: {what}", param=param)
+
+
+def check(request: ChatRequest | ResponsesRequest) -> list[str]:
+    """The names of what is not kept. Raises Problem for what would change what the answer is."""
+    extra: Mapping[str, Any] = request.model_extra or {}
+    if extra.get("tools") and extra.get("tool_choice") != "none":
+        raise _unsupported("tools", "tools of the caller: a session calls its own (`hobus tools`)")
+    for name in sorted(_REFUSED & extra.keys()):
+        if extra[name]:
+            raise _unsupported(name, name)
+    if isinstance(request, ChatRequest) and request.n not in (None, 1):
+        raise _unsupported("n", "several choices: a turn has one answer")
+    if extra.get("logprobs") or extra.get("top_logprobs"):
+        raise _unsupported("logprobs", "log probabilities")
+    formats = extra.get("response_format") or (extra.get("text") or {}).get("format") or {"type": "text"}
+    if not isinstance(formats, dict) or formats.get("type") != "text":
+        raise _unsupported("response_format", "a response format other than text")
+    if any(kind != "text" for kind in extra.get("modalities") or ()):
+        raise _unsupported("modalities", "anything but text")
+    return sorted(_IGNORED & extra.keys())
+
+
+# --- models ---------------------------------------------------------------------------------------------------------
+
+
+def models_of(snapshot: Snapshot) -> dict[str, tuple[str | None, SessionConfig | None]]:
+    """Id -> agent and overrides: each agent by its id, and each model, asked by the default one."""
+    found: dict[str, tuple[str | None, SessionConfig | None]] = {
+        agent_id: (agent_id, None) for agent_id in sorted(snapshot.agents)
+    }
+    for provider_id, provider in sorted(snapshot.config.gateway.providers.items()):
+        for model in provider.models:
+            config = SessionConfig(provider=provider_id, model=model.model_id)
+            found[f"{provider_id}/{model.model_id}"] = (None, config)
+    return found
+
+
+def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple[str | None, SessionConfig | None]:
+    """Agent and overrides of a request. Raises Problem for a model that is none."""
+    known = models_of(snapshot)
+    if request.model not in known:
+        raise Problem(
+            404, "model_not_found", f"no model {request.model[:80]!r}; GET /v1/models lists them", param="model"
+        )
+    agent_id, config = known[request.model]
+    changes: dict[str, Any] = {}
+    if isinstance(request, ChatRequest):
+        limit, effort = request.max_completion_tokens or request.max_tokens, request.reasoning_effort
+    else:
+        limit, effort = request.max_output_tokens, request.reasoning.effort if request.reasoning else None
+    if limit is not None:
+        changes["max_tokens"] = limit
+    if effort is not None:
+        if effort not in _EFFORTS:
+            raise _unsupported("reasoning_effort", f"reasoning effort {effort[:20]!r}")
+        changes["reasoning_effort"] = _EFFORTS[effort]
+    if not changes:
+        return agent_id, config
+    return agent_id, (config or SessionConfig()).model_copy(update=changes)
+
+
+# --- answers --------------------------------------------------------------------------------------------------------
+
+
+def ours(result: TurnResult) -> dict[str, Any]:
+    """What stands beside OpenAI's own fields."""
+    return {
+        "session_id": result.session_id,
+        "run_id": None if result.run_id is None else str(result.run_id),
+        "input_id": result.input_id,
+        "outcome": result.outcome,
+    }
+
+
+def usage_of(result: TurnResult) -> dict[str, int]:
+    """All model calls of the turn together."""
+    cost = result.cost
+    return {
+        "prompt_tokens": cost.input_tokens, "completion_tokens": cost.output_tokens, "total_tokens": cost.total_tokens,
+    }  # fmt: skip
+
+
+def completion_id(session_id: str, input_id: str) -> str:
+    """The same for the same turn, however often it is asked for."""
+    return f"chatcmpl-{sha256(f'{session_id}/{input_id}'.encode()).hexdigest()[:29]}"
+
+
+def completion(result: TurnResult, *, model: str, created: int) -> dict[str, Any]:
+    """A whole chat completion."""
+    message = {"role": "assistant", "content": result.response, "refusal": None}
+    return {
+        "id": completion_id(result.session_id, result.input_id), "object": "chat.completion", "created": created,
+        "model": model, "usage": usage_of(result),
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+        **ours(result),
+    }  # fmt: skip
+
+
+def chunk(
+    completion: str, *, model: str, created: int, delta: dict[str, Any] | None, finish: str | None = None, **more: Any
+) -> dict[str, Any]:
+    """One chunk of a streamed chat completion; without a delta it has no choice."""
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}]
+    return {
+        "id": completion, "object": "chat.completion.chunk", "created": created, "model": model, "choices": choices,
+        **more,
+    }  # fmt: skip
+
+
+def response_id(session_id: str, input_id: str) -> str:
+    """Names the session and the input: `previous_response_id` needs no memory of a door."""
+    return f"resp_{session_id.replace('-', '')}{sha256(input_id.encode()).hexdigest()[:16]}"
+
+
+def session_in(previous: str) -> str:
+    """The session that a response id names. Raises Problem."""
+    match = _RESPONSE_ID.fullmatch(previous)
+    if match is None:
+        raise Problem(404, "not_found", "no such response", param="previous_response_id")
+    half = match[1]
+    return "-".join((half[:8], half[8:12], half[12:16], half[16:20], half[20:]))
+
+
+def response(  # noqa: PLR0913 - what it is made of
+    identity: str, *, model: str, created: int, text: str | None, result: TurnResult | None, request: ResponsesRequest
+) -> dict[str, Any]:
+    """A response: begun (no text yet) or whole."""
+    usage = None
+    if result is not None:
+        counted = usage_of(result)
+        usage = {
+            "input_tokens": counted["prompt_tokens"], "output_tokens": counted["completion_tokens"],
+            "total_tokens": counted["total_tokens"], "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": 0},
+        }  # fmt: skip
+    return {
+        "id": identity, "object": "response", "created_at": created, "model": model,
+        "status": "in_progress" if text is None else "completed", "error": None, "incomplete_details": None,
+        "instructions": request.instructions, "metadata": {}, "parallel_tool_calls": False, "temperature": None,
+        "tool_choice": "none", "tools": [], "top_p": None, "previous_response_id": request.previous_response_id,
+        "output": [] if text is None else [output_item(identity, text)], "usage": usage,
+        **({} if result is None else ours(result)),
+    }  # fmt: skip
+
+
+def output_item(identity: str, text: str | None) -> dict[str, Any]:
+    """The one message of a response."""
+    content: Iterable[dict[str, Any]] = [] if text is None else [output_part(text)]
+    return {
+        "id": f"msg_{identity[5:]}", "type": "message", "role": "assistant", "content": list(content),
+        "status": "in_progress" if text is None else "completed",
+    }  # fmt: skip
+
+
+def output_part(text: str) -> dict[str, Any]:
+    """The one part of that message."""
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

@@ -1,0 +1,75 @@
+"""What a client of the door is told when something is wrong, in the shape that OpenAI's clients read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from math import ceil
+from typing import Any
+
+from bus.errors import RuntimeFault
+from bus.messages.session import TurnResult
+
+STATUS = {
+    "invalid_input": 400, "unreadable": 400, "malformed": 400, "rejected": 400,
+    "FORBIDDEN": 403, "AUTH_ERROR": 403, "denied": 403,
+    "not_found": 404,
+    "input_conflict": 409, "run_active": 409, "run_waiting": 409, "session_closed": 409,
+    "cancelled": 409, "fenced": 409,
+    "too_large": 413,
+    "busy": 429, "BUDGET_EXHAUSTED": 429, "HIERARCHY_EXCEEDED": 429, "TURN_LIMIT": 429, "NOT_ALLOCATED": 429,
+    "no_route": 503, "peer_lost": 503, "unavailable": 503, "disk_full": 503, "moved": 503,
+    "expired": 504, "deadline_exceeded": 504,
+}  # fmt: skip
+"""Code of a fault or of a turn's verdict -> HTTP status; any other is 500."""
+
+_TYPES = {
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+    409: "conflict_error", 413: "invalid_request_error", 415: "invalid_request_error", 421: "invalid_request_error",
+    429: "rate_limit_error",
+}  # fmt: skip
+
+
+class Problem(Exception):
+    """An answer that is an error: its status, a code to go by, and a sentence."""
+
+    def __init__(  # noqa: PLR0913 - what an answer has
+        self,
+        status: int,
+        code: str,
+        message: str,
+        *,
+        param: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(f"{code}: {message}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.param = param
+        self.headers = dict(headers or {})
+        self.facts = dict(facts or {})
+
+    def body(self) -> dict[str, Any]:
+        """As OpenAI's API writes it; what is ours stands beside it."""
+        kind = _TYPES.get(self.status, "server_error")
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code, **self.facts}}
+
+
+def of_fault(fault: RuntimeFault) -> Problem:
+    """The problem behind a fault of the bus or of a service."""
+    status = STATUS.get(fault.code, HTTPStatus.INTERNAL_SERVER_ERROR)
+    headers: dict[str, str] = {}
+    if fault.retry_after_ms is not None and fault.retryable:
+        headers["retry-after"] = str(max(1, ceil(fault.retry_after_ms / 1000)))
+    return Problem(status, fault.code, fault.detail, headers=headers)
+
+
+def of_result(result: TurnResult) -> Problem | None:
+    """The problem that a turn ended in; None for one that was answered, also if degraded."""
+    if result.outcome != "error":
+        return None
+    code = result.code or "error"
+    facts = {"session_id": result.session_id, "input_id": result.input_id, "outcome": result.outcome}
+    return Problem(STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR), code, result.response, facts=facts)

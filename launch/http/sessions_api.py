@@ -1,0 +1,205 @@
+"""The native API: sessions, their turns, their commands and their events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from bus.errors import RuntimeFault
+from bus.messages.ids import CommandId, InputId, RunId, iso
+from bus.messages.session import (
+    Command,
+    EndSession,
+    HostCommand,
+    ReadSession,
+    SessionClosed,
+    SessionConfig,
+    SessionView,
+    TurnResult,
+)
+from bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
+from launch.http import turns
+from launch.http.context import Door
+from launch.http.openai_api import door_of, gone_of, principal_of, read, session_id_in
+from launch.http.problems import Problem, of_fault, of_result
+from launch.http.sse import PING, frame, streamed
+from launch.http.turns import Asked
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StartBody(_Body):
+    """`POST /v1/sessions`."""
+
+    agent_id: str | None = Field(default=None, description="null: the configured one")
+    session_config: SessionConfig | None = Field(default=None, description="defaults of its runs")
+
+
+class TurnBody(_Body):
+    """`POST /v1/sessions/{session_id}/turns`."""
+
+    text: str = Field(description="the message of the user")
+    input_id: InputId | None = Field(default=None, description="null: from the Idempotency-Key, else drawn")
+    run_overrides: SessionConfig | None = None
+    stream: bool = Field(default=False, description="as server-sent events: turn, delta, reset, waiting, result, error")
+    lease: bool = Field(default=False, description="the run is cancelled when this connection is lost")
+
+
+class CommandBody(_Body):
+    """`POST /v1/sessions/{session_id}/commands`."""
+
+    command: Command = Field(description="Steer, FollowUp, Pause, Resume, Cancel, Approve, Deny, LeaseHeartbeat")
+    command_id: CommandId | None = Field(default=None, description="null: from the Idempotency-Key, else drawn")
+    run_seq: Annotated[int, Field(ge=1)] | None = Field(default=None, description="only if this is the active run")
+    expected_session_epoch: Annotated[int, Field(ge=0)] | None = Field(default=None, description="only in this epoch")
+
+
+async def start_session(request: Request) -> Response:
+    """Begin a session; under the same Idempotency-Key the same one."""
+    door, principal = door_of(request), principal_of(request)
+    body = await read(request, StartBody)
+    seed, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
+    session_id = door.ownership.session_id(principal, f"session/{seed}")
+    ready = await turns.start(door, session_id, agent_id=body.agent_id, config=body.session_config)
+    return JSONResponse(ready.model_dump(mode="json"), status_code=201 if ready.is_new else 200)
+
+
+async def read_session(request: Request) -> Response:
+    """Where a session stands: its run, what that waits for, its epochs."""
+    view = await _view(door_of(request), _session(request))
+    return JSONResponse(view.model_dump(mode="json"))
+
+
+async def end_session(request: Request) -> Response:
+    """End a session; a running run is cancelled first."""
+    door, session_id = door_of(request), _session(request)
+    closed = await door.bus.request(
+        "host", EndSession(session_id=session_id), expect=SessionClosed, timeout_s=door.timeout_s, key=session_id
+    )
+    return JSONResponse(closed.model_dump(mode="json"))
+
+
+async def turn(request: Request) -> Response:
+    """One message, one answer; again under the same input id the same answer."""
+    door, session_id = door_of(request), _session(request)
+    body = await read(request, TurnBody)
+    input_id, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
+    asked = Asked(
+        api="native", principal=principal_of(request), session_id=session_id, input_id=body.input_id or input_id,
+        text=body.text, comes_back=not body.lease, overrides=body.run_overrides, arrived=door.bus.clock.monotonic(),
+    )  # fmt: skip
+    headers = {"x-hobus-session": session_id, "x-hobus-input": asked.input_id}
+    if body.stream:
+        return streamed(_turn_frames(door, asked), headers)
+    result = await turns.whole(door, asked, gone_of(request))
+    if (problem := of_result(result)) is not None:
+        problem.headers.update(headers)
+        raise problem
+    return JSONResponse(result.model_dump(mode="json"), headers=headers)
+
+
+async def command(request: Request) -> Response:
+    """Steer, pause, resume, cancel, approve, deny, follow up; 409 with the verdict when it was rejected."""
+    door, session_id = door_of(request), _session(request)
+    body = await read(request, CommandBody)
+    drawn, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
+    wanted = HostCommand(
+        command_id=body.command_id or f"http-{drawn}",
+        target_run_id=None if body.run_seq is None else RunId(session_id=session_id, run_seq=body.run_seq),
+        expected_session_epoch=body.expected_session_epoch,
+        issued_at=iso(door.bus.now()),
+        command=body.command,
+    )
+    verdict = await turns.commanded(door, session_id, wanted)
+    return JSONResponse(verdict.model_dump(mode="json"), status_code=200 if verdict.outcome == "applied" else 409)
+
+
+async def session_events(request: Request) -> Response:
+    """Every event of a session behind `after` (or Last-Event-ID), then each as it happens; `follow=false`: one page."""
+    door, session_id = door_of(request), _session(request)
+    after = _number(request.headers.get("last-event-id") or request.query_params.get("after"))
+    if request.query_params.get("follow") == "false":
+        found, page = await door.journals.page(session_id, after)
+        text = ",".join(event.data for event in found)
+        more = "true" if page.more else "false"
+        return Response(f'{{"events":[{text}],"more":{more}}}', media_type="application/json")
+    return streamed(_event_frames(door, session_id, after))
+
+
+def _session(request: Request) -> str:
+    return session_id_in(door_of(request), principal_of(request), request.path_params["session_id"])
+
+
+async def _view(door: Door, session_id: str) -> SessionView:
+    question = ReadSession(session_id=session_id)
+    return await door.bus.request("ho2", question, expect=SessionView, timeout_s=door.timeout_s, key=session_id)
+
+
+def _number(text: str | None) -> int:
+    if not text:
+        return -1
+    if re.fullmatch(r"-1|[0-9]{1,16}", text) is None:
+        raise Problem(400, "invalid_input", "after and Last-Event-ID are sequences of the record", param="after")
+    return int(text)
+
+
+async def _event_frames(door: Door, session_id: str, after: int) -> AsyncGenerator[str]:
+    """Ends when the door does, or when the record cannot be read: the client comes again with the id it has."""
+    door.metrics.readers.inc()
+    try:
+        yield ": events of the session\n\n"
+        async with aclosing(door.journals.follow(session_id, after)) as following:
+            async for event in following:
+                if event is None:
+                    yield PING
+                else:
+                    yield frame(event.data, event=event.kind, identity=str(event.sequence))
+                if door.closing.is_set():
+                    return
+    except RuntimeFault as fault:
+        yield frame(of_fault(fault).body(), event="error")
+    finally:
+        door.metrics.readers.dec()
+
+
+async def _turn_frames(door: Door, asked: Asked) -> AsyncGenerator[str]:
+    """`turn` first: with its ids the same can be asked again, and what stands is told again from its beginning."""
+    yield frame({"session_id": asked.session_id, "input_id": asked.input_id}, event="turn")
+    try:
+        async with aclosing(turns.pieces(door, asked)) as pieces:
+            async for piece in pieces:
+                yield _turn_frame(piece)
+    except RuntimeFault as fault:
+        yield frame(of_fault(fault).body(), event="error")
+    except Problem as problem:
+        yield frame(problem.body(), event="error")
+
+
+def _turn_frame(piece: Any) -> str:
+    match piece:
+        case None:
+            return PING
+        case TurnResult():
+            problem = of_result(piece)
+            if problem is not None:
+                return frame(problem.body(), event="error")
+            return frame(piece.model_dump(mode="json"), event="result")
+        case StreamDelta():
+            said = {"text": piece.text, "step": piece.step, "attempt": piece.attempt, "index": piece.index}
+            return frame(said, event="delta")
+        case StreamReset():
+            return frame({"reason": piece.reason}, event="reset")
+        case StreamWaiting():
+            return frame(
+                {"waiting": piece.waiting, "held_calls": [c.model_dump() for c in piece.held_calls]}, event="waiting"
+            )
+        case _:
+            return PING

@@ -1,0 +1,111 @@
+"""Which session a list of messages belongs to: the one whose answers they quote, word by word.
+
+What was delivered is recorded (TRANSCRIPT_DELIVERED, under the hash of the principal and of all messages up to and with
+the answer). Who sends exactly these messages and one more goes on in that session, if nothing has happened in it since;
+anybody else begins a new one, into whose first message the given history is written.
+Source: spec page "Launching, scaling, tapping, watching", HTTP edge.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple
+
+from bus.messages.base import pack, unpack
+from bus.messages.ledger import (
+    Entries,
+    Entry,
+    Found,
+    Lookup,
+    Provenance,
+    Read,
+    Write,
+    WriteEntry,
+    Written,
+    session_stream,
+)
+from bus.port import Bus
+from launch.sessions.commands_seen import turns_in
+
+EVENT = "TRANSCRIPT_DELIVERED"
+_STREAM = "governance"
+_LAST = 64
+
+
+class Said(NamedTuple):
+    """One message of a transcript."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Where a transcript was delivered: its session, and the input whose answer was its last word."""
+
+    session_id: str
+    input_id: str
+
+
+def transcript_id(principal: str, messages: Iterable[Said]) -> str:
+    """The submission id of what is known of this transcript."""
+    words = json.dumps([principal, *messages], ensure_ascii=False, separators=(",", ":"))
+    return f"{EVENT}:{principal}/{sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def with_history(messages: Sequence[Said]) -> str:
+    """The first message of a new session: the last one, behind all that was said before it elsewhere."""
+    *earlier, last = messages
+    if not earlier:
+        return last.text
+    instructions = [said.text for said in earlier if said.role == "system"]
+    exchange = [f"{said.role}: {said.text}" for said in earlier if said.role != "system"]
+    parts = (["Instructions of the caller:", *instructions, ""] if instructions else []) + (
+        ["Said earlier in this conversation:", *exchange, ""] if exchange else []
+    )
+    return "\n".join([*parts, "Message:", last.text]) if parts else last.text
+
+
+async def find(bus: Bus, record_id: str, *, timeout_s: float) -> Kept | None:
+    """Where this transcript was delivered; None where nobody knows it, or it was erased. Raises RuntimeFault."""
+    found = await bus.request(
+        "ledger", Lookup(submission_ids=[record_id], with_bodies=True), expect=Found, timeout_s=timeout_s
+    )
+    entry = found.entries[0]
+    if entry is None or not entry.bodies or entry.bodies[0] is None:
+        return None
+    kept = unpack(entry.bodies[0])
+    return Kept(session_id=str(kept["session_id"]), input_id=str(kept["input_id"]))
+
+
+async def keep(bus: Bus, record_id: str, kept: Kept, *, timeout_s: float) -> None:
+    """It is in the record; the first session of two that were told the same stands. Raises RuntimeFault."""
+    entry = WriteEntry(
+        submission_id=record_id,
+        stream=_STREAM,
+        event_type=EVENT,
+        provenance=Provenance(session_id=kept.session_id),
+        trace=kept.session_id,
+        at_us=round(bus.now() * 1_000_000),
+        bodies=[pack({"session_id": kept.session_id, "input_id": kept.input_id})],
+    )
+    await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
+
+
+async def last_input(bus: Bus, session_id: str, *, timeout_s: float) -> str:
+    """The input that this session was asked last, answered or not; empty where there is none. Raises RuntimeFault."""
+    entries: list[Entry] = []
+    is_more = True
+    while is_more and not (seen := turns_in(entries[::-1])):
+        before = entries[-1].sequence if entries else None
+        question = Read(
+            stream=session_stream(session_id), limit=_LAST, newest_first=True, with_bodies=True, before=before
+        )
+        page = await bus.request("ledger", question, expect=Entries, timeout_s=timeout_s)
+        entries += page.entries
+        is_more = page.more and bool(page.entries)
+    seen = turns_in(entries[::-1])
+    return seen[-1].input_id if seen else ""

@@ -1,0 +1,211 @@
+"""One turn for a client of the door: a session turn like any other, asked for as `hobus ask` does it.
+
+Who can come back for the answer (an idempotency key, an input id) lets the turn go on when the connection is lost; for
+who cannot, nobody could ever hear it: the run is leased, and cancelled as soon as the client has gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TypeVar
+
+from bus.errors import RuntimeFault
+from bus.messages.base import Message
+from bus.messages.ids import iso
+from bus.messages.session import (
+    Cancel,
+    CommandVerdict,
+    HostCommand,
+    ProcessTurn,
+    ReadSession,
+    SessionCommand,
+    SessionConfig,
+    SessionReady,
+    SessionView,
+    StartSession,
+    TurnResult,
+)
+from launch.http.context import Door
+from launch.http.problems import Problem
+from launch.turns import process_turn
+
+T = TypeVar("T")
+Gone = Callable[[], Awaitable[None]]
+"""Returns when the client has gone."""
+_KEY_MAX_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a client asks, its session known."""
+
+    api: str
+    principal: str
+    session_id: str
+    input_id: str
+    text: str
+    comes_back: bool  # it can ask for the same answer again
+    overrides: SessionConfig | None
+    arrived: float  # on the bus's monotonic clock
+
+    def turn(self, *, stream: bool) -> ProcessTurn:
+        """As the host is asked."""
+        return ProcessTurn(
+            session_id=self.session_id, input_id=self.input_id, text=self.text, run_overrides=self.overrides,
+            stream=stream, lease=not self.comes_back,
+        )  # fmt: skip
+
+
+def input_of(key: str | None, drawn: str) -> tuple[str, bool]:
+    """The input id behind an Idempotency-Key, and whether there was one. Raises Problem for one that is too long."""
+    if key is None:
+        return drawn, False
+    if not key or len(key) > _KEY_MAX_CHARS:
+        raise Problem(400, "invalid_input", f"Idempotency-Key: 1 to {_KEY_MAX_CHARS} characters")
+    return f"key-{sha256(key.encode('utf-8', 'replace')).hexdigest()[:40]}", True
+
+
+async def start(
+    door: Door, session_id: str, *, agent_id: str | None, config: SessionConfig | None = None
+) -> SessionReady:
+    """The session is there. Raises RuntimeFault."""
+    wanted = StartSession(session_id=session_id, agent_id=agent_id, session_config=config or SessionConfig())
+    return await door.bus.request(
+        "host", wanted, expect=SessionReady, timeout_s=door.timeout_s, key=session_id, trace=session_id
+    )
+
+
+async def whole(door: Door, asked: Asked, gone: Gone) -> TurnResult:
+    """The turn's one answer. Raises RuntimeFault, Problem; ClientGone where nobody is left to be answered."""
+    return await unless_gone(door, asked, _answer(door, asked, None), gone)
+
+
+async def pieces(door: Door, asked: Asked) -> AsyncGenerator[Message | TurnResult | None]:
+    """The frames of the turn's stream, then its result; None after a silence of `door.ping_ms`. Raises RuntimeFault.
+
+    Closing it early is the client going away.
+    """
+    queue: asyncio.Queue[Message | None] = asyncio.Queue()
+    is_first = True
+
+    def heard(message: Message) -> None:
+        if queue.qsize() < door.config.door.pieces_max:  # a slow reader gets the rest with the answer
+            queue.put_nowait(message)
+
+    work = asyncio.get_running_loop().create_task(_answer(door, asked, heard))
+    work.add_done_callback(lambda _: queue.put_nowait(None))
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(door.config.door.ping_ms / 1000):
+                    message = await queue.get()
+            except TimeoutError:
+                yield None
+                continue
+            if message is None:
+                break
+            if is_first:
+                is_first = False
+                door.metrics.first_pieces.labels(asked.api).observe(door.bus.clock.monotonic() - asked.arrived)
+            yield message
+        yield work.result()
+    finally:
+        if not work.done():
+            _leave(door, asked, work)
+
+
+class ClientGone(Exception):
+    """Nobody is left to be answered."""
+
+
+async def unless_gone(door: Door, asked: Asked, answer: Awaitable[T], gone: Gone) -> T:
+    """The answer; when the client goes first it is left, and ClientGone raised."""
+    work = asyncio.ensure_future(answer)
+    watch = asyncio.ensure_future(gone())
+    has_gone = False
+
+    def left(_task: object) -> None:
+        nonlocal has_gone
+        if not watch.cancelled() and not work.done() and not asked.comes_back:
+            has_gone = True
+            _leave(door, asked, work)
+
+    watch.add_done_callback(left)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        if has_gone:
+            raise ClientGone from None
+        if not work.done():
+            _leave(door, asked, work)
+        raise
+    finally:
+        watch.cancel()
+
+
+async def _answer(door: Door, asked: Asked, heard: Callable[[Message], None] | None) -> TurnResult:
+    config = door.config
+    with door.turn_of(asked.principal):
+        result = await process_turn(
+            door.bus,
+            asked.turn(stream=heard is not None),
+            timeout_s=config.host.turn_timeout_ms / 1000,
+            retry_interval_s=config.host.retry_interval_ms / 1000,
+            on_stream=heard,
+        )
+    elapsed_s = door.bus.clock.monotonic() - asked.arrived
+    door.metrics.turns.labels(asked.api, result.outcome).observe(elapsed_s)
+    return result
+
+
+def _leave(door: Door, asked: Asked, work: asyncio.Future[T]) -> None:
+    """The client has gone: its turn goes on if it can come back for it, else it is cancelled."""
+    if asked.comes_back:
+        door.aside(_to_its_end(work))
+        return
+    work.cancel()
+    if not door.closing.is_set():
+        door.aside(_cancelled(door, asked))
+
+
+async def _to_its_end(work: Awaitable[T]) -> None:
+    with suppress(Problem):
+        await work
+
+
+async def _cancelled(door: Door, asked: Asked) -> None:
+    """The run of this input, and no other one, is cancelled; it may be over already. Raises RuntimeFault."""
+    session_id = asked.session_id
+    view = await door.bus.request(
+        "ho2", ReadSession(session_id=session_id), expect=SessionView, timeout_s=door.timeout_s, key=session_id
+    )
+    if view.active_input_id != asked.input_id or view.run is None:
+        return
+    command = HostCommand(
+        command_id=f"door-gone-{asked.input_id}"[:100],
+        target_run_id=view.run.run_id,
+        issued_at=iso(door.bus.now()),
+        command=Cancel(reason="the client has gone"),
+    )
+    await commanded(door, session_id, command)
+
+
+async def commanded(door: Door, session_id: str, command: HostCommand) -> CommandVerdict:
+    """The verdict; sent again under its id while the session moves or somebody is away. Raises RuntimeFault."""
+    clock = door.bus.clock
+    deadline = clock.monotonic() + door.timeout_s
+    while True:
+        try:
+            return await door.bus.request(
+                "ho2", SessionCommand(session_id=session_id, command=command), expect=CommandVerdict,
+                timeout_s=max(0.0, deadline - clock.monotonic()), key=session_id, trace=session_id,
+            )  # fmt: skip
+        except RuntimeFault as fault:
+            pause_s = fault.pause_s(door.config.host.retry_interval_ms / 1000, clock.random())
+            if not fault.retryable or clock.monotonic() + pause_s >= deadline:
+                raise
+        await door.bus.sleep(pause_s)

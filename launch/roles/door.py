@@ -1,0 +1,31 @@
+"""The HTTP door, where the configuration has one. What it needs is loaded here, after the fork."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+from bus.errors import ConfigError
+from launch.endpoints import Place
+from launch.kernel import raise_open_files
+from launch.roles import Made
+
+NEEDS = ("starlette", "uvicorn", "prometheus_client")
+
+
+def make(place: Place) -> Made:
+    """Raises ConfigError where there is to be no door, or where the extra `http` is not installed."""
+    if not place.snapshot.config.door.listen:
+        raise ConfigError("door.listen is empty: this cluster has no door (hobus up --door)")
+    require_installed()
+    raise_open_files()
+    # By name: who has no door loads no web server, and the zygote loads this file.
+    actor = importlib.import_module("launch.http.actor").HttpDoor(place)
+    return Made(actor, close=actor.close)
+
+
+def require_installed() -> None:
+    """Raises ConfigError without the extra."""
+    missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"the door needs {', '.join(missing)}: pip install 'hobus[http]'")

@@ -1,0 +1,71 @@
+"""A door over the simulated cluster: the real application, called in process, in virtual time."""
+
+import httpx2
+from openai import AsyncOpenAI
+
+from config.snapshot import load_snapshot
+from launch.http.app import make_app
+from launch.http.context import Door
+from launch.http.events import Journals
+from launch.http.guard import names_of
+from launch.http.keys import Ownership
+from launch.http.metrics import Metrics
+from launch.simulated import SimulatedCluster
+
+SNAPSHOT = load_snapshot()
+KEYS = {"Bearer k-alice": "alice", "Bearer k-bob": "bob"}
+
+
+class SimulatedDoor:
+    """As many doors as asked for, on one cluster."""
+
+    def __init__(self, snapshot=SNAPSHOT, **cluster):
+        self.cluster = SimulatedCluster(snapshot, **cluster)
+        self.snapshot = snapshot
+        self.doors = []
+        self.apps = [self.open()]
+
+    def open(self):
+        """One more door."""
+        bus = self.cluster.world.client("door")
+        door = Door(
+            bus=bus, snapshot=self.snapshot, ownership=Ownership(b"secret"), principal_of=KEYS.get,
+            hosts=names_of("127.0.0.1", []), metrics=Metrics(), journals=Journals(bus, self.snapshot.config),
+        )  # fmt: skip
+        self.doors.append(door)
+        self.cluster.world.run(self.cluster.world.settled())
+        return make_app(door)
+
+    def run(self, work):
+        """What a coroutine gives, in virtual time."""
+        return self.cluster.world.run(work)
+
+    def http(self, who="alice", app=0, **more):
+        """An HTTP client of one of the doors."""
+        headers = {"authorization": f"Bearer k-{who}"} if who else {}
+        transport = httpx2.ASGITransport(app=self.apps[app], raise_app_exceptions=False)
+        return httpx2.AsyncClient(
+            transport=transport,
+            base_url="http://127.0.0.1",
+            headers=headers | more.pop("headers", {}),
+            timeout=None,
+            **more,
+        )
+
+    def openai(self, who="alice", app=0):
+        """The official SDK as a client of one of the doors."""
+        transport = httpx2.ASGITransport(app=self.apps[app], raise_app_exceptions=False)
+        client = AsyncOpenAI(
+            api_key=f"k-{who}", base_url="http://127.0.0.1/v1", max_retries=0,
+            http_client=httpx2.AsyncClient(transport=transport, timeout=None),
+        )  # fmt: skip
+        client._platform = "Linux"  # else it asks a thread, and there are none in virtual time
+        return client
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for door in self.doors:
+            self.run(door.close())
+        self.cluster.world.close()

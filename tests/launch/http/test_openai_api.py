@@ -1,0 +1,193 @@
+"""The door as OpenAI's own client meets it, over the whole simulated cluster."""
+
+import openai
+import pytest
+
+from tests.launch.http.door import SimulatedDoor
+
+ASKED = "what packages are installed?"
+
+
+@pytest.fixture
+def door():
+    """One door."""
+    with SimulatedDoor() as made:
+        yield made
+
+
+def requested(door):
+    """The inputs that the record has, in order."""
+    return [entry for entry in door.cluster.entries() if entry.event_type == "RunRequested"]
+
+
+def test_a_completion_is_a_session_turn(door):
+    """Words, usage, outcome, and a run in the record."""
+
+    async def work():
+        return await door.openai().chat.completions.create(model="ADMIN", messages=[{"role": "user", "content": ASKED}])
+
+    answer = door.run(work())
+    assert "PKG-" in answer.choices[0].message.content
+    assert answer.choices[0].finish_reason == "stop"
+    assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens > 0
+    assert answer.outcome == "success"
+    assert [entry.provenance.session_id for entry in requested(door)] == [answer.session_id]
+
+
+def test_a_transcript_goes_on_in_its_session_and_a_changed_one_does_not(door):
+    """Exactly the messages as delivered: the same session, at any door; one word off, or a branch: a new one."""
+
+    async def work():
+        client = door.openai()
+        messages = [{"role": "user", "content": ASKED}]
+        first = await client.chat.completions.create(model="ADMIN", messages=messages)
+        said = [*messages, {"role": "assistant", "content": first.choices[0].message.content}]
+        again = [*said, {"role": "user", "content": "what did I ask before?"}]
+        second = await door.openai(app=1).chat.completions.create(model="ADMIN", messages=again)
+        branch = await client.chat.completions.create(model="ADMIN", messages=again)
+        changed = [{"role": "user", "content": ASKED + " "}, *again[1:]]
+        other = await client.chat.completions.create(model="ADMIN", messages=changed)
+        stranger = await door.openai("bob").chat.completions.create(model="ADMIN", messages=again)
+        return first, second, branch, other, stranger
+
+    door.apps.append(door.open())
+    first, second, branch, other, stranger = door.run(work())
+    assert second.session_id == first.session_id
+    assert ASKED in second.choices[0].message.content
+    assert len({first.session_id, branch.session_id, other.session_id, stranger.session_id}) == 4
+
+
+def test_a_stream_is_the_answer_in_pieces_and_can_be_gone_on_with(door):
+    """What came in pieces is the transcript that the next message is recognised by."""
+
+    async def work():
+        client = door.openai()
+        stream = await client.chat.completions.create(
+            model="ADMIN", messages=[{"role": "user", "content": ASKED}], stream=True,
+            stream_options={"include_usage": True},
+        )  # fmt: skip
+        chunks = [chunk async for chunk in stream]
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        second = await client.chat.completions.create(
+            model="ADMIN",
+            messages=[
+                {"role": "user", "content": ASKED}, {"role": "assistant", "content": text},
+                {"role": "user", "content": "what did I ask before?"},
+            ],
+        )  # fmt: skip
+        return chunks, text, second
+
+    chunks, text, second = door.run(work())
+    assert "PKG-" in text
+    assert len([chunk for chunk in chunks if chunk.choices]) > 3
+    assert chunks[-2].choices[0].finish_reason == "stop" and chunks[-2].outcome == "success"
+    assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens > 0
+    assert second.session_id == chunks[0].session_id
+
+
+def test_the_same_key_gets_the_same_answer_once(door):
+    """A retry under one Idempotency-Key, also at another door, is the same turn; another text under it is a conflict."""
+
+    async def work():
+        key = {"Idempotency-Key": "order 66"}
+        said = [{"role": "user", "content": ASKED}]
+        one = await door.openai().chat.completions.create(model="ADMIN", messages=said, extra_headers=key)
+        two = await door.openai(app=1).chat.completions.create(model="ADMIN", messages=said, extra_headers=key)
+        bobs = await door.openai("bob").chat.completions.create(model="ADMIN", messages=said, extra_headers=key)
+        other = [{"role": "user", "content": "is the ledger intact?"}]
+        with pytest.raises(openai.ConflictError) as conflict:
+            await door.openai().chat.completions.create(model="ADMIN", messages=other, extra_headers=key)
+        return one, two, bobs, conflict.value
+
+    door.apps.append(door.open())
+    one, two, bobs, conflict = door.run(work())
+    assert (one.id, one.choices[0].message.content) == (two.id, two.choices[0].message.content)
+    assert bobs.session_id != one.session_id
+    assert len(requested(door)) == 2
+    assert conflict.code == "input_conflict"
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "code"),
+    [
+        ({"model": "nobody"}, 404, "model_not_found"),
+        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}, 400, "unsupported_parameter"),
+        ({"n": 2}, 400, "unsupported_parameter"),
+        ({"response_format": {"type": "json_object"}}, 400, "unsupported_parameter"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_input"),
+        ({"messages": []}, 400, "invalid_input"),
+        ({"messages": [{"role": "user", "content": "   "}]}, 400, "invalid_input"),
+        ({"max_tokens": -1}, 400, "invalid_input"),
+        ({"extra_headers": {"X-Hobus-Session": "SES-nothing"}}, 404, "session_not_found"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_answered_is_refused_by_name(door, more, status, code):
+    """In OpenAI's shape, and nothing is run."""
+
+    async def work():
+        asked = {"model": "ADMIN", "messages": [{"role": "user", "content": ASKED}]} | more
+        with pytest.raises(openai.APIStatusError) as refused:
+            await door.openai().chat.completions.create(**asked)
+        return refused.value
+
+    refused = door.run(work())
+    assert (refused.status_code, refused.code) == (status, code)
+    assert requested(door) == []
+
+
+def test_what_is_not_kept_is_named(door):
+    """Sampling settings are the cluster's: a client is told that its own were left out."""
+
+    async def work():
+        return await door.openai().chat.completions.with_raw_response.create(
+            model="offline/offline-rules-1", messages=[{"role": "user", "content": ASKED}], temperature=0.3, top_p=1
+        )
+
+    answer = door.run(work())
+    assert answer.headers["x-hobus-ignored"] == "temperature,top_p"
+    assert answer.headers["x-hobus-outcome"] == "success"
+
+
+def test_responses_go_on_from_the_one_before(door):
+    """`previous_response_id` names the session; only its newest response can be gone on from."""
+
+    async def work():
+        client = door.openai()
+        one = await client.responses.create(model="ADMIN", input=ASKED)
+        stream = await client.responses.create(
+            model="ADMIN", input="what did I ask before?", previous_response_id=one.id, stream=True
+        )
+        events = [event async for event in stream]
+        with pytest.raises(openai.ConflictError) as branch:
+            await client.responses.create(model="ADMIN", input="hello", previous_response_id=one.id)
+        with pytest.raises(openai.NotFoundError):
+            await door.openai("bob").responses.create(model="ADMIN", input="hello", previous_response_id=one.id)
+        return one, events, branch.value
+
+    one, events, branch = door.run(work())
+    assert "PKG-" in one.output_text
+    whole = events[-1].response
+    assert whole.status == "completed" and ASKED in whole.output_text
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == whole.output_text
+    assert whole.session_id == one.session_id
+    assert branch.code == "not_the_newest"
+
+
+def test_models_are_agents_and_routes(door):
+    """What a client may name."""
+
+    async def work():
+        return [row.id for row in (await door.openai().models.list()).data]
+
+    assert door.run(work()) == ["ADMIN", "offline/offline-rules-1"]
+
+
+def test_without_a_key_nothing_is_said(door):
+    """401, in OpenAI's shape."""
+
+    async def work():
+        with pytest.raises(openai.AuthenticationError) as refused:
+            await door.openai("mallory").models.list()
+        return refused.value
+
+    assert door.run(work()).code == "invalid_api_key"

@@ -1,0 +1,196 @@
+"""The native API over the whole simulated cluster: sessions, turns, commands, events."""
+
+import asyncio
+import json
+
+import pytest
+
+from launch.http.events import shown
+from tests.launch.http.door import SimulatedDoor
+
+ASKED = "what packages are installed?"
+
+
+@pytest.fixture
+def door():
+    """Two doors."""
+    with SimulatedDoor() as made:
+        made.apps.append(made.open())
+        yield made
+
+
+async def session_of(http):
+    """A new session."""
+    made = await http.post("/v1/sessions", json={})
+    assert made.status_code == 201
+    return made.json()["session_id"]
+
+
+def events_in(text):
+    """(id, event, data) of each frame of a stream."""
+    found = []
+    for part in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in part.split("\n") if line and not line.startswith(":"))
+        if fields:
+            found.append((fields.get("id"), fields.get("event"), json.loads(fields["data"])))
+    return found
+
+
+def test_a_turn_and_its_retry_at_another_door(door):
+    """One input id, one answer, one run."""
+
+    async def work():
+        async with door.http() as http, door.http(app=1) as other:
+            session = await session_of(http)
+            asked = {"text": ASKED, "input_id": "in-1"}
+            one = await http.post(f"/v1/sessions/{session}/turns", json=asked)
+            two = await other.post(f"/v1/sessions/{session}/turns", json=asked)
+            conflict = await other.post(f"/v1/sessions/{session}/turns", json=asked | {"text": "another"})
+            return one.json(), two.json(), conflict
+
+    one, two, conflict = door.run(work())
+    assert one == two and one["outcome"] == "success" and one["run_id"]["run_seq"] == 1
+    assert conflict.status_code == 409 and conflict.json()["error"]["code"] == "input_conflict"
+    assert len([entry for entry in door.cluster.entries() if entry.event_type == "RunRequested"]) == 1
+
+
+def test_a_streamed_turn_names_itself_first_and_ends_with_its_result(door):
+    """With the ids of the first frame the same can be asked again; deltas together are the answer."""
+
+    async def work():
+        async with door.http() as http:
+            session = await session_of(http)
+            answer = await http.post(f"/v1/sessions/{session}/turns", json={"text": ASKED, "stream": True})
+            return session, answer
+
+    session, answer = door.run(work())
+    (_, first, named), *between, (_, last, result) = events_in(answer.text)
+    assert (first, named["session_id"], last) == ("turn", session, "result")
+    said = ""
+    for _, event, data in between:
+        said = "" if event == "reset" else said + data.get("text", "")
+    assert said == result["response"] and result["input_id"] == named["input_id"] == answer.headers["x-hobus-input"]
+
+
+def test_nobody_reaches_a_session_of_another_key(door):
+    """A session's id that was seen opens nothing: it is as if it were not there."""
+
+    async def work():
+        async with door.http() as http, door.http("bob") as bob:
+            session = await session_of(http)
+            tries = [
+                await bob.get(f"/v1/sessions/{session}"),
+                await bob.delete(f"/v1/sessions/{session}"),
+                await bob.post(f"/v1/sessions/{session}/turns", json={"text": ASKED}),
+                await bob.post(f"/v1/sessions/{session}/commands", json={"command": {"kind": "Pause"}}),
+                await bob.get(f"/v1/sessions/{session}/events"),
+                await http.get("/v1/sessions/11111111-1111-4111-8111-111111111111"),
+            ]
+            return [answer.status_code for answer in tries], (await http.get(f"/v1/sessions/{session}")).json()
+
+    statuses, view = door.run(work())
+    assert statuses == [404] * 6
+    assert view["status"] == "open" and view["turn_count"] == 0
+
+
+def test_commands_have_verdicts(door):
+    """Rejected with its reason where no run is; applied once; a follow-up is answered by its own run."""
+
+    async def work():
+        async with door.http() as http:
+            session = await session_of(http)
+            path = f"/v1/sessions/{session}/commands"
+            paused = await http.post(path, json={"command": {"kind": "Pause"}, "command_id": "c-1"})
+            follow = {"command": {"kind": "FollowUp", "text": ASKED}, "command_id": "c-2"}
+            one, two = await http.post(path, json=follow), await http.post(path, json=follow)
+            wrong = await http.post(path, json={"command": {"kind": "Dance"}})
+            return paused, one.json(), two.json(), wrong
+
+    paused, one, two, wrong = door.run(work())
+    assert paused.status_code == 409 and paused.json()["reason"].startswith("no_active_run")
+    assert one["outcome"] == two["outcome"] == "applied" and (one["is_repeat"], two["is_repeat"]) == (False, True)
+    assert wrong.status_code == 400
+
+
+@pytest.mark.parametrize("cut", [0, 1, 5, 20])
+def test_a_reader_who_comes_back_has_missed_nothing(door, cut):
+    """From any sequence on, at any door, while turns go on: what was read in parts is the journal, once and in order."""
+
+    async def followed(journals, session, after, count):
+        found = []
+        async for event in journals.follow(session, after):
+            if event is not None:
+                found.append(event)
+            if len(found) == count:
+                return found
+        return found
+
+    async def work():
+        async with door.http() as http:
+            session = await session_of(http)
+            turns = asyncio.ensure_future(two_turns(http, session))
+            here, there = (one.journals for one in door.doors)
+            whole = asyncio.ensure_future(followed(here, session, -1, 50))
+            first = await followed(here, session, -1, cut) if cut else []
+            after = first[-1].sequence if first else -1
+            rest = await followed(there, session, after, 50 - cut)
+            await turns
+            return session, await whole, first + rest
+
+    async def two_turns(http, session):
+        for number in range(3):
+            await http.post(f"/v1/sessions/{session}/turns", json={"text": ASKED, "input_id": f"in-{number}"})
+
+    session, whole, parts = door.run(work())
+    written = [entry for entry in door.cluster.entries() if entry.stream == f"session/{session}"]
+    assert [event.sequence for event in whole] == [entry.sequence for entry in written[:50]]
+    assert parts == whole == [shown(entry) for entry in written[:50]]
+    assert door.doors[0].journals.readers == door.doors[1].journals.readers == 0
+
+
+def test_events_as_a_page_and_a_number_that_is_none(door):
+    """`follow=false` ends; a Last-Event-ID that is no sequence is refused."""
+
+    async def work():
+        async with door.http() as http:
+            session = await session_of(http)
+            path = f"/v1/sessions/{session}/events"
+            page = await http.get(path, params={"follow": "false"})
+            behind = await http.get(path, params={"follow": "false", "after": page.json()["events"][-1]["sequence"]})
+            wrong = [await http.get(path, params={"after": text}) for text in ("x", "-2", "--1", "9" * 30, "1e3", "²")]
+            return page.json(), behind.json(), [answer.status_code for answer in wrong]
+
+    page, behind, wrong = door.run(work())
+    assert "SESSION_START" in [event["type"] for event in page["events"]]
+    assert behind["events"] == [] and wrong == [400] * 6
+
+
+def test_ready_and_metrics(door):
+    """Ready with a host; metrics have no label that a client made."""
+
+    async def work():
+        async with door.http() as http:
+            await http.get("/v1/../../etc/passwd")
+            await http.request("BREW", "/v1/models/teapot%0a")
+            await session_of(http)
+            ready = await door.http(who=None).get("/readyz")
+            text = (await http.get("/metrics")).text
+            return ready.status_code, text
+
+    status, text = door.run(work())
+    assert status == 200
+    assert 'hobus_http_requests_total{handler="start_session",method="POST",status="201"} 1.0' in text
+    assert 'name="inbox_handled"' in text or "hobus_peer_counter" in text
+    assert "passwd" not in text and "BREW" not in text and "teapot" not in text
+
+
+def test_not_ready_without_a_host(door):
+    """And says why."""
+    door.cluster.world.kill(door.cluster.oldest("host"))
+
+    async def work():
+        await door.doors[0].bus.sleep(5)
+        return await door.http(who=None).get("/readyz")
+
+    answer = door.run(work())
+    assert answer.status_code == 503 and "host" in answer.text
