@@ -1,0 +1,262 @@
+"""Doors of a real cluster: the official SDK and our own client, deaths in the middle of streams, strangers at the port.
+
+A cluster takes seconds, so each test checks several things on its own one.
+"""
+
+import io
+import re
+import socket
+import threading
+import time
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import openai
+import pytest
+
+from launch.http_client import Client, HttpError
+from launch.listen import door_address, parts_of
+from tests.process.cluster import Cluster, cluster_in, eventually, write_config
+
+pytestmark = pytest.mark.process
+
+ASKED = "what packages are installed?"
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+HEAD_S = 1.0
+
+
+@dataclass
+class Doors:
+    """Two doors at one port of a cluster, whose model thinks for a moment, and who calls them."""
+
+    cluster: Cluster
+    url: str
+    key: str
+    client: Client
+    sdk: openai.OpenAI
+
+
+@pytest.fixture
+def doors(cluster, tmp_path):
+    """Open, with a key of alice."""
+    config = write_config(
+        tmp_path / "config.json", ("door.head_timeout_ms", round(HEAD_S * 1000)), ("door.body_timeout_ms", 1000),
+        ("gateway.providers", {"offline": {
+            "kind": "offline", "latency_ms": 400, "concurrency_max": 64,
+            "models": [{"model_id": "offline-rules-1", "input_usd_per_million": 0.0, "output_usd_per_million": 0.0,
+                        "cached_usd_per_million": 0.0}]}}),
+    )  # fmt: skip
+    cluster.up("--config", str(config), "--door", "127.0.0.1:0", "--scale", "door=2")
+    key = cluster("token create", "--role", "door", "--name", "alice").out.strip()
+    url = f"http://{door_address(cluster.home)}"
+    with (
+        Client(url, key, timeout_s=30) as client,
+        openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as sdk,
+    ):
+        yield Doors(cluster, url, key, client, sdk)
+
+
+def both_up(cluster):
+    """Both doors are ready."""
+    eventually(lambda: cluster.is_up("door/1") and cluster.is_up("door/2"))
+
+
+def runs_of(cluster, session):
+    """How the runs of a session ended, in order."""
+    ends = ("RunCompleted", "RunFailed", "RunCancelled")
+    return [entry.event_type for entry in cluster.entries(*ends) if entry.stream == f"session/{session}"]
+
+
+def the_official_sdk_streams_and_goes_on(cluster, sdk):
+    """Chat completions streamed and whole, one conversation over two doors; then a response."""
+    said = [{"role": "user", "content": ASKED}]
+    chunks = list(sdk.chat.completions.create(model="ADMIN", messages=said, stream=True))
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    assert "PKG-" in text and len(chunks) > 3
+    said += [{"role": "assistant", "content": text}, {"role": "user", "content": "what did I ask before?"}]
+    answer = sdk.chat.completions.create(model="ADMIN", messages=said)
+    assert ASKED in answer.choices[0].message.content and answer.session_id == chunks[0].session_id
+    assert "PKG-" in sdk.responses.create(model="ADMIN", input=ASKED).output_text
+
+
+def the_readme_example_runs(url, key):
+    """Ten lines, as they stand there."""
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(example.strip().splitlines()) <= 10
+    said = io.StringIO()
+    with redirect_stdout(said):
+        exec(example.replace("http://127.0.0.1:8420", url).replace("hobus-…", key), {})  # noqa: S102 - our own words
+    assert "PKG-" in said.getvalue()
+
+
+def both_doors_are_in_ps_and_one_can_be_taken_away(cluster, url, client):
+    """They scale like every other process, and the address is told."""
+    both_up(cluster)
+    shown = cluster("ps", "--json").json
+    assert f"http://{shown['door']}" == url
+    assert [row["state"] for row in shown["actors"] if row["actor"].startswith("door/")] == ["ready", "ready"]
+    assert cluster("scale", "door=1").code == 0
+    assert client.ask(ASKED).outcome == "success"
+    assert cluster("scale", "door=2").code == 0
+
+
+def a_door_killed_in_the_middle_of_a_stream_costs_no_answer(cluster, client):
+    """SIGKILL of both doors while the answer is written: asked again under its id it is one run, and no event is lost."""
+    both_up(cluster)
+    session = client.start()
+    pieces = client.stream(ASKED, session_id=session, input_id="in-1")
+    kinds = [next(pieces).kind]
+    for door in ("door/1", "door/2"):
+        cluster.kill(door)
+    *rest, last = list(pieces)
+    assert "reset" in [*kinds, *(piece.kind for piece in rest)]
+    assert last.result.outcome == "success" and "PKG-" in last.result.response
+    assert runs_of(cluster, session) == ["RunCompleted"]
+    both_up(cluster)
+
+
+def a_reader_of_events_outlives_the_doors(cluster, client, url, key):
+    """Killed under it three times while turns go on, it has read the journal, each entry once and in order."""
+    both_up(cluster)
+    session = client.start()
+    seen, ready = [], threading.Event()
+
+    def follow():
+        with Client(url, key, timeout_s=60) as reader:
+            for event in reader.events(session):
+                seen.append(event)
+                ready.set()
+                if event.kind == "SESSION_END":
+                    return
+
+    reading = threading.Thread(target=follow, daemon=True)
+    reading.start()
+    assert ready.wait(20)
+    for number in range(3):
+        cluster.kill("door/1")
+        cluster.kill("door/2")
+        assert client.ask(ASKED, session_id=session, input_id=f"in-{number}").outcome == "success"
+        both_up(cluster)
+    client.end(session)
+    reading.join(30)
+    written = [entry.sequence for entry in cluster.entries() if entry.stream == f"session/{session}"]
+    assert [event.sequence for event in seen] == written
+
+
+def who_cannot_come_back_and_goes_has_his_run_cancelled(cluster, sdk):
+    """The connection of a completion without a key is closed, or its door killed: nobody could hear the answer."""
+    both_up(cluster)
+    sessions = []
+    for how in ("closed", "killed"):
+        stream = sdk.chat.completions.create(model="ADMIN", messages=[{"role": "user", "content": ASKED}], stream=True)
+        sessions.append(next(iter(stream)).session_id)
+        eventually(lambda: any(e.stream == f"session/{sessions[-1]}" for e in cluster.entries("WO_DISPATCHED")))
+        if how == "closed":
+            stream.close()
+        else:
+            for door in ("door/1", "door/2"):
+                cluster.kill(door)
+    for session in sessions:
+        assert eventually(lambda session=session: runs_of(cluster, session)) == ["RunCancelled"]
+    both_up(cluster)
+
+
+def raw(url, data, *, read=True):
+    """What the port says to these bytes, until it closes."""
+    host, port = parts_of(url.removeprefix("http://"))
+    with socket.create_connection((host, port), timeout=10) as sock:
+        sock.sendall(data)
+        said = b""
+        while read and (more := sock.recv(65536)):
+            said += more
+        return said
+
+
+STRANGE = [
+    b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 40_000,
+    b"\x16\x03\x01\x00",
+    b"GET\r\n\r\n",
+    b"\x00" * 2000,
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n",
+    b"GET /\r\nHTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    *(b"GET /%d HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n" % n for n in range(2)),
+]
+
+
+def what_is_no_request_is_refused_or_cut_off(url, data):
+    """Giant heads, another protocol, smuggling: a 4xx or an end, within the time for a head."""
+    began = time.monotonic()
+    said = raw(url, data)
+    assert said == b"" or b" 4" in said.split(b"\r\n")[0], said
+    assert b"hobus-" not in said
+    assert time.monotonic() - began < HEAD_S + 4
+
+
+def slow_requests_end_and_harm_nobody(cluster, url, client, key):
+    """Slow loris: 200 connections that never finish their heads, 20 that never finish their bodies; a turn meanwhile."""
+    both_up(cluster)
+    host, port = parts_of(url.removeprefix("http://"))
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {key}\r\nContent-Type: application/json\r\n"
+    slow = [socket.create_connection((host, port), timeout=10) for _ in range(220)]
+    began = time.monotonic()
+    for number, sock in enumerate(slow):
+        sock.sendall(f"{head}Content-Length: 50\r\n\r\n{{".encode() if number < 20 else b"GET / HT")
+    assert client.ask(ASKED).outcome == "success"
+    for number, sock in enumerate(slow):
+        try:
+            said = sock.recv(65536)
+        except ConnectionResetError:
+            said = b""
+        assert said.startswith(b"HTTP/1.1 408") if number < 20 else said == b""
+        sock.close()
+    assert time.monotonic() - began < HEAD_S + 15
+
+
+def a_key_that_was_taken_back_opens_nothing(cluster, url):
+    """At once, at every door."""
+    bob = cluster("token create", "--role", "door", "--name", "bob", "--json").json["key"]
+    with Client(url, bob, timeout_s=10) as client:
+        assert client.ask("hello").outcome == "success"
+        assert [row["name"] for row in cluster("keys list", "--json").json] == ["alice", "bob"]
+        assert cluster("keys revoke", "bob").code == 0
+        for _ in range(4):
+            with pytest.raises(HttpError) as refused:
+                client.start()
+            assert refused.value.status == 401
+    assert bob not in "".join(path.read_text(errors="replace") for path in cluster.home.logs.iterdir())
+
+
+def test_clients_of_two_doors(doors):
+    """The official SDK, our own client, a key that is taken back, another number of doors."""
+    the_official_sdk_streams_and_goes_on(doors.cluster, doors.sdk)
+    the_readme_example_runs(doors.url, doors.key)
+    both_doors_are_in_ps_and_one_can_be_taken_away(doors.cluster, doors.url, doors.client)
+    a_key_that_was_taken_back_opens_nothing(doors.cluster, doors.url)
+
+
+def test_deaths_of_doors(doors):
+    """SIGKILL in the middle of streams, of both doors at once."""
+    a_door_killed_in_the_middle_of_a_stream_costs_no_answer(doors.cluster, doors.client)
+    who_cannot_come_back_and_goes_has_his_run_cancelled(doors.cluster, doors.sdk)
+    a_reader_of_events_outlives_the_doors(doors.cluster, doors.client, doors.url, doors.key)
+
+
+def test_strangers_at_the_port(doors):
+    """What is no request, or a slow one."""
+    for data in STRANGE:
+        what_is_no_request_is_refused_or_cut_off(doors.url, data)
+    slow_requests_end_and_harm_nobody(doors.cluster, doors.url, doors.client, doors.key)
+
+
+def test_a_door_that_cannot_be_is_refused_before_anything_starts(tmp_path):
+    """A port that is taken by somebody else, no address at all, a number of doors without one."""
+    other = cluster_in(tmp_path / "other")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert other("up", "--wait", "--door", f"127.0.0.1:{port}").code == 4
+    assert other("up", "--wait", "--door", "nowhere").code == 2
+    assert other("up", "--wait", "--scale", "door=2").code == 2
