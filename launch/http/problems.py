@@ -59,6 +59,8 @@ class Problem(Exception):
 
 def of_fault(fault: RuntimeFault) -> Problem:
     """The problem behind a fault of the bus or of a service."""
+    if fault.code == "cancelled":  # no verdict on a turn: this door ends, and another one may be asked the same
+        return Problem(503, "door_closing", fault.detail, headers={"retry-after": "1"})
     status = STATUS.get(fault.code, HTTPStatus.INTERNAL_SERVER_ERROR)
     headers: dict[str, str] = {}
     if fault.retry_after_ms is not None and fault.retryable:
