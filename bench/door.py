@@ -20,11 +20,12 @@ from typing import Any
 from bench.cluster import Cluster, cluster, machine
 from bench.turn import QUESTION, ROWS
 from bus.clock import SystemClock
+from bus.messages.base import Message
 from bus.messages.session import ProcessTurn
 from launch.client import connected
 from launch.http import keys
 from launch.http_client import AsyncClient
-from launch.listen import door_address, parts_of
+from launch.listen import http_address, parts_of
 from launch.turns import process_turn
 
 SESSIONS, STRANGERS = 20, 2000
@@ -42,8 +43,12 @@ async def added(found: Cluster, url: str, key: str, turns: int) -> dict[str, Any
             first: list[float] = []
             turn = ProcessTurn(session_id=over_bus, input_id=clock.new_id(), text=QUESTION, stream=stream)
             began = time.perf_counter()
-            heard = (lambda _: first.append(time.perf_counter() - began)) if stream else None
-            result = await process_turn(bus, turn, timeout_s=30, retry_interval_s=0.2, on_stream=heard)
+
+            def heard(_: Message) -> None:
+                first.append(time.perf_counter() - began)
+
+            on_stream = heard if stream else None
+            result = await process_turn(bus, turn, timeout_s=30, retry_interval_s=0.2, on_stream=on_stream)
             assert result.outcome == "success", result
             over_bus = result.session_id
             return first[0] if stream else time.perf_counter() - began
@@ -121,12 +126,12 @@ async def held(url: str, key: str, readers: int) -> dict[str, Any]:
 
 def run(turns: int, readers: int) -> dict[str, Any]:
     before = machine()
-    with cluster(ROWS[0][1], "--door", "127.0.0.1:0") as found:
+    with cluster(ROWS[0][1], "--http", "127.0.0.1:0") as found:
         home, clock = found.place.home, SystemClock()
         key = keys.create(home, "bench", new_id=clock.new_id, now_us=0, ttl_s=None)
-        url = f"http://{door_address(home)}"
+        url = f"http://{http_address(home)}"
         figures = {"added": asyncio.run(added(found, url, key, turns)), "held": asyncio.run(held(url, key, readers))}
-        figures["held"]["door_rss_mb"] = round(found.processes["door/1"].memory_info().rss / 1e6)
+        figures["held"]["door_rss_mb"] = round(found.processes["http/1"].memory_info().rss / 1e6)
     load = {"load_average": before["load_average"], "load_average_after": machine()["load_average"]}
     return {"measured_on": before | load, "turns": turns, **figures}
 

@@ -23,9 +23,10 @@ from bus.messages.base import Message
 
 Mode = Literal["slot", "ordered", "immediate"]
 
-ROLES = ("broker", "ledger", "gateway", "ho1", "ho2", "ho3", "host", "door", "operator", "launcher")
+ROLES = ("broker", "ledger", "gateway", "ho1", "ho2", "ho3", "host", "http", "door", "operator", "launcher")
 EVERY_ROLE = frozenset(ROLES)
-CLIENT_ROLES = frozenset({"door", "operator"})
+CLIENT_ROLES = frozenset({"door", "operator", "http"})
+"""Those that ask and answer nobody: commands of the command line, operators, the HTTP door."""
 _OPERATOR = frozenset({"operator"})
 _OPERATION = frozenset({"operator", "launcher"})
 _MEMORY = frozenset({"ho2", "operator"})
@@ -57,7 +58,7 @@ _ROWS = (
     Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES, about=True, work=_COMMAND),
     # ho2 (StartSession and EndSession are passed on by the host)
     Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host"}), sensitive=True),
-    Row(session.ReadSession, "ho2", session.SessionView, CLIENT_ROLES | {"host"}),
+    Row(session.ReadSession, "ho2", session.SessionView, frozenset({"host", "operator", "http"})),
     Row(
         session.SessionCommand,
         "ho2",
@@ -103,7 +104,7 @@ _ROWS = (
     Row(launcher.Restart, "launcher", launcher.Members, _OPERATOR, redeliver=False),
     Row(launcher.DrainMember, "launcher", launcher.Members, _OPERATOR, redeliver=False),
     # broker
-    Row(control.ReadPeers, "broker", control.Peers, _OPERATION | {"ho1", "ho2", "ho3", "gateway", "host", "door"}),
+    Row(control.ReadPeers, "broker", control.Peers, _OPERATION | {"ho1", "ho2", "ho3", "gateway", "host", "http"}),
     Row(control.ReadPeer, "broker", control.PeerRow, _OPERATION | {"ho1", "ho2"}),
     Row(control.ReadTools, "broker", control.Tools, _OPERATION | {"ho1", "ho2", "host"}),
     Row(control.ReadQueues, "broker", control.Queues, _OPERATION),

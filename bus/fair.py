@@ -24,13 +24,16 @@ from bus.settings import BusSettings
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 _CLIENT = "client/"
+_HTTP = "http"  # numbered by its launcher; the other clients are named by their process
 
 
 def principal_of(instance: str) -> str:
     """On whose behalf this incarnation asks when it asks for itself: all connections of a client's process are one."""
     name = instance.partition("@")[0]
     role, _, number = name.partition("/")
-    return _CLIENT + number.partition(".")[0] if role in CLIENT_ROLES else name
+    if role not in CLIENT_ROLES:
+        return name
+    return _CLIENT + (name if role == _HTTP else number.partition(".")[0])
 
 
 def is_client(principal: str) -> bool:

@@ -510,11 +510,11 @@ class HostConfig(Section):
     gateway_wait_ms: Positive = Field(description="degrading is given up when the gateway is not connected for so long")
 
 
-class DoorConfig(Section):
-    """The HTTP door."""
+class HttpConfig(Section):
+    """The HTTP door (docs/http.md)."""
 
-    listen: str = Field(description="HOST:PORT; port 0: any free one; empty: there is no door")
-    count: Positive = Field(description="doors that `hobus up` starts, where there is one; they share the port")
+    listen: str = Field(description="HOST:PORT; port 0: any free one; empty: no HTTP")
+    count: Positive = Field(description="processes that `hobus up` starts, where HTTP is on; they share the port")
     hosts: list[str] = Field(description="names besides its own address by which clients may call it (Host header)")
     origins: list[str] = Field(description="web pages, by their origin, whose scripts may call it; others are refused")
     head_max_bytes: Positive = Field(description="request line and headers; more is refused")
@@ -522,8 +522,8 @@ class DoorConfig(Section):
     body_max_bytes: Positive = Field(description="of a request; a larger one is refused")
     body_timeout_ms: Positive = Field(description="until the whole of it has come")
     keep_alive_ms: Positive = Field(description="an idle connection is closed after this")
-    connections_max: Positive = Field(description="connections of one door; a further one is closed at once")
-    key_turns_max: Positive = Field(description="turns of one key that a door waits for at once; more are `busy`")
+    connections_max: Positive = Field(description="connections of one process; a further one is closed at once")
+    key_turns_max: Positive = Field(description="turns of one key that a process waits for at once; more are `busy`")
     messages_max: Positive = Field(description="messages of a transcript")
     pieces_max: Positive = Field(
         description="pieces of an answer kept for a slow reader; then it gets the rest at once"
@@ -550,7 +550,7 @@ class AdminConfig(Section):
     ho1: Ho1Config
     ho2: Ho2Config
     host: HostConfig
-    door: DoorConfig
+    http: HttpConfig
     ho3: Ho3Config | None = None
 
     @property

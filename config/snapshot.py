@@ -73,11 +73,11 @@ class Snapshot:
         config = governed.config.model_copy(update={"bus": bus})
         return _frozen(governed.model_copy(update={"config": config}), self.origins)
 
-    def with_door(self, address: str) -> Snapshot:
-        """The same with another `door.listen`, `HOST:PORT`, under its own digest."""
+    def with_http(self, address: str) -> Snapshot:
+        """The same with another `http.listen`, `HOST:PORT`, under its own digest."""
         governed = Governed.model_validate(unpack(self.to_bytes()))
-        door = governed.config.door.model_copy(update={"listen": address})
-        config = governed.config.model_copy(update={"door": door})
+        http = governed.config.http.model_copy(update={"listen": address})
+        config = governed.config.model_copy(update={"http": http})
         return _frozen(governed.model_copy(update={"config": config}), self.origins)
 
     @staticmethod

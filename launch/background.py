@@ -31,14 +31,14 @@ def start_launcher(  # noqa: PLR0913 - one per option of `up`
     config_file: Path | None,
     scale: Sequence[str],
     listen: str | None = None,
-    door: str | None = None,
+    http: str | None = None,
     ends_with_us: bool = False,
 ) -> Background:
     """A new launcher of this home. Raises OSError.
 
     With `ends_with_us` it takes its cluster down when nobody holds `words` open any more, however this process ended.
     """
-    options = ["--home", str(home.root), *options_of(config_file=config_file, scale=scale, listen=listen, door=door)]
+    options = ["--home", str(home.root), *options_of(config_file=config_file, scale=scale, listen=listen, http=http)]
     if ends_with_us:
         options += ["--ends-with-maker"]
     with home.log("launcher").open("ab") as log:
@@ -57,11 +57,11 @@ def start_launcher(  # noqa: PLR0913 - one per option of `up`
 
 
 def options_of(
-    *, config_file: Path | None, scale: Sequence[str], listen: str | None, door: str | None = None
+    *, config_file: Path | None, scale: Sequence[str], listen: str | None, http: str | None = None
 ) -> list[str]:
     """Of a start, as its command line has them."""
     options = [] if config_file is None else ["--config", str(config_file)]
     for item in scale:
         options += ["--scale", item]
     options += [] if listen is None else ["--listen", listen]
-    return options if door is None else [*options, "--door", door]
+    return options if http is None else [*options, "--http", http]

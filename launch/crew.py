@@ -86,7 +86,7 @@ class Crew:
         if role not in SCALABLE:
             raise BusError("rejected", f"{role[:16]} cannot be scaled; roles with a number: {', '.join(SCALABLE)}")
         if all(member.role != role for member in self):
-            raise BusError("rejected", f"this cluster has no {role[:16]}: hobus up --door starts one")
+            raise BusError("rejected", "this cluster has no HTTP door: hobus up --http starts one")
         change = change_to(self.members.values(), role, count)
         _log.info("scale_asked", role=role, count=count, new=change.new, back=change.back, leaving=change.leaving)
         for actor in change.new:

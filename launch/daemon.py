@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--config", type=Path)
     parser.add_argument("--scale", action="append", default=[])
     parser.add_argument("--listen")
-    parser.add_argument("--door")
+    parser.add_argument("--http")
     parser.add_argument("--report-fd", type=int, required=True)
     parser.add_argument("--ends-with-maker", action="store_true")
     options = parser.parse_args(argv)
@@ -71,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
                 config_file=options.config,
                 scale=options.scale,
                 listen=options.listen,
-                door=options.door,
+                http=options.http,
                 given=environ,
             )
             to_roles = given.by_role(plan.snapshot.config, environ)

@@ -27,6 +27,7 @@ ROLES = {
     "ho1": "executes the orders: model rounds and tools",
     "ho2": "owns the session and drives the turn",
     "host": "the client's edge: the one that was asked",
+    "http": "the HTTP door: the turn is asked through it, and asked again when it is gone",
     "zygote": "forks the processes that the launcher starts",
     "launcher": "supervises; without it the others finish what is under way, and end",
 }

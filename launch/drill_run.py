@@ -7,11 +7,12 @@ Source: spec page "Performance and reliability", R1.
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import shutil
 import signal
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -30,6 +31,8 @@ from launch.drill_story import Counts, Evidence, Restart, Strike, counts_of, jud
 from launch.endpoints import Place
 from launch.errors import CommandError
 from launch.home import Home, holder
+from launch.http import keys as http_keys
+from launch.listen import http_address
 from launch.orphan import hard_limit_s
 from launch.run_file import ChildRow, RunFile
 from launch.tap_ring import ring_of
@@ -41,6 +44,12 @@ from ledger_service.verify import verify_directory
 _LOOK_INTERVAL_S = 0.002
 _RING_S = 600.0
 _INPUT_ID = "drill-1"
+_PRINCIPAL = "drill"
+ANY_PORT = "127.0.0.1:0"
+"""Where the HTTP door of a drill is, if it is to be hit."""
+
+_Ask = Callable[[], Awaitable[TurnResult]]
+"""The drill's question, under its one input id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,7 @@ def carry_out(home: Home, wanted: Wanted, tell: Callable[[str], None]) -> Outcom
         shutil.copytree(wanted.config, home.config, copy_function=shutil.copyfile)
     notes = _Notes()
     with _armed(wanted.moment):
-        _up(home, wanted.scale)
+        _up(home, wanted.scale, http=http_of(wanted.victim))
     run = running(home)
     _check_there(run, wanted.victim)
     tell(f"{len(run.children)} processes are ready: {', '.join(row.actor for row in run.children)}")
@@ -120,8 +129,13 @@ def _armed(moment: Moment) -> Generator[None]:
             os.environ[VARIABLE] = before
 
 
-def _up(home: Home, scale: tuple[str, ...]) -> None:
-    code = start_detached(home, config_file=None, scale=scale, wait=True, quiet=True, ends_with_us=True)
+def http_of(victim: Victim) -> str | None:
+    """Where a cluster for this victim has an HTTP door; None for nowhere but where its configuration says."""
+    return ANY_PORT if victim.role == "http" else None
+
+
+def _up(home: Home, scale: tuple[str, ...], *, http: str | None = None) -> None:
+    code = start_detached(home, config_file=None, scale=scale, wait=True, quiet=True, http=http, ends_with_us=True)
     if code != exit_codes.OK:
         raise CommandError("the cluster did not become ready", exit_code=code)
 
@@ -131,9 +145,9 @@ async def _turn_with_kill(home: Home, wanted: Wanted, notes: _Notes, tell: Calla
     run = running(home)
     notes.runs.append(run)
     place = place_of(home, run)
-    async with connected(place, "door") as door:
+    async with connected(place, "door") as door, _asker(door, place, wanted) as ask:
         async with asyncio.TaskGroup() as group:
-            asking = group.create_task(_asked(door, place, wanted.timeout_s))
+            asking = group.create_task(_timed(ask))
             notes.strike = await _strike(door, place, wanted, asking, notes)
             tell(_said(notes.strike))
         notes.result, notes.answered_at = asking.result()
@@ -141,17 +155,41 @@ async def _turn_with_kill(home: Home, wanted: Wanted, notes: _Notes, tell: Calla
             return
         await _whole_again(door, place, notes)
         notes.taps += await ring_of(place, since_s=_RING_S)
-        notes.again, _ = await _asked(door, place, wanted.timeout_s)
+        notes.again = await ask()
 
 
-async def _asked(door: Bus, place: Place, timeout_s: float | None) -> tuple[TurnResult, float]:
-    """The answer to the drill's question, and when it came."""
+@asynccontextmanager
+async def _asker(door: Bus, place: Place, wanted: Wanted) -> AsyncGenerator[_Ask]:
+    """How the drill asks: over the bus, or through the HTTP door where that is the one to be hit."""
+    if wanted.victim.role != "http":
+        yield lambda: _asked(door, place, wanted.timeout_s)
+        return
+    clock = SystemClock()
+    key = http_keys.create(
+        place.home, _PRINCIPAL, new_id=clock.new_id, now_us=round(clock.now() * 1_000_000), ttl_s=None
+    )
+    timeout_s = wanted.timeout_s or place.snapshot.config.host.turn_timeout_ms / 1000
+    # By name: its HTTP library comes with the extra `http`, which this cluster has by now.
+    client = importlib.import_module("launch.http_client").AsyncClient(
+        f"http://{http_address(place.home)}", key, timeout_s=timeout_s
+    )
+    async with client:
+        yield lambda: client.ask(QUESTION, input_id=_INPUT_ID)
+
+
+async def _timed(ask: _Ask) -> tuple[TurnResult, float]:
+    """The answer, and when it came."""
+    result = await ask()
+    return result, SystemClock().now()
+
+
+async def _asked(door: Bus, place: Place, timeout_s: float | None) -> TurnResult:
+    """The answer to the drill's question, over the bus."""
     host = place.snapshot.config.host
     turn = ProcessTurn(session_id=None, input_id=_INPUT_ID, text=QUESTION)
-    result = await process_turn(
+    return await process_turn(
         door, turn, timeout_s=timeout_s or host.turn_timeout_ms / 1000, retry_interval_s=host.retry_interval_ms / 1000
     )
-    return result, SystemClock().now()
 
 
 async def _strike(
@@ -263,7 +301,7 @@ async def _asked_again(home: Home, notes: _Notes) -> None:
     """The same input once more, from a cluster that was started anew on the same record."""
     place = place_of(home, running(home))
     async with connected(place, "door") as door:
-        notes.again, _ = await _asked(door, place, None)
+        notes.again = await _asked(door, place, None)
 
 
 def _outcome(home: Home, notes: _Notes) -> Outcome:

@@ -18,7 +18,7 @@ from launch.show_progress import show
 from launch.zygote import end_unused, fork_zygote
 
 
-def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...], listen: str | None, door: str | None) -> int:
+def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...], listen: str | None, http: str | None) -> int:
     """The exit code, after the cluster is down. Raises ConfigError, CommandError."""
 
     def tell(word: Progress) -> None:
@@ -33,7 +33,7 @@ def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...], listen:
         first = fork_zygote(home.log("zygote"))
         try:
             environ = given.take(handed)
-            plan = make_plan(home, config_file=config_file, scale=scale, listen=listen, door=door, given=environ)
+            plan = make_plan(home, config_file=config_file, scale=scale, listen=listen, http=http, given=environ)
             to_roles = given.by_role(plan.snapshot.config, environ)
         except BaseException:
             if first is not None:

@@ -72,9 +72,9 @@ class Home:
         return self.run / "listening"
 
     @property
-    def door(self) -> Path:
-        """Where the doors of this run listen; written by the first one, so that the others bind the same port."""
-        return self.run / "door"
+    def http(self) -> Path:
+        """Where the HTTP doors of this run listen; written by the first one, so that the others bind the same port."""
+        return self.run / "http"
 
     @property
     def run_file(self) -> Path:

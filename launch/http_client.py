@@ -223,7 +223,7 @@ class AsyncClient:
             except httpx2.TransportError as error:
                 fault = error
             except ValueError:
-                fault = HttpError(502, "malformed", "the answer is no JSON: is that a door?")
+                fault = HttpError(502, "malformed", "the answer is no JSON: is that an HTTP door?")
             pause_s = await self._pause(fault, pause_s, deadline)
 
     async def _events(

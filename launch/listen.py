@@ -40,11 +40,11 @@ def check_listen(address: str) -> None:
     _check_free(address, "--listen, bus.listen")
 
 
-def check_door(address: str) -> None:
+def check_http(address: str) -> None:
     """It can be listened at, and the web server is there. Raises CommandError (usage, not reachable), ConfigError."""
     parts_of(address)
-    importlib.import_module("launch.roles.door").require_installed()
-    _check_free(address, "--door, door.listen")
+    importlib.import_module("launch.roles.http").require_installed()
+    _check_free(address, "--http, http.listen")
 
 
 def _check_free(address: str, named: str) -> None:
@@ -64,10 +64,10 @@ def _check_free(address: str, named: str) -> None:
         ) from None
 
 
-def door_address(home: Home) -> str:
-    """Where the doors of this run listen, the port included; empty: nowhere, or not yet."""
+def http_address(home: Home) -> str:
+    """Where the HTTP doors of this run listen, the port included; empty: nowhere, or not yet."""
     with suppress(OSError):
-        return home.door.read_text(encoding="ascii").strip()
+        return home.http.read_text(encoding="ascii").strip()
     return ""
 
 

@@ -16,7 +16,7 @@ _NEEDS: dict[str, tuple[str, ...]] = {
     "ho2": ("ledger",),
     "ho1": ("gateway",),
     "host": ("ho2", "gateway"),
-    "door": ("host",),
+    "http": ("host",),
 }
 """One of these roles must have a ready process; besides, everybody needs the broker."""
 

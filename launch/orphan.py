@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from bus.port import Clock
 from config.schema import AdminConfig
 
-STAGES = {"door": 0, "host": 0, "ho2": 1, "ho1": 2, "ho3": 2, "gateway": 2, "ledger": 3, "broker": 4}
+STAGES = {"http": 0, "host": 0, "ho2": 1, "ho1": 2, "ho3": 2, "gateway": 2, "ledger": 3, "broker": 4}
 """A role ends when nobody of an earlier stage is left: the host answers its turns, HO2 settles its runs, and so on."""
 
 
 def needed_by(role: str, roles: Iterable[str]) -> bool:
-    """Whether anybody among these roles still needs a process of `role`; clients (a door, too) and launchers do not."""
-    return any(STAGES.get(other, STAGES["broker"]) < STAGES[role] for other in roles if other != "door")
+    """Whether anybody among these roles still needs a process of `role`; clients and launchers do not count."""
+    return any(STAGES.get(other, STAGES["broker"]) < STAGES[role] for other in roles)
 
 
 def patience_s(role: str, config: AdminConfig) -> float:

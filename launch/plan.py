@@ -11,7 +11,7 @@ from config.snapshot import Snapshot, load_snapshot
 from launch import exit_codes
 from launch.errors import CommandError
 from launch.home import Home
-from launch.listen import check_door, check_listen
+from launch.listen import check_http, check_listen
 from launch.scale import parse_scale
 
 
@@ -23,7 +23,7 @@ class Plan:
     origin: str
     """Which admin_config.json it rests on."""
     counts: dict[str, int]
-    """Processes per role; a role that is not named has one, the door none."""
+    """Processes per role; a role that is not named has one, `http` none."""
 
 
 def make_plan(  # noqa: PLR0913 - one per option of `up`
@@ -32,12 +32,12 @@ def make_plan(  # noqa: PLR0913 - one per option of `up`
     config_file: Path | None,
     scale: Sequence[str],
     listen: str | None = None,
-    door: str | None = None,
+    http: str | None = None,
     given: Mapping[str, str] | None = None,
 ) -> Plan:
     """The plan for this home; `given`: of the user's environment, what is not in this process's own and tools may need.
 
-    Raises ConfigError for the configuration, CommandError for `--scale`, `--listen` and `--door`.
+    Raises ConfigError for the configuration, CommandError for `--scale`, `--listen` and `--http`.
     """
     if config_file is not None and not config_file.is_file():
         raise CommandError(
@@ -52,20 +52,22 @@ def make_plan(  # noqa: PLR0913 - one per option of `up`
         importlib.import_module("launch.tool_check").require_entry_points(snapshot.config, given or {})
     if listen is not None:
         snapshot = snapshot.listening(listen)
-    if door is not None:
-        snapshot = snapshot.with_door(door)
+    if http is not None:
+        snapshot = snapshot.with_http(http)
     config = snapshot.config
     if config.bus.listen:
         check_listen(config.bus.listen)
-    if config.door.listen:
-        check_door(config.door.listen)
-    elif "door" in counts:
-        raise CommandError("--scale door: this cluster has no door", hint="hobus up --door", exit_code=exit_codes.USAGE)
+    if config.http.listen:
+        check_http(config.http.listen)
+    elif "http" in counts:
+        raise CommandError(
+            "--scale http: this cluster has no HTTP door", hint="hobus up --http", exit_code=exit_codes.USAGE
+        )
     shipped = {
         "ho1": config.ho1.count,
         "ho2": config.ho2.count,
         "ho3": 0 if config.memory is None else 1,
-        "door": config.door.count if config.door.listen else 0,
+        "http": config.http.count if config.http.listen else 0,
     }
     origin = snapshot.origins.get("admin_config.json", "shipped")
     return Plan(snapshot=snapshot, origin=str(origin), counts=shipped | counts)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from launch import exit_codes
 from launch.errors import CommandError
 
-SCALABLE = ("ho1", "ho2", "door")
+SCALABLE = ("ho1", "ho2", "http")
 PROCESSES_MAX = 1000
 """More is a slip of the finger on one machine, not a plan."""
 

@@ -17,10 +17,10 @@ from launch.restart_policy import History, after_crash
 from launch.run_file import ChildRow
 from launch.states import RUNNING, Event, State, next_state
 
-START_ORDER = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "door")
+START_ORDER = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "http")
 """Only for the eye: every process binds first and connects late, so the order of starting does not matter."""
 
-STOP_ORDER = ("door", "host", "ho2", "ho1", "ho3", "gateway", "ledger", "broker")
+STOP_ORDER = ("http", "host", "ho2", "ho1", "ho3", "gateway", "ledger", "broker")
 """Edges first, so that nobody loses what it still needs."""
 
 NOT_AGAIN = f"exit {exit_codes.INTEGRITY}"
@@ -338,12 +338,12 @@ def _drain_asked(member: Member) -> tuple[Member, list[Effect]]:
 def plan(counts: dict[str, int]) -> list[Member]:
     """The members of a cluster with these numbers of processes per role, in the order in which they are shown.
 
-    A role that is not named has one, the door none.
+    A role that is not named has one, `http` none.
     """
     return [
         Member(actor=f"{role}/{number}", role=role)
         for role in START_ORDER
-        for number in range(1, counts.get(role, 0 if role == "door" else 1) + 1)
+        for number in range(1, counts.get(role, 0 if role == "http" else 1) + 1)
     ]
 
 

@@ -71,7 +71,7 @@ def wire(place: Place, made: Made, instance: str, secret: str, *, clock: Clock) 
         made.actor,
         instance=instance,
         role=role,
-        offers=() if role in CLIENT_ROLES else (role,),  # a door asks, and answers nobody on the bus
+        offers=() if role in CLIENT_ROLES else (role,),  # the HTTP door asks, and answers nobody on the bus
         slots=made.slots,
         token=secret,
         settings=snapshot.config.bus,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 from zlib import crc32
 
+from bus.messages.ledger import EVERY_SESSION
 from ledger_service.admission import StreamHead
 from ledger_service.entry import INTEGER_MAX, StoredEntry
 from ledger_service.segment import Place
@@ -46,6 +47,8 @@ _HEADS = " UNION ALL ".join(
     f"SELECT head, tenure, owner FROM {tree} WHERE stream = ?1"  # noqa: S608 - own names
     for tree in ("heads", "heads_again")
 )
+_IS_A_JOURNAL = "(SELECT name >= 'session/' AND name < 'session0' FROM names WHERE id = stream)"
+"""Asked row by row from a place on, so that the few newest ones cost no list of all sessions."""
 _NAMES_KEPT = 20_000
 """Interned names remembered in memory; only speed depends on it."""
 
@@ -206,6 +209,8 @@ class Index:
             if field == "run_seq":
                 terms.append("run_seq = ?")
                 values.append(value)
+            elif field == "stream" and value == EVERY_SESSION:
+                terms.append(_IS_A_JOURNAL)
             elif value == "":
                 terms.append(f"{field} IS NULL")
             else:

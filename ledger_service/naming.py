@@ -19,6 +19,7 @@ from ledger_service.admission import TURN_DEGRADED, is_session_stream
 _ORDER = re.compile(r"WO-[A-Za-z0-9._:@#-]+")
 _CONSOLIDATION = re.compile(r"WO-CONS-[A-Za-z0-9-]+")
 _INPUT = re.compile(r"[A-Za-z0-9._:@-]+")
+_TRANSCRIPT = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{64}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _DELIVERED = "/delivered"
 
@@ -82,6 +83,11 @@ def _consolidation(name: _Named) -> bool:
     return _CONSOLIDATION.fullmatch(name.about) is not None
 
 
+def _transcript(name: _Named) -> bool:
+    """`<principal>/<SHA-256 of what was said>`."""
+    return _TRANSCRIPT.fullmatch(name.about) is not None
+
+
 def _own_name(name: _Named) -> bool:
     """Its own id or digest, of which no other writer makes entries: a repeat is meant to add nothing."""
     return bool(name.about)
@@ -101,6 +107,7 @@ _IDS: dict[tuple[str, str], Rule] = {
     ("prompts", ""): _own_name,
     ("signals", ""): _own_name,
     ("overlays", ""): _own_name,
+    ("governance", "TRANSCRIPT_DELIVERED"): _transcript,
     ("governance", ""): _own_name,
 }
 """(kind of stream, event type; "" for all others) -> the form of what follows `<event type>:`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from bus.messages.ledger import STREAMS, WriteEntry
+from bus.messages.ledger import EVERY_SESSION, STREAMS, WriteEntry
 from bus.messages.session import ENTRY_NAMES, SessionEventKind
 from ledger_service.admission import TURN_DEGRADED, is_session_stream
 from ledger_service.naming import is_well_named, may_claim
@@ -75,11 +75,11 @@ WRITES: dict[str, dict[str, frozenset[str]]] = {
         )
     },
     "launcher": {"governance": frozenset({"CONFIG_SNAPSHOT"})},
-    "door": {"governance": frozenset({"TRANSCRIPT_DELIVERED"})},  # which session a client's own list of messages is
+    "http": {"governance": frozenset({"TRANSCRIPT_DELIVERED"})},  # which session a client's own list of messages is
     "operator": {"governance": frozenset({"TAP_BODIES_READ", "TAP_BODIES_CLOSED"})},  # who looked at what was said
     "ledger": {"governance": frozenset({"RECOVERED", "WRITE_CONFLICT", "DENIED"})},
 }
-"""role -> stream -> event types. A role without a line writes nothing."""
+"""role -> stream -> event types. A role without a line (door) writes nothing."""
 
 WRITTEN_TYPES = frozenset(kind for streams in WRITES.values() for kinds in streams.values() for kind in kinds)
 """Every event type that somebody writes."""
@@ -100,31 +100,28 @@ READS: dict[str, frozenset[str]] = {
     "gateway": frozenset({"prompts"}),
     "ho3": frozenset({"signals", "overlays"}),
     "host": frozenset({SESSION}),
-    "door": frozenset({SESSION}),  # of a session it shows its client the events
+    "http": frozenset({SESSION}),  # of a session it shows its client the events
 }
-"""role -> streams whose entries and bodies it reads. A role without a line (broker) reads nothing."""
+"""role -> streams whose entries and bodies it reads. A role without a line (door, broker) reads nothing."""
 
 BY_REF: dict[str, dict[str, frozenset[str]]] = {
     "ho1": {"ho1m": frozenset({"WO_COMPLETED", "WO_FAILED", "WO_LATE"}), "prompts": frozenset({"PROMPT_RECEIVED"})}
 }
 """role -> stream -> event types whose bodies it gets one by one alone, by exact id, once key or ref: never a page."""
 
-LISTS: dict[str, frozenset[str]] = {"ho1": _EVERYTHING, "door": _EVERYTHING}
-"""role -> streams whose entries it lists besides, without their bodies.
-
-For an executor's `query_ledger` tool; for a door, which learns by one long poll in which sessions something happened.
-"""
+LISTS: dict[str, frozenset[str]] = {"ho1": _EVERYTHING}
+"""role -> streams whose entries it lists besides, without their bodies: for an executor's `query_ledger` tool."""
 
 SHARED = frozenset({("governance", "CONFIG_SNAPSHOT")})
 """Entries, by stream and type, that every role with a line in READS reads: the configuration that it runs under."""
 
 ENTRIES: dict[str, frozenset[tuple[str, str]]] = {
     "host": frozenset({("ho2m", "CONSOLIDATION_DUE")}),
-    "door": frozenset({("governance", "TRANSCRIPT_DELIVERED")}),
+    "http": frozenset({("governance", "TRANSCRIPT_DELIVERED")}),
 }
 """role -> entries, by stream and type, that it reads besides, one by one by their ids.
 
-What the host answers again names what CONSOLIDATION_DUE says; a door finds the session of a transcript.
+What the host answers again names what CONSOLIDATION_DUE says; the HTTP door finds the session of a transcript.
 """
 
 EVENT_TYPES = frozenset(name for streams in WRITES.values() for names in streams.values() for name in names)
@@ -152,7 +149,9 @@ def may_read(role: str, stream: str | None, *, with_bodies: bool, event_type: st
     """
     readable = READS.get(role, frozenset())
     readable = readable - BY_REF.get(role, {}).keys() if with_bodies else readable | LISTS.get(role, frozenset())
-    return readable >= _STREAMS_OF.get(event_type, _EVERYTHING) if stream is None else _kind_of(stream) in readable
+    if stream is None:
+        return readable >= _STREAMS_OF.get(event_type, _EVERYTHING)
+    return (SESSION if stream == EVERY_SESSION else _kind_of(stream)) in readable
 
 
 def may_read_entry(role: str, stream: str, event_type: str, *, with_bodies: bool) -> bool:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 
-from ledger_service.admission import StreamHead
+from bus.messages.ledger import EVERY_SESSION
+from ledger_service.admission import StreamHead, is_session_stream
 from ledger_service.entry import INTEGER_MAX, StoredEntry
 from ledger_service.index import Committed, Index, Position
 from ledger_service.segment import Place, SegmentFiles
@@ -75,13 +76,16 @@ class Tables:
     def select(
         self, stream: str | None, *, after: int, limit: int, newest_first: bool = False, before: int | None = None
     ) -> list[Committed]:
-        """Entries of one stream (None: of all) beyond `after` and below `before` (None: up to the one written last)."""
+        """Entries of one stream beyond `after` and below `before` (None: up to the one written last).
+
+        Stream EVERY_SESSION: of all journals; None: of all streams.
+        """
         where = {} if stream is None else {"stream": stream}
         end = INTEGER_MAX if before is None else before
         recent = (
             committed
             for committed in (reversed(self._recent.values()) if newest_first else self._recent.values())
-            if after < committed.place.sequence < end and (stream is None or committed.entry.stream == stream)
+            if after < committed.place.sequence < end and (stream is None or _is_of(committed.entry, stream))
         )
         if newest_first:
             found = list(islice(recent, limit))
@@ -122,6 +126,10 @@ class Tables:
             if is_meant(entry):
                 return Committed(place, entry)
         return None
+
+
+def _is_of(entry: StoredEntry, stream: str) -> bool:
+    return is_session_stream(entry.stream) if stream == EVERY_SESSION else entry.stream == stream
 
 
 def _nowhere(sequence: int) -> Place:

@@ -6,7 +6,7 @@ Envelope.
 
 from __future__ import annotations
 
-from bus.catalog import EVERY_ROLE, ROLES, Row, row_of
+from bus.catalog import CLIENT_ROLES, EVERY_ROLE, ROLES, Row, row_of
 from bus.codec import HEADER_MAX_BYTES
 from bus.envelope import HEADER_VERSION, Header, Kind
 from bus.lanes import INSTANCE_PATTERN
@@ -25,7 +25,7 @@ PROBE_ROW = Row(control.Probe, "", control.Probed, EVERY_ROLE)
 
 _POST = int(Kind.POST)
 _PROBE = control.Probe.TYPE
-_OFFERABLE = {role for role in ROLES if role not in ("broker", "door", "operator")}
+_OFFERABLE = {role for role in ROLES if role != "broker" and role not in CLIENT_ROLES}
 
 
 def refusal_of(hello: Hello) -> Refused | None:

@@ -24,6 +24,9 @@ STREAMS = (
 )
 """The named streams; every other stream is `session/<session id>` (a session's journal)."""
 
+EVERY_SESSION = "session"
+"""To readers: the journals of all sessions. No stream has that name."""
+
 
 def session_stream(session_id: str) -> str:
     """The stream that is this session's journal."""
@@ -157,7 +160,7 @@ class Read(Message):
 
     TYPE: ClassVar[str] = "ledger.read"
 
-    stream: str = Field(description="named stream or `session/<id>`")
+    stream: str = Field(description="named stream, `session/<id>`, or `session`: the journals of all sessions")
     after: int = Field(default=-1, description="only entries with a greater sequence")
     limit: int = Field(ge=1, le=10_000, description="entries of one page")
     with_bodies: bool = Field(default=False, description="give the bodies too")
@@ -199,7 +202,9 @@ class Tail(Message):
     after: int = Field(description="only entries with a greater sequence")
     limit: int = Field(ge=1, le=10_000, description="entries of one page")
     wait_ms: Count = Field(default=0, description="longest wait for a first entry; 0: none")
-    stream: str | None = Field(default=None, description="only this stream; None: all")
+    stream: str | None = Field(
+        default=None, description="only this stream; `session`: the journals of all sessions; None: all"
+    )
     with_bodies: bool = Field(default=False, description="give the bodies too")
 
 

@@ -604,7 +604,7 @@ class SessionClosed(Message):
 
 
 class ReadSession(Message):
-    """Host, operator, door -> HO2: what is known of a session."""
+    """Host, operator, HTTP door -> HO2: what is known of a session."""
 
     TYPE: ClassVar[str] = "session.read"
 

@@ -11,7 +11,7 @@ import click
 from launch import exit_codes
 from launch.commands.options import with_home
 from launch.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Victim, stands_at, victim_of
-from launch.drill_run import Outcome, Wanted, carry_out
+from launch.drill_run import Outcome, Wanted, carry_out, http_of
 from launch.errors import next_command
 from launch.home import Home, home_of
 from launch.output import as_json, note, say, styled, table, unheard
@@ -69,12 +69,14 @@ def kill(  # noqa: PLR0913 - one per option
 ) -> int:
     """Ask a turn, kill WHO with SIGKILL at the given moment of it, and tell what came of it.
 
-    WHO: broker, ledger, gateway, ho3, ho1, ho2, host, launcher, zygote, or one process of a role, as ho2/1. It happens
-    in a throw-away cluster in a temporary directory, with the configuration of --home if that has one; the cluster of
-    --home is not touched. Exit code 0 only if every guarantee held.
+    WHO: broker, ledger, gateway, ho3, ho1, ho2, host, http, launcher, zygote, or one process of a role, as ho2/1.
+    It happens in a throw-away cluster in a temporary directory, with the configuration of --home if that has one; the
+    cluster of --home is not touched. Exit code 0 only if every guarantee held.
     """
     victim, moment = victim_of(who), MOMENTS[during]
-    make_plan(home, config_file=None, scale=scale)  # a fault is told of the user's own file, not of a copy that is gone
+    make_plan(
+        home, config_file=None, scale=scale, http=http_of(victim)
+    )  # a fault is told of the user's own file, not of a copy that is gone
     config = home.config if home.config.is_dir() else None
     own = home_of(Path(tempfile.mkdtemp(prefix=_PREFIX)))
     tell = note if as_json_ else _say_while_heard

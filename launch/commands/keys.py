@@ -1,4 +1,4 @@
-"""`hobus keys`: whose keys are enrolled or made for the door, and taking one back."""
+"""`hobus keys`: whose keys are enrolled or made for HTTP, and taking one back."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from launch.commands.options import running, with_home
 from launch.endpoints import Place
 from launch.errors import CommandError, next_command
 from launch.home import Home
-from launch.http import keys as door_keys
+from launch.http import keys as http_keys
 from launch.listen import bound_address
 from launch.output import as_json, say, table
 
 
 @click.group()
 def keys() -> None:
-    """Show which workers on other hosts, and clients of the door, may connect; take a key back."""
+    """Show which workers on other hosts, and clients over HTTP, may connect; take a key back."""
 
 
 @keys.command(name="list")
 @click.option("--json", "as_json_", is_flag=True, help="One JSON array.")
 @with_home
 def list_keys(*, home: Home, as_json_: bool) -> int:
-    """List enrolled workers, whether they are connected or not, and keys of the HTTP door."""
+    """List enrolled workers, whether they are connected or not, and keys for HTTP."""
     rows = [
         {
             "name": worker.name,
@@ -46,11 +46,11 @@ def list_keys(*, home: Home, as_json_: bool) -> int:
             "name": key.principal,
             "key": key.sha256[:16],
             "host": "",
-            "token_id": "door",
+            "token_id": "http",
             "version": "",
             "enrolled_at": iso(key.created_at_us / 1_000_000),
         }
-        for key in door_keys.keys_in(home)
+        for key in http_keys.keys_in(home)
     ]
     if as_json_:
         say(as_json(rows))
@@ -67,15 +67,15 @@ def list_keys(*, home: Home, as_json_: bool) -> int:
 def revoke_key(*, home: Home, name: str) -> int:
     """Take a key back, for good and at once.
 
-    A worker is cut off, others get its orders, its name is not reused; a door refuses its client from then on.
+    A worker is cut off, others get its orders, its name is not reused; over HTTP its bearer is refused from then on.
     """
-    if door_keys.revoke(home, name):
-        say(f"the door's key of {name} is taken back")
+    if http_keys.revoke(home, name):
+        say(f"the HTTP key of {name} is taken back")
         return exit_codes.OK
     worker = next((worker for worker in workers_in(home.keys) if worker.name == name), None)
     if worker is None:
         raise CommandError(
-            f"no worker {name[:80]!r} is enrolled, and the door knows no such name",
+            f"no worker {name[:80]!r} is enrolled, and there is no HTTP key of that name",
             hint=next_command("keys list", home.root),
         )
     if bound_address(home) and run_file.read(home.run_file) is not None:

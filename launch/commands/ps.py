@@ -17,7 +17,7 @@ from launch.client import connected, place_of
 from launch.commands.options import running, with_home
 from launch.errors import CommandError
 from launch.home import Home
-from launch.listen import door_address
+from launch.listen import http_address
 from launch.operate import show_tail
 from launch.output import as_json, duration, note, say, size, table
 from launch.run_file import ChildRow, RunFile
@@ -79,7 +79,7 @@ def ps(*, home: Home, as_json_: bool) -> int:
             "config_digest": run.config_digest,
             "broker_answers": peers is not None,
             "listens": answer.listens if answer is not None else "",
-            "door": door_address(home),
+            "http": http_address(home),
             "refused_keys": [key.model_dump() for key in answer.refused_keys] if answer is not None else [],
             "actors": [row.model_dump() for row in rows],
         }
@@ -94,8 +94,8 @@ def ps(*, home: Home, as_json_: bool) -> int:
         note("the broker does not answer, or no token can be written: figures of the bus are missing")
     for line in listening(answer) if answer is not None else ():
         note(line)
-    if door := door_address(home):
-        note(f"the door is http://{door} (hobus token create --role door)")
+    if http := http_address(home):
+        note(f"the HTTP door is http://{http} (hobus token create --role http)")
     failed = [row for row in run.children if row.state == "failed"]
     for row in failed:
         show_tail(home, row, place_of(home, run).snapshot.config.launcher.log_tail_lines)

@@ -1,4 +1,4 @@
-"""`hobus token`: join tokens for workers on other hosts, and keys of the HTTP door."""
+"""`hobus token`: join tokens for workers on other hosts, and keys for HTTP."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from launch.commands.options import running, with_home
 from launch.endpoints import Place
 from launch.errors import CommandError, next_command, of_os_error
 from launch.home import Home
-from launch.http import keys as door_keys
+from launch.http import keys as http_keys
 from launch.listen import is_every_host, parts_of
 from launch.output import as_json, duration, note, say, table
 
@@ -29,7 +29,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 @click.group()
 def token() -> None:
-    """Let workers on other hosts join, and clients call the door: make and list tokens and keys."""
+    """Let workers on other hosts join, and clients come in over HTTP: make and list tokens and keys."""
 
 
 def seconds_of(text: str) -> int:
@@ -45,14 +45,14 @@ def seconds_of(text: str) -> int:
 @token.command()
 @click.option(
     "--role",
-    type=click.Choice(["ho1", "door"]),
+    type=click.Choice(["ho1", "http"]),
     default="ho1",
     show_default=True,
-    help="What joins: a worker, or a client of the HTTP door.",
+    help="What joins: a worker, or a client over HTTP.",
 )
-@click.option("--ttl", metavar="TIME", help="How long it is good: 30m, 1h, 2d.  [ho1: 1h; door: until it is revoked]")
+@click.option("--ttl", metavar="TIME", help="How long it is good: 30m, 1h, 2d.  [ho1: 1h; http: until it is revoked]")
 @click.option("--uses", type=click.IntRange(min=1), default=1, show_default=True, help="How many workers may join.")
-@click.option("--name", metavar="NAME", help="door: whose key it is; sessions belong to that name.")
+@click.option("--name", metavar="NAME", help="http: whose key it is; sessions belong to that name.")
 @click.option("--address", metavar="HOST[:PORT]", help="By which the other host reaches this one, if it is another.")
 @click.option("--json", "as_json_", is_flag=True, help="One JSON object.")
 @with_home
@@ -63,10 +63,10 @@ def create(  # noqa: PLR0913 - one per option
 
     Whoever has that line before it is used may join as a worker: hand it over as you would a password.
 
-    With `--role door` it is a bearer key for the HTTP door, shown once; `hobus keys revoke NAME` takes it back.
+    With `--role http` it is a bearer key for the HTTP door, shown once; `hobus keys revoke NAME` takes it back.
     """
-    if role == "door":
-        return _door_key(home, name, ttl, as_json_=as_json_)
+    if role == "http":
+        return _http_key(home, name, ttl, as_json_=as_json_)
     if name is not None:
         raise CommandError("--name: a worker's name is made when it joins", exit_code=exit_codes.USAGE)
     ttl = ttl or "1h"
@@ -94,9 +94,9 @@ def create(  # noqa: PLR0913 - one per option
     return exit_codes.OK
 
 
-def _door_key(home: Home, name: str | None, ttl: str | None, *, as_json_: bool) -> int:
+def _http_key(home: Home, name: str | None, ttl: str | None, *, as_json_: bool) -> int:
     principal = name or "default"
-    if not door_keys.PRINCIPAL.fullmatch(principal):
+    if not http_keys.PRINCIPAL.fullmatch(principal):
         raise CommandError(
             f"--name {principal[:60]!r}: up to 40 of a-z, 0-9, `_` and `-`, the first one no sign",
             exit_code=exit_codes.USAGE,
@@ -104,7 +104,7 @@ def _door_key(home: Home, name: str | None, ttl: str | None, *, as_json_: bool) 
     clock = SystemClock()
     ttl_s = None if ttl is None else seconds_of(ttl)
     try:
-        word = door_keys.create(home, principal, new_id=clock.new_id, now_us=round(clock.now() * 1e6), ttl_s=ttl_s)
+        word = http_keys.create(home, principal, new_id=clock.new_id, now_us=round(clock.now() * 1e6), ttl_s=ttl_s)
     except FileExistsError:
         raise CommandError(
             f"{principal} has a key",
@@ -114,7 +114,7 @@ def _door_key(home: Home, name: str | None, ttl: str | None, *, as_json_: bool) 
     except OSError as error:
         raise of_os_error(error, doing="no key can be written") from error
     if as_json_:
-        say(as_json({"key": word, "principal": principal, "role": "door", "expires_in_s": ttl_s}))
+        say(as_json({"key": word, "principal": principal, "role": "http", "expires_in_s": ttl_s}))
         return exit_codes.OK
     say(word)
     note(f"the key of {principal}: Authorization: Bearer <key>; it is shown this once")

@@ -23,8 +23,8 @@ from launch.progress import NotReady, Ready, Refused, Started, already_up, read_
 from launch.scale import parse_scale
 from launch.show_progress import show
 
-DOOR = "127.0.0.1:8420"
-"""Where the door is when nobody says where: this machine alone."""
+HTTP = "127.0.0.1:8420"
+"""Where the HTTP door is when nobody says where: this machine alone."""
 _WORDS_OF_OURS: list[IO[bytes]] = []
 """Pipes whose other ends are held by launchers that are to end with this process; the kernel closes them then."""
 
@@ -42,11 +42,11 @@ _WORDS_OF_OURS: list[IO[bytes]] = []
 )
 @click.option("--listen", metavar="HOST:PORT", help="Let workers on other hosts connect here; port 0: any free one.")
 @click.option(
-    "--door",
+    "--http",
     is_flag=False,
-    flag_value=DOOR,
+    flag_value=HTTP,
     metavar="[HOST:PORT]",
-    help=f"Open the HTTP door, at {DOOR} unless told otherwise; port 0: any free one.",
+    help=f"Open the HTTP door, at {HTTP} unless told otherwise; port 0: any free one.",
 )
 @with_home
 def up(  # noqa: PLR0913 - one per option
@@ -57,7 +57,7 @@ def up(  # noqa: PLR0913 - one per option
     scale: tuple[str, ...],
     config_file: Path | None,
     listen: str | None,
-    door: str | None,
+    http: str | None,
 ) -> int:
     """Start the cluster of a home.
 
@@ -68,21 +68,21 @@ def up(  # noqa: PLR0913 - one per option
         raise already_up(home.root, held_by)
     if listen is not None:
         parts_of(listen)  # an empty one is no address either
-    if door is not None:
-        parts_of(door)
+    if http is not None:
+        parts_of(http)
     if wait or detach:
-        return start_detached(home, config_file=config_file, scale=scale, wait=wait, listen=listen, door=door)
+        return start_detached(home, config_file=config_file, scale=scale, wait=wait, listen=listen, http=http)
     if not given.is_handed_over():
         words = [
             "up",
             "--home",
             str(home.root),
-            *options_of(config_file=config_file, scale=scale, listen=listen, door=door),
+            *options_of(config_file=config_file, scale=scale, listen=listen, http=http),
         ]
         given.execute(words, given.names_of(config_file or home.config / ADMIN_CONFIG))
     # By name: a start in the background loads neither the launcher nor the bus.
     foreground = importlib.import_module("launch.foreground")
-    code: int = foreground.run(home, config_file=config_file, scale=scale, listen=listen, door=door)
+    code: int = foreground.run(home, config_file=config_file, scale=scale, listen=listen, http=http)
     return code
 
 
@@ -94,7 +94,7 @@ def start_detached(  # noqa: PLR0913 - one per option of `up`
     wait: bool,
     quiet: bool = False,
     listen: str | None = None,
-    door: str | None = None,
+    http: str | None = None,
     ends_with_us: bool = False,
 ) -> int:
     """The exit code of a start in the background; the launcher tells through a pipe how it went.
@@ -108,7 +108,7 @@ def start_detached(  # noqa: PLR0913 - one per option of `up`
     try:
         make_private(home.logs)
         launcher = start_launcher(
-            home, config_file=config_file, scale=scale, listen=listen, door=door, ends_with_us=ends_with_us
+            home, config_file=config_file, scale=scale, listen=listen, http=http, ends_with_us=ends_with_us
         )
     except OSError as error:
         raise of_os_error(error, doing=f"the cluster in {home.root} cannot be started") from error

@@ -21,13 +21,13 @@ from launch.http.metrics import Metrics
 from launch.http.server import HttpServer, bind, make_server
 from launch.listen import parts_of
 
-_log = structlog.get_logger("door")
+_log = structlog.get_logger("http")
 
 
 class HttpDoor(Actor):
     """One door."""
 
-    service = "door"
+    service = "http"
     is_watched = True
 
     def __init__(self, place: Place) -> None:
@@ -40,7 +40,7 @@ class HttpDoor(Actor):
     async def start(self, bus: Bus) -> None:
         """It listens. Raises OSError where it cannot."""
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        config = self._config.door
+        config = self._config.http
         bound, address = bind(self._place.home, config.listen)
         keys = KeyBook(self._place.home)
         self._door = Door(
@@ -55,7 +55,7 @@ class HttpDoor(Actor):
         self._server = make_server(make_app(self._door), config, drain_s=self._config.bus.drain_ms / 1000)
         self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[bound]))
         self._serving.add_done_callback(self._ended)
-        _log.info("door_open", address=address)
+        _log.info("http_door_open", address=address)
 
     async def ready(self) -> str:
         """Ready when a turn would be answered."""

@@ -100,7 +100,7 @@ async def docs(_request: Request) -> Response:
     ]
     page = (
         "<!doctype html><html lang=en><meta charset=utf-8><title>hobus HTTP API</title><h1>hobus HTTP API</h1>"
-        '<p>Schemas: <a href="/openapi.json">/openapi.json</a>. A key: <code>hobus token create --role door</code>.</p>'
+        '<p>Schemas: <a href="/openapi.json">/openapi.json</a>. A key: <code>hobus token create --role http</code>.</p>'
         f"<table>{''.join(rows)}</table></html>"
     )
     policy = {"content-security-policy": "default-src 'none'", "x-content-type-options": "nosniff"}

@@ -20,7 +20,7 @@ from launch.http.keys import Ownership
 from launch.http.metrics import Metrics
 from launch.http.problems import Problem
 
-_log = structlog.get_logger("door")
+_log = structlog.get_logger("http")
 
 
 @dataclass(slots=True)
@@ -53,10 +53,10 @@ class Door:
     @contextmanager
     def turn_of(self, principal: str) -> Generator[None]:
         """One more turn of this key is waited for. Raises Problem (busy) beyond its share."""
-        limit = self.config.door.key_turns_max
+        limit = self.config.http.key_turns_max
         if self._turns[principal] >= limit:
             raise Problem(
-                429, "busy", f"{limit} turns of this key are under way (door.key_turns_max)",
+                429, "busy", f"{limit} turns of this key are under way (http.key_turns_max)",
                 headers={"retry-after": "1"},
             )  # fmt: skip
         self._turns[principal] += 1
@@ -85,4 +85,4 @@ class Door:
         try:
             await what
         except RuntimeFault as fault:
-            _log.warning("door_step_failed", code=fault.code, detail=fault.detail)
+            _log.warning("http_step_failed", code=fault.code, detail=fault.detail)

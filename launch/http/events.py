@@ -1,8 +1,8 @@
 """The events of sessions for those who read them over HTTP: from a sequence on, none missing, however many read.
 
-One long poll of the record (headers alone) tells in which sessions something happened; of such a session that somebody
-reads, the new entries are read once, for all its readers. A reader that is behind reads the record by itself until it
-has caught up. So a reader needs nothing of the door that it began at: the last sequence that it saw says all.
+One long poll of all journals, without bodies, tells in which sessions something happened; of such a session that
+somebody reads, the new entries are read once, for all its readers. A reader that is behind reads the record by itself
+until it has caught up. So a reader needs nothing of the door that it began at: the last sequence that it saw says all.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from actors.ho2_supervisor.session.journal import recorded
 from actors.ho2_supervisor.session.record import result_in
 from bus.errors import RuntimeFault
 from bus.messages import session as events
-from bus.messages.ledger import Entries, Entry, LedgerStats, Read, ReadLedgerStats, Tail, session_stream
+from bus.messages.ledger import EVERY_SESSION, Entries, Entry, LedgerStats, Read, ReadLedgerStats, Tail, session_stream
 from bus.port import Bus
 from config.schema import AdminConfig
 from launch.sessions.commands_seen import about
 
-_log = structlog.get_logger("door")
+_log = structlog.get_logger("http")
 
 
 class Event(NamedTuple):
@@ -110,7 +110,7 @@ class Journals:
         return [shown(entry) for entry in found.entries], found
 
     async def follow(self, session_id: str, after: int) -> AsyncGenerator[Event | None]:
-        """Each event behind this sequence, once and in order, for ever; None after `door.ping_ms` without one.
+        """Each event behind this sequence, once and in order, for ever; None after `http.ping_ms` without one.
 
         Raises RuntimeFault where the record cannot be read: the reader comes again with the sequence that it has.
         """
@@ -135,7 +135,7 @@ class Journals:
                 if waiting:
                     continue  # others may have come while these were written
                 try:
-                    async with asyncio.timeout(self._config.door.ping_ms / 1000):
+                    async with asyncio.timeout(self._config.http.ping_ms / 1000):
                         await news.wait()
                 except TimeoutError:
                     yield None
@@ -160,20 +160,18 @@ class Journals:
 
     async def _follow_the_record(self) -> None:
         """Until nobody reads any more."""
-        wait_ms = self._config.door.tail_wait_ms
+        wait_ms = self._config.http.tail_wait_ms
         while self._journals:
             try:
-                question = Tail(after=self._seen, limit=self._page, wait_ms=wait_ms)
+                question = Tail(stream=EVERY_SESSION, after=self._seen, limit=self._page, wait_ms=wait_ms)
                 found = await self._bus.request(
                     "ledger", question, expect=Entries, timeout_s=self._timeout_s + wait_ms / 1000
                 )
-                changed = {entry.provenance.session_id for entry in found.entries} | {
-                    entry.stream.partition("/")[2] for entry in found.entries
-                }
+                changed = {entry.stream.partition("/")[2] for entry in found.entries}
                 for session_id in changed & self._journals.keys():
                     await self._fill(session_id)
-                if found.entries:
-                    self._seen = found.entries[-1].sequence
+                # A whole page covers what other streams have up to the head, too.
+                self._seen = found.entries[-1].sequence if found.more else found.head
             except RuntimeFault as fault:
                 _log.info("record_not_read", code=fault.code)
                 await self._bus.sleep(
@@ -186,7 +184,7 @@ class Journals:
         while is_more and journal is not None:
             found, page = await self.page(session_id, journal.known_to)
             for event in found:
-                journal.add(event, self._config.door.recent_max)
+                journal.add(event, self._config.http.recent_max)
             is_more = page.more and bool(found)
         if journal is not None:
             journal.tell()

@@ -69,10 +69,10 @@ class Guard:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
         hosts = headers.get("host", [])
         if len(hosts) != 1 or (self.door.hosts and host_of(hosts[0]) not in self.door.hosts):
-            raise Problem(421, "host_not_allowed", "this door is not called by that name (Host; door.hosts)")
+            raise Problem(421, "host_not_allowed", "this door is not called by that name (Host; http.hosts)")
         origins = headers.get("origin", [])
-        if any(origin not in self.door.config.door.origins for origin in origins):
-            raise Problem(403, "origin_not_allowed", "pages of this origin may not call this door (door.origins)")
+        if any(origin not in self.door.config.http.origins for origin in origins):
+            raise Problem(403, "origin_not_allowed", "pages of this origin may not call this door (http.origins)")
         if scope["path"] in OPEN:
             return ""
         if scope["method"] == "POST":
@@ -83,7 +83,7 @@ class Guard:
         principal = self.door.principal_of(shown[0]) if len(shown) == 1 else None
         if principal is None:
             raise Problem(
-                401, "invalid_api_key", "no valid key (Authorization: Bearer KEY; hobus token create --role door)",
+                401, "invalid_api_key", "no valid key (Authorization: Bearer KEY; hobus token create --role http)",
                 headers={"www-authenticate": "Bearer"},
             )  # fmt: skip
         return principal
@@ -95,8 +95,8 @@ class _Body:
     def __init__(self, door: Door, scope: Scope, receive: Receive) -> None:
         self._receive = receive
         self._door = door
-        self._left = door.config.door.body_max_bytes
-        self._until = asyncio.get_running_loop().time() + door.config.door.body_timeout_ms / 1000
+        self._left = door.config.http.body_max_bytes
+        self._until = asyncio.get_running_loop().time() + door.config.http.body_timeout_ms / 1000
         self._is_whole = False
         lengths = [value for name, value in scope["headers"] if name == b"content-length"]
         if lengths and lengths[0].isdigit() and int(lengths[0][:20]) > self._left:
@@ -110,7 +110,7 @@ class _Body:
             async with asyncio.timeout_at(self._until):
                 message = await self._receive()
         except TimeoutError:
-            raise Problem(408, "too_slow", "the body did not come in time (door.body_timeout_ms)") from None
+            raise Problem(408, "too_slow", "the body did not come in time (http.body_timeout_ms)") from None
         if message["type"] == "http.request":
             self._left -= len(message.get("body", b""))
             if self._left < 0:
@@ -119,8 +119,8 @@ class _Body:
         return message
 
     def _too_large(self) -> Problem:
-        limit = self._door.config.door.body_max_bytes
-        return Problem(413, "too_large", f"a body has at most {limit} bytes (door.body_max_bytes)")
+        limit = self._door.config.http.body_max_bytes
+        return Problem(413, "too_large", f"a body has at most {limit} bytes (http.body_max_bytes)")
 
 
 async def answer(problem: Problem, send: Send) -> None:

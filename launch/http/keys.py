@@ -1,4 +1,4 @@
-"""Bearer keys of the door, and which sessions are whose. `<home>/keys/door/` holds hashes; a key is shown once.
+"""Bearer keys of the door, and which sessions are whose. `<home>/keys/http/` holds hashes; a key is shown once.
 
 A session's id says by itself to whom it belongs: its second half is a keyed hash of the first and of the principal's
 name. So no door keeps a list, two doors agree, and nobody reaches a session by an id that he made up or saw.
@@ -40,7 +40,7 @@ class DoorKey(Record):
 
 def directory_of(home: Home) -> Path:
     """Where the keys lie."""
-    return home.keys / "door"
+    return home.keys / "http"
 
 
 def create(home: Home, principal: str, *, new_id: Callable[[], str], now_us: int, ttl_s: int | None) -> str:
@@ -113,9 +113,9 @@ class KeyBook:
 
 def owner_secret(home: Home, *, new_id: Callable[[], str]) -> bytes:
     """What all doors of this home sign session ids with; made by whoever comes first. Raises OSError."""
-    path = home.keys / "door.secret"
+    path = home.keys / "http.secret"
     make_private(home.keys)
-    mine = path.with_name(f"door.secret.{os.getpid()}")
+    mine = path.with_name(f"http.secret.{os.getpid()}")
     if not path.exists():
         mine.write_bytes((new_id() + new_id()).encode())
         mine.chmod(0o600)

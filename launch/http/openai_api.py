@@ -25,7 +25,7 @@ from launch.http.turns import Asked
 from launch.sessions.named import full_session_id
 
 W = TypeVar("W", bound=BaseModel)
-_log = structlog.get_logger("door")
+_log = structlog.get_logger("http")
 SESSION_HEADER = "x-hobus-session"
 
 
@@ -90,7 +90,7 @@ async def chat(request: Request) -> Response:
     door = door_of(request)
     body = await read(request, words.ChatRequest)
     ignored = words.check(body)
-    said = body.transcript(door.config.door.messages_max)
+    said = body.transcript(door.config.http.messages_max)
     given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
     agent_id, overrides = words.chosen(door.snapshot, body)
     key = request.headers.get("idempotency-key")
@@ -114,7 +114,7 @@ async def responses(request: Request) -> Response:
     door = door_of(request)
     body = await read(request, words.ResponsesRequest)
     ignored = words.check(body)
-    said = body.transcript(door.config.door.messages_max)
+    said = body.transcript(door.config.http.messages_max)
     given = request.headers.get(SESSION_HEADER) or (body.metadata.session_id if body.metadata else None)
     agent_id, overrides = words.chosen(door.snapshot, body)
     key = request.headers.get("idempotency-key")

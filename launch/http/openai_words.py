@@ -82,7 +82,7 @@ class ChatRequest(_Words):
     def transcript(self, messages_max: int) -> list[Said]:
         """Its messages, the user's last. Raises Problem."""
         if len(self.messages) > messages_max:
-            raise Problem(413, "too_large", f"at most {messages_max} messages (door.messages_max)", param="messages")
+            raise Problem(413, "too_large", f"at most {messages_max} messages (http.messages_max)", param="messages")
         said = [message.said(f"messages.{number}") for number, message in enumerate(self.messages)]
         return _asking(said, "messages")
 
@@ -110,7 +110,7 @@ class ResponsesRequest(_Words):
         """Its messages, the user's last. Raises Problem."""
         given = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         if len(given) > messages_max:
-            raise Problem(413, "too_large", f"at most {messages_max} messages (door.messages_max)", param="input")
+            raise Problem(413, "too_large", f"at most {messages_max} messages (http.messages_max)", param="input")
         said = [message.said(f"input.{number}") for number, message in enumerate(given)]
         return _asking(([Said("system", self.instructions)] if self.instructions else []) + said, "input")
 

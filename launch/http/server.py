@@ -18,7 +18,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from config.schema import DoorConfig
+from config.schema import HttpConfig
 from launch.home import Home
 from launch.listen import parts_of
 
@@ -32,7 +32,7 @@ def bind(home: Home, listen: str) -> tuple[socket.socket, str]:
     """
     host, port = parts_of(listen)
     wanted = "0.0.0.0" if host == "*" else host.strip("[]")  # noqa: S104 - only where it was configured
-    with home.door.open("a+", encoding="ascii") as file:
+    with home.http.open("a+", encoding="ascii") as file:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)  # one door draws the port, the others read it
         file.seek(0)
         known = file.read().strip()
@@ -60,7 +60,7 @@ def bind(home: Home, listen: str) -> tuple[socket.socket, str]:
 class Bounded(H11Protocol):
     """The protocol of uvicorn, which waits for a request for ever and takes any number of connections, with bounds."""
 
-    bounds: ClassVar[DoorConfig]
+    bounds: ClassVar[HttpConfig]
     _head: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -113,7 +113,7 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def make_server(app: ASGIApp, config: DoorConfig, *, drain_s: float) -> HttpServer:
+def make_server(app: ASGIApp, config: HttpConfig, *, drain_s: float) -> HttpServer:
     """A server that is not started."""
     settings = uvicorn.Config(
         app,

@@ -85,7 +85,7 @@ async def whole(door: Door, asked: Asked, gone: Gone) -> TurnResult:
 
 
 async def pieces(door: Door, asked: Asked) -> AsyncGenerator[Message | TurnResult | None]:
-    """The frames of the turn's stream, then its result; None after a silence of `door.ping_ms`. Raises RuntimeFault.
+    """The frames of the turn's stream, then its result; None after a silence of `http.ping_ms`. Raises RuntimeFault.
 
     Closing it early is the client going away.
     """
@@ -93,7 +93,7 @@ async def pieces(door: Door, asked: Asked) -> AsyncGenerator[Message | TurnResul
     is_first = True
 
     def heard(message: Message) -> None:
-        if queue.qsize() < door.config.door.pieces_max:  # a slow reader gets the rest with the answer
+        if queue.qsize() < door.config.http.pieces_max:  # a slow reader gets the rest with the answer
             queue.put_nowait(message)
 
     work = asyncio.get_running_loop().create_task(_answer(door, asked, heard))
@@ -101,7 +101,7 @@ async def pieces(door: Door, asked: Asked) -> AsyncGenerator[Message | TurnResul
     try:
         while True:
             try:
-                async with asyncio.timeout(door.config.door.ping_ms / 1000):
+                async with asyncio.timeout(door.config.http.ping_ms / 1000):
                     message = await queue.get()
             except TimeoutError:
                 yield None
@@ -186,7 +186,7 @@ async def _cancelled(door: Door, asked: Asked) -> None:
     if view.active_input_id != asked.input_id or view.run is None:
         return
     command = HostCommand(
-        command_id=f"door-gone-{asked.input_id}"[:100],
+        command_id=f"http-gone-{asked.input_id}"[:100],
         target_run_id=view.run.run_id,
         issued_at=iso(door.bus.now()),
         command=Cancel(reason="the client has gone"),

@@ -17,7 +17,7 @@ from launch.supervision import plan as members_of
 def test_scale_overrides_the_configured_counts(tmp_path):
     """Roles that are not named keep their configured number."""
     plan = make_plan(home_of(tmp_path), config_file=None, scale=["ho1=3"])
-    assert plan.counts == {"ho1": 3, "ho2": plan.snapshot.config.ho2.count, "ho3": 1, "door": 0}
+    assert plan.counts == {"ho1": 3, "ho2": plan.snapshot.config.ho2.count, "ho3": 1, "http": 0}
 
 
 @pytest.mark.parametrize("how", ["null", "disabled"])
@@ -32,12 +32,12 @@ def test_without_memory_there_is_no_memory_process(tmp_path, how):
     file.write_text(json.dumps(value))
     counts = make_plan(home_of(tmp_path), config_file=file, scale=[]).counts
     assert "ho3/1" not in [member.actor for member in members_of(counts)]
-    assert len(members_of(counts)) == len(START_ORDER) - 2  # nor is there a door
+    assert len(members_of(counts)) == len(START_ORDER) - 2  # nor is there an HTTP door
 
 
 @pytest.mark.parametrize("item", ["ho1", "ho1=0", "ho1=-1", "ledger=2", "ho1=x", "ho1=1001", "=3", ""])
 def test_a_scale_that_makes_no_sense_is_refused(item):
-    """Only executors, supervisors and doors scale, from 1 to 1000."""
+    """Only executors, supervisors and HTTP doors scale, from 1 to 1000."""
     with pytest.raises(CommandError, match="--scale") as caught:
         parse_scale([item])
     assert caught.value.exit_code == exit_codes.USAGE

@@ -51,6 +51,6 @@ def test_afterwards_there_are_exactly_the_numbers_up_to_the_count(numbers, count
 @pytest.mark.parametrize("item", ["ho1=0", "ho1=-1", "ho1=1001", "ledger=2", "ho9=1", "ho1", "ho1=", "=2", "ho1=2x"])
 def test_what_is_no_number_of_a_scalable_role_is_refused(item):
     """The form, the roles and the bounds are named."""
-    with pytest.raises(CommandError, match="one of ho1, ho2, door and N from 1 to 1000") as caught:
+    with pytest.raises(CommandError, match="one of ho1, ho2, http and N from 1 to 1000") as caught:
         parse_scale([item], option="")
     assert caught.value.exit_code == 2 and caught.value.message.startswith(f"{item}: ")

@@ -8,7 +8,7 @@ import pytest
 from bus.catalog import ROLES
 from bus.errors import BusError
 from bus.messages.base import unpack
-from bus.messages.ledger import STREAMS, GetBody, Lookup, Query, Read, Tail
+from bus.messages.ledger import EVERY_SESSION, STREAMS, GetBody, Lookup, Query, Read, Tail
 from bus.sim.disk import SimDisk
 from ledger_service.scope import EVENT_TYPES, READS, WRITES, may_read, may_read_entry, may_write
 from tests.ledger_service.rig import SESSION, call, medium, running, take_over, write
@@ -60,7 +60,7 @@ RECORD_TABLE = {
     ("governance", "TAP_BODIES_CLOSED"): {"operator"},
     ("governance", "RECOVERED"): {"ledger"},
     ("governance", "WRITE_CONFLICT"): {"ledger"},
-    ("governance", "TRANSCRIPT_DELIVERED"): {"door"},
+    ("governance", "TRANSCRIPT_DELIVERED"): {"http"},
 }
 
 
@@ -84,16 +84,19 @@ def test_writers_are_those_of_the_record_table_and_nobody_else():
         ("gateway", {"prompts"}),
         ("host", {SESSION}),
         ("ho3", {"signals", "overlays"}),
-        ("door", {SESSION}),
-        *((role, set[str]()) for role in ("broker", "stranger")),
+        ("http", {SESSION}),
+        *((role, set[str]()) for role in ("door", "broker", "stranger")),
     ],
 )
 def test_readers_read_their_own_streams(role: str, streams: set[str]):
     """With bodies; all streams at once only who may read each; executors list without bodies what their tool shows."""
     every = [*STREAMS, SESSION, "nowhere", "session/x"]
+    journals = SESSION in streams
+    assert may_read(role, EVERY_SESSION, with_bodies=True) == journals
+    assert may_read(role, EVERY_SESSION, with_bodies=False) == (journals or role == "ho1")
     assert {stream for stream in every if may_read(role, stream, with_bodies=True)} == streams
     assert may_read(role, None, with_bodies=True) == (streams == {*STREAMS, SESSION})
-    listed = {*STREAMS, SESSION} if role in ("ho1", "door") else streams
+    listed = {*STREAMS, SESSION} if role == "ho1" else streams
     assert {stream for stream in every if may_read(role, stream, with_bodies=False)} == listed
     assert may_read(role, None, with_bodies=False) == (listed == {*STREAMS, SESSION})
     assert may_read_entry(role, "governance", "CONFIG_SNAPSHOT", with_bodies=True) == (role in READS)
@@ -204,12 +207,21 @@ async def test_denials_that_were_not_recorded_yet_are_when_the_ledger_stops():
 @pytest.mark.parametrize(
     ("role", "question"),
     [
-        ("door", Read(stream="prompts", limit=1, with_bodies=True)),
-        ("door", Tail(after=-1, limit=1, with_bodies=True)),
-        ("door", Query(limit=1, with_bodies=True)),
-        ("door", Lookup(submission_ids=[SENT], with_bodies=True)),
-        ("door", GetBody(ref=f"{SENT}/0")),
-        ("door", GetBody(ref=f"{DEGRADED}/0")),
+        ("door", Read(stream=SESSION, limit=1)),
+        ("door", Tail(after=-1, limit=1)),
+        ("door", Query(limit=1)),
+        ("door", Lookup(submission_ids=["not there"])),
+        ("door", GetBody(ref=f"{CONFIG}/0")),
+        ("http", Read(stream="prompts", limit=1)),
+        ("http", Read(stream="governance", limit=1)),
+        ("http", Tail(after=-1, limit=1)),
+        ("http", Query(limit=1)),
+        ("http", Query(where={"event_type": "TRANSCRIPT_DELIVERED"}, limit=1)),
+        ("http", Lookup(submission_ids=[SENT])),
+        ("http", GetBody(ref=f"{SENT}/0")),
+        ("http", GetBody(ref=f"{DEGRADED}/0")),
+        ("door", Tail(stream=EVERY_SESSION, after=-1, limit=1)),
+        ("gateway", Tail(stream=EVERY_SESSION, after=-1, limit=1)),
         ("broker", Read(stream="governance", limit=1)),
         ("host", Read(stream="prompts", limit=1)),
         ("host", Lookup(once=["end:WO-1"])),
@@ -245,8 +257,8 @@ async def test_a_read_outside_the_scope_is_denied_by_name(role: str, question):
         ("ho2", Read(stream=SESSION, limit=9, with_bodies=True)),
         ("ho2", GetBody(ref=f"{SENT}/0")),
         ("host", Read(stream=SESSION, limit=9)),
-        ("door", Read(stream=SESSION, limit=9, with_bodies=True)),
-        ("door", Tail(after=-1, limit=9)),
+        ("http", Read(stream=SESSION, limit=9, with_bodies=True)),
+        ("http", Tail(stream=EVERY_SESSION, after=-1, limit=9)),
         ("host", Lookup(once=["turn:none"], with_bodies=True)),
         ("host", GetBody(ref=f"{CONFIG}/0")),
         ("ho1", Lookup(once=["end:WO-1"], with_bodies=True)),

@@ -8,7 +8,19 @@ from bus.catalog import ROWS
 from bus.disk import RealDisk
 from bus.dispatch import handlers_of
 from bus.errors import BusError, LedgerError
-from bus.messages.ledger import Entries, Entry, Found, GetBody, Provenance, Query, Read, Tail, Written
+from bus.messages.ledger import (
+    EVERY_SESSION,
+    Entries,
+    Entry,
+    Found,
+    GetBody,
+    Provenance,
+    Query,
+    Read,
+    ReadLedgerStats,
+    Tail,
+    Written,
+)
 from bus.sim.disk import SimDisk
 from ledger_service.service import LedgerService
 from tests.ledger_service.rig import SESSION, append, call, ledger_config, medium, running, take_over, write
@@ -129,6 +141,25 @@ async def test_a_page_has_at_most_so_many_entries_whatever_was_asked_for():
                 seen += page.entries
                 page = await handler(message.model_copy(update={"after": seen[-1].sequence}), call())
             assert [entry.submission_id for entry in (*seen, *page.entries)] == [f"e{n}" for n in range(7)]
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+async def test_all_journals_are_read_in_one_page_and_nothing_else(is_indexed):
+    """From memory and from the index: a follower of every session needs to know no session's id."""
+    other = "session/1e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(take_over(1, ""), write("a"), take_over(1, "", other), write("b", "signals"))
+        if is_indexed:
+            await ledger.bus.release()
+        stats = await ledger.service.on_read_stats(ReadLedgerStats(), call())
+        assert (stats.index_behind == 0) == is_indexed
+        found = await ledger.all(stream=EVERY_SESSION)
+        assert [(entry.sequence, entry.stream) for entry in found] == [(0, SESSION), (2, other)]
+        assert [entry.sequence for entry in await ledger.all(stream=EVERY_SESSION, after=0)] == [2]
+        (behind,) = await ledger.read(EVERY_SESSION, newest_first=True, limit=1)
+        assert behind.sequence == 2
+        refused = await ledger.write(write("c", EVERY_SESSION))
+        assert refused[0].outcome == "refused"
 
 
 async def test_a_page_ends_at_its_bytes_and_gives_one_entry_at_least():

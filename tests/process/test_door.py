@@ -16,7 +16,7 @@ import openai
 import pytest
 
 from launch.http_client import Client, HttpError
-from launch.listen import door_address, parts_of
+from launch.listen import http_address, parts_of
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
 pytestmark = pytest.mark.process
@@ -41,15 +41,15 @@ class Doors:
 def doors(cluster, tmp_path):
     """Open, with a key of alice."""
     config = write_config(
-        tmp_path / "config.json", ("door.head_timeout_ms", round(HEAD_S * 1000)), ("door.body_timeout_ms", 1000),
+        tmp_path / "config.json", ("http.head_timeout_ms", round(HEAD_S * 1000)), ("http.body_timeout_ms", 1000),
         ("gateway.providers", {"offline": {
             "kind": "offline", "latency_ms": 400, "concurrency_max": 64,
             "models": [{"model_id": "offline-rules-1", "input_usd_per_million": 0.0, "output_usd_per_million": 0.0,
                         "cached_usd_per_million": 0.0}]}}),
     )  # fmt: skip
-    cluster.up("--config", str(config), "--door", "127.0.0.1:0", "--scale", "door=2")
-    key = cluster("token create", "--role", "door", "--name", "alice").out.strip()
-    url = f"http://{door_address(cluster.home)}"
+    cluster.up("--config", str(config), "--http", "127.0.0.1:0", "--scale", "http=2")
+    key = cluster("token create", "--role", "http", "--name", "alice").out.strip()
+    url = f"http://{http_address(cluster.home)}"
     with (
         Client(url, key, timeout_s=30) as client,
         openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as sdk,
@@ -59,7 +59,7 @@ def doors(cluster, tmp_path):
 
 def both_up(cluster):
     """Both doors are ready."""
-    eventually(lambda: cluster.is_up("door/1") and cluster.is_up("door/2"))
+    eventually(lambda: cluster.is_up("http/1") and cluster.is_up("http/2"))
 
 
 def runs_of(cluster, session):
@@ -94,11 +94,11 @@ def both_doors_are_in_ps_and_one_can_be_taken_away(cluster, url, client):
     """They scale like every other process, and the address is told."""
     both_up(cluster)
     shown = cluster("ps", "--json").json
-    assert f"http://{shown['door']}" == url
-    assert [row["state"] for row in shown["actors"] if row["actor"].startswith("door/")] == ["ready", "ready"]
-    assert cluster("scale", "door=1").code == 0
+    assert f"http://{shown['http']}" == url
+    assert [row["state"] for row in shown["actors"] if row["actor"].startswith("http/")] == ["ready", "ready"]
+    assert cluster("scale", "http=1").code == 0
     assert client.ask(ASKED).outcome == "success"
-    assert cluster("scale", "door=2").code == 0
+    assert cluster("scale", "http=2").code == 0
 
 
 def a_door_killed_in_the_middle_of_a_stream_costs_no_answer(cluster, client):
@@ -107,7 +107,7 @@ def a_door_killed_in_the_middle_of_a_stream_costs_no_answer(cluster, client):
     session = client.start()
     pieces = client.stream(ASKED, session_id=session, input_id="in-1")
     kinds = [next(pieces).kind]
-    for door in ("door/1", "door/2"):
+    for door in ("http/1", "http/2"):
         cluster.kill(door)
     *rest, last = list(pieces)
     assert "reset" in [*kinds, *(piece.kind for piece in rest)]
@@ -134,8 +134,8 @@ def a_reader_of_events_outlives_the_doors(cluster, client, url, key):
     reading.start()
     assert ready.wait(20)
     for number in range(3):
-        cluster.kill("door/1")
-        cluster.kill("door/2")
+        cluster.kill("http/1")
+        cluster.kill("http/2")
         assert client.ask(ASKED, session_id=session, input_id=f"in-{number}").outcome == "success"
         both_up(cluster)
     client.end(session)
@@ -155,7 +155,7 @@ def who_cannot_come_back_and_goes_has_his_run_cancelled(cluster, sdk):
         if how == "closed":
             stream.close()
         else:
-            for door in ("door/1", "door/2"):
+            for door in ("http/1", "http/2"):
                 cluster.kill(door)
     closed, killed = [eventually(lambda session=session: runs_of(cluster, session)) for session in sessions]
     assert closed == ["RunCancelled"]
@@ -219,7 +219,7 @@ def slow_requests_end_and_harm_nobody(cluster, url, client, key):
 
 def a_key_that_was_taken_back_opens_nothing(cluster, url):
     """At once, at every door."""
-    bob = cluster("token create", "--role", "door", "--name", "bob", "--json").json["key"]
+    bob = cluster("token create", "--role", "http", "--name", "bob", "--json").json["key"]
     with Client(url, bob, timeout_s=10) as client:
         assert client.ask("hello").outcome == "success"
         assert [row["name"] for row in cluster("keys list", "--json").json] == ["alice", "bob"]
@@ -258,6 +258,6 @@ def test_a_door_that_cannot_be_is_refused_before_anything_starts(tmp_path):
     other = cluster_in(tmp_path / "other")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert other("up", "--wait", "--door", f"127.0.0.1:{port}").code == 4
-    assert other("up", "--wait", "--door", "nowhere").code == 2
-    assert other("up", "--wait", "--scale", "door=2").code == 2
+        assert other("up", "--wait", "--http", f"127.0.0.1:{port}").code == 4
+    assert other("up", "--wait", "--http", "nowhere").code == 2
+    assert other("up", "--wait", "--scale", "http=2").code == 2

@@ -27,7 +27,7 @@ class SimulatedDoor:
 
     def open(self):
         """One more door."""
-        bus = self.cluster.world.client("door")
+        bus = self.cluster.world.client("http")
         door = Door(
             bus=bus, snapshot=self.snapshot, ownership=Ownership(b"secret"), principal_of=KEYS.get,
             hosts=names_of("127.0.0.1", []), metrics=Metrics(), journals=Journals(bus, self.snapshot.config),

@@ -6,7 +6,7 @@ from config.snapshot import load_snapshot
 from launch.http.guard import host_of, names_of
 from tests.launch.http.door import SimulatedDoor
 
-LIMIT = load_snapshot().config.door.body_max_bytes
+LIMIT = load_snapshot().config.http.body_max_bytes
 
 
 @pytest.fixture(scope="module")

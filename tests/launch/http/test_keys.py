@@ -23,7 +23,7 @@ def test_a_key_is_good_until_it_ends_or_is_taken_back(tmp_path):
     assert book.principal_of(f"Bearer {bob}", now_us=1_000_000) is None
     with pytest.raises(FileExistsError):
         create(home, "alice", new_id=NEW_ID, now_us=0, ttl_s=None)
-    assert revoke(home, "alice") and not revoke(home, "alice") and not revoke(home, "../door.secret")
+    assert revoke(home, "alice") and not revoke(home, "alice") and not revoke(home, "../http.secret")
     assert book.principal_of(f"Bearer {alice}", now_us=0) is None
     assert [key.principal for key in keys_in(home)] == ["bob"]
     files = list(directory_of(home).iterdir())
@@ -44,7 +44,7 @@ def test_doors_of_a_home_share_one_secret(tmp_path):
     """The first one makes it; nothing else is left."""
     home = home_of(tmp_path)
     assert owner_secret(home, new_id=NEW_ID) == owner_secret(home, new_id=NEW_ID)
-    assert [path.name for path in home.keys.iterdir()] == ["door.secret"]
+    assert [path.name for path in home.keys.iterdir()] == ["http.secret"]
 
 
 @given(NAMES, NAMES, st.text(max_size=20), st.integers(0, 31), st.integers(1, 15))

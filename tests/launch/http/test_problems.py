@@ -11,7 +11,7 @@ from launch.http.problems import of_fault, of_result
 @pytest.mark.parametrize(
     ("fault", "status", "code"),
     [
-        (BusError("cancelled", "door/1 stopped before it was answered"), 503, "door_closing"),
+        (BusError("cancelled", "http/1 stopped before it was answered"), 503, "door_closing"),
         (BusError("busy", "x", retry_after_ms=1200), 429, "busy"),
         (SessionFault("run_active", "x"), 409, "run_active"),
         (BusError("internal", "x"), 500, "internal"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import aclosing
 
 import pytest
 
@@ -118,11 +119,12 @@ def test_a_reader_who_comes_back_has_missed_nothing(door, cut):
 
     async def followed(journals, session, after, count):
         found = []
-        async for event in journals.follow(session, after):
-            if event is not None:
-                found.append(event)
-            if len(found) == count:
-                return found
+        async with aclosing(journals.follow(session, after)) as events:
+            async for event in events:
+                if event is not None:
+                    found.append(event)
+                if len(found) == count:
+                    return found
         return found
 
     async def work():

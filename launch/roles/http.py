@@ -14,12 +14,12 @@ NEEDS = ("starlette", "uvicorn", "prometheus_client")
 
 
 def make(place: Place) -> Made:
-    """Raises ConfigError where there is to be no door, or where the extra `http` is not installed."""
-    if not place.snapshot.config.door.listen:
-        raise ConfigError("door.listen is empty: this cluster has no door (hobus up --door)")
+    """Raises ConfigError where there is to be none, or where the extra `http` is not installed."""
+    if not place.snapshot.config.http.listen:
+        raise ConfigError("http.listen is empty: this cluster has no HTTP door (hobus up --http)")
     require_installed()
     raise_open_files()
-    # By name: who has no door loads no web server, and the zygote loads this file.
+    # By name: who has none loads no web server, and the zygote loads this file.
     actor = importlib.import_module("launch.http.actor").HttpDoor(place)
     return Made(actor, close=actor.close)
 
@@ -28,4 +28,4 @@ def require_installed() -> None:
     """Raises ConfigError without the extra."""
     missing = [name for name in NEEDS if importlib.util.find_spec(name) is None]
     if missing:
-        raise ConfigError(f"the door needs {', '.join(missing)}: pip install 'hobus[http]'")
+        raise ConfigError(f"the HTTP door needs {', '.join(missing)}: pip install 'hobus[http]'")
