@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import structlog
 
-from bus.broker.admission import ID_MAX_CHARS, malformation_of, refusal_of
+from bus.broker.admission import malformation_of, refusal_of
 from bus.catalog import CLIENT_ROLES, row_of
 from bus.codec import decode, encode, pack_header, unpack_header
 from bus.conduct import Conduct
@@ -28,6 +28,7 @@ from bus.lanes import LANE_TYPES, epoch_of, is_foreign, role_of
 from bus.link import LaneTransport
 from bus.messages.base import Message
 from bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
+from bus.messages.ids import ID_MAX_CHARS
 from bus.outcome import failure_answer
 from bus.pace import Pace
 from bus.pacing import TOO_MUCH, Others, PacedIntake, client_rate_of, may_wait_whole

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from bus.errors import LedgerError, RuntimeFault
 from bus.messages.ledger import (
@@ -35,8 +35,6 @@ from bus.messages.ledger import (
 from bus.port import Bus
 
 LEDGER = "ledger"
-_PAUSE_SHARE = 0.01
-"""Pause before a resubmission, as a share of the request time-out: long enough not to spin, short beside any outage."""
 
 
 @dataclass(slots=True, eq=False)
@@ -65,6 +63,11 @@ class LedgerSettings(Protocol):
         ...
 
     @property
+    def resubmit_pause_ms(self) -> int:
+        """Pause before writes that the ledger did not take are handed over again."""
+        ...
+
+    @property
     def client_outstanding_max(self) -> int:
         """Unacknowledged entries kept."""
         ...
@@ -73,26 +76,17 @@ class LedgerSettings(Protocol):
 class LedgerClient:
     """The ledger as one process sees it; bounded, in order, surviving the ledger's restarts."""
 
-    def __init__(self, bus: Bus, *, request_timeout_s: float, outage_wait_s: float, outstanding_max: int) -> None:
+    def __init__(self, bus: Bus, settings: LedgerSettings) -> None:
         self._bus = bus
-        self._request_timeout_s = request_timeout_s
-        self._outage_wait_s = outage_wait_s
-        self._outstanding_max = outstanding_max
+        self._request_timeout_s = settings.request_timeout_ms / 1000
+        self._resubmit_pause_s = settings.resubmit_pause_ms / 1000
+        self._outage_wait_s = settings.outage_wait_ms / 1000
+        self._outstanding_max = settings.client_outstanding_max
         self._queue: deque[_Submitted] = deque()
         self._outstanding = 0
         self._goes_back = False
         self._because: RuntimeFault | None = None  # the fault for which it goes back
         self._retry: asyncio.Task[None] | None = None
-
-    @classmethod
-    def configured(cls, bus: Bus, settings: LedgerSettings) -> Self:
-        """The client of an actor, under the configuration."""
-        return cls(
-            bus,
-            request_timeout_s=settings.request_timeout_ms / 1000,
-            outage_wait_s=settings.outage_wait_ms / 1000,
-            outstanding_max=settings.client_outstanding_max,
-        )
 
     @property
     def outstanding(self) -> int:
@@ -191,7 +185,7 @@ class LedgerClient:
 
     async def _submit_again(self) -> None:
         """Once nothing is on its way any more: everything again, in order."""
-        pause_s = self._request_timeout_s * _PAUSE_SHARE
+        pause_s = self._resubmit_pause_s
         if self._because is not None and self._because.retry_after_ms is not None:
             pause_s = min(self._because.pause_s(pause_s, self._bus.clock.random()), self._request_timeout_s)
         await self._bus.sleep(pause_s)

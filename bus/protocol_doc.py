@@ -15,7 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic.fields import FieldInfo
 
-from bus.broker.admission import HEADER_ROOM_BYTES, ID_MAX_CHARS
+from bus.broker.admission import HEADER_ROOM_BYTES
 from bus.broker.tap_record import VERDICTS, TapRecord
 from bus.broker.tap_wire import TAP_VERSION
 from bus.catalog import CLASSES, ROLES, ROWS, Row
@@ -24,6 +24,7 @@ from bus.envelope import HEADER_VERSION, Header, Kind
 from bus.messages import control
 from bus.messages.base import Message, Record
 from bus.messages.failure import FAILURE_CODES, Failure
+from bus.messages.ids import ID_MAX_CHARS
 
 _FOLDER = Path(__file__).parent
 PAGE = _FOLDER / "PROTOCOL.md"

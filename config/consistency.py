@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from bus.messages.ids import ID_MAX_CHARS
 from config.assets import BUDGET_SETTINGS, Agent, Contract, Framework
 from config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config, Route
 from config.secret_refs import is_secret_name
@@ -14,6 +15,9 @@ BUDGET_KEYS = tuple(name for name in BudgetConfig.model_fields if name.endswith(
 """Token budgets of section `budget`: what an agent may name."""
 
 _PROVIDER_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+_AROUND_A_KEY_CHARS = 100
+"""Names of events, of the gateway that wrote them and of an attempt, which stand around a call's key in such an id."""
 
 _HOME_DIRECTORIES = ("config", "run", "logs", "ledger", "spool")
 """What lies below a home already."""
@@ -102,6 +106,8 @@ def _order_faults(config: AdminConfig) -> list[str]:
         ("host.degrade_reserve_ms", host.degrade_reserve_ms, "host.turn_timeout_ms", host.turn_timeout_ms),
         ("host.append_reserve_ms", host.append_reserve_ms, "host.degrade_reserve_ms", host.degrade_reserve_ms),
         ("host.reply_reserve_ms", host.reply_reserve_ms, "host.append_reserve_ms", host.append_reserve_ms),
+        ("gateway.key_max_chars", config.gateway.key_max_chars,
+         "what an id of the record leaves for it", ID_MAX_CHARS - _AROUND_A_KEY_CHARS),
         ("gateway.backoff_min_ms", config.gateway.backoff_min_ms,
          "gateway.backoff_max_ms", config.gateway.backoff_max_ms),
     )  # fmt: skip

@@ -52,6 +52,9 @@ class LedgerConfig(Section):
     )
     denied_interval_ms: Positive = Field(description="how often what was denied is recorded, in batches")
     denied_max: Positive = Field(description="different denials kept for one such interval; the rest is a number")
+    resubmit_pause_ms: Positive = Field(
+        description="pause before a client hands writes over again that the ledger did not take"
+    )
     spool_retry_ms: Positive = Field(
         description="pause before records that the ledger could not take (its disk is full) are handed over again"
     )
@@ -219,6 +222,10 @@ class GatewayConfig(Section):
     event_max_bytes: Positive = Field(description="one line of such an answer")
     error_max_bytes: Positive = Field(description="read of an answer that says an error; the rest is left")
     breaker: BreakerConfig = Field(description="one circuit breaker per provider and model")
+    key_max_chars: Positive = Field(description="key of a call: it stands in ids of the record, with names around it")
+    said_max_chars: Positive = Field(description="a provider's own words in a fault; the rest is cut")
+    message_max_chars: Positive = Field(description="a fault's words in the record; the rest is cut")
+    output_errors_max: Positive = Field(description="faults named of an answer that breaks its schema")
     reply_reserve_ms: NonNegative = Field(description="kept of a caller's deadline for recording and answering")
     recent_calls_max: Positive = Field(description="answered calls remembered in memory; older ones are in the record")
     stream_interval_ms: NonNegative = Field(
@@ -378,6 +385,7 @@ class ToolsConfig(Section):
     listed_max: Positive = Field(description="tools of one MCP server; what it lists beyond is not taken")
     definition_max_bytes: Positive = Field(description="description and schema of one tool; a larger one is not taken")
     message_max_bytes: Positive = Field(description="one message of an MCP server; a longer one ends the connection")
+    errors_max_bytes: Positive = Field(description="kept of what an MCP server says on its error output: the end of it")
 
 
 class LauncherConfig(Section):
@@ -392,6 +400,10 @@ class LauncherConfig(Section):
         description="fork: from the preloaded zygote, where the system has what it needs; spawn: fresh interpreters"
     )
     fork_timeout_ms: Positive = Field(description="a zygote silent this long, with an order to answer, is replaced")
+    fork_attempts_max: Positive = Field(
+        description="zygotes that are asked for one process (its own, its heir, one loaded anew); then it is spawned"
+    )
+    fork_poll_ms: Positive = Field(description="how often the launcher looks whether the last zygote's processes ended")
     restart_first_ms: NonNegative = Field(description="pause before the restart of a process that was healthy; 0: none")
     restart_backoff_min_ms: Positive = Field(description="pause before the second in a row; doubles, with jitter")
     restart_backoff_max_ms: Positive = Field(
@@ -402,6 +414,9 @@ class LauncherConfig(Section):
     crash_window_ms: Positive = Field(description="window of crash_budget")
     stuck_after_ms: Positive = Field(description="a process without a beat this long is killed and restarted")
     drain_ms: Positive = Field(description="per process, then it is killed")
+    drain_share: Share = Field(
+        description="of it, this share is a process's own: one that cannot finish still says what it gave back"
+    )
     finish_ms: Positive = Field(description="how long a process that a command ends may finish its work before")
     orphan_drain_s: PositiveFloat = Field(description="how long orphans may finish runs when the launcher is gone")
     start_crashes: Positive = Field(description="crashes in a row before its first readiness after which up says so")
@@ -412,6 +427,8 @@ class LauncherConfig(Section):
     orphan_poll_ms: Positive = Field(description="how often a process without a launcher asks who still needs it")
     client_timeout_ms: Positive = Field(description="how long a command waits for the cluster's own services")
     journal_poll_ms: Positive = Field(description="how often a command that waits for a turn reads how that stands")
+    command_poll_ms: Positive = Field(description="how often a command looks whether the launcher has done its word")
+    tap_poll_ms: Positive = Field(description="how often `hobus tap` looks whether the cluster is still there")
     chat_history_lines: NonNegative = Field(description="typed lines that `hobus chat` remembers in its home; 0: none")
 
 
@@ -486,6 +503,8 @@ class Ho3Config(Section):
     artifact_scope: Literal["agent", "session", "global"] = Field(description="of what consolidation writes")
     artifact_expiry_hours: PositiveFloat = Field(description="of what consolidation writes, from its crossing")
     context_line_max_chars: Positive = Field(description="a longer learned line is refused")
+    reason_max_chars: Positive = Field(description="why an artifact is changed or switched off; longer is refused")
+    signals_max: Positive = Field(description="events of one turn that are logged together; more are refused")
     source_events_max: Positive = Field(
         description="newest events that a consolidated artifact names as its source; at least gate_count_threshold"
     )

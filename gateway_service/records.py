@@ -17,13 +17,11 @@ from bus.messages.gateway import Prompt, PromptMessage, PromptResponse
 from bus.messages.ids import body_ref, call_id
 from bus.messages.ledger import Entry, Provenance, WriteEntry
 from bus.messages.work_order import Segment, ToolCall
-from config.schema import Route
+from config.schema import GatewayConfig, Route
 from gateway_service.budget import BudgetState, Crossed, Mode, Reservation, figures_of
 from gateway_service.pricing import Settlement
-from gateway_service.validation import KEY_MAX_CHARS
 
 STREAM = "prompts"
-_MESSAGE_MAX_CHARS = 500
 
 Name = Literal["PROMPT_SENT", "PROMPT_RECEIVED", "PROMPT_FAILED"]
 
@@ -200,12 +198,12 @@ def received(
     return _end(attempt, "PROMPT_RECEIVED", bodies, reason="", at_us=at_us)
 
 
-def failed(attempt: Attempt, fault: GatewayError, settlement: Settlement, *, at_us: int) -> WriteEntry:
+def failed(attempt: Attempt, fault: GatewayError, settlement: Settlement, *, chars_max: int, at_us: int) -> WriteEntry:
     """PROMPT_FAILED: the other possible end; its settlement says whether anything was sent and used."""
     payload = {
         **_ids(attempt),
         "code": fault.code,
-        "message": fault.detail[:_MESSAGE_MAX_CHARS],
+        "message": fault.detail[:chars_max],
         "retryable": fault.retryable,
         "settlement": _settlement(settlement),
     }
@@ -241,7 +239,15 @@ def closed_as_unknown(entry: Entry, reservation: Reservation, *, at_us: int) -> 
 
 
 def rejected(  # noqa: PLR0913 - one argument per fact
-    prompt: Prompt, fault: GatewayError, number: str, *, outcome: str, trace: str, is_degraded: bool, at_us: int
+    prompt: Prompt,
+    fault: GatewayError,
+    number: str,
+    *,
+    outcome: str,
+    trace: str,
+    is_degraded: bool,
+    config: GatewayConfig,
+    at_us: int,
 ) -> WriteEntry:
     """PROMPT_REJECTED {agent, session, contract, code, message, outcome}: no prompt text.
 
@@ -253,12 +259,12 @@ def rejected(  # noqa: PLR0913 - one argument per fact
         "contract_id": prompt.contract_id,
         "work_order_id": prompt.work_order_id,
         "code": fault.code,
-        "message": fault.detail[:_MESSAGE_MAX_CHARS],
+        "message": fault.detail[: config.message_max_chars],
         "outcome": outcome,
         "degraded": is_degraded,
     }
     return WriteEntry(
-        submission_id=f"PROMPT_REJECTED:{prompt.idempotency_key[:KEY_MAX_CHARS]}/{number}",
+        submission_id=f"PROMPT_REJECTED:{prompt.idempotency_key[: config.key_max_chars]}/{number}",
         stream=STREAM,
         event_type="PROMPT_REJECTED",
         decision="REJECTED",

@@ -156,7 +156,7 @@ class Sender:
             try:
                 ack = None if done.cancelled() or done.exception() is not None else done.result()[0]
                 if ack is not None and ack.is_first and ack.origin == self._bus.instance:
-                    self._end(records.failed(held.attempt, fault, NEVER_SENT, at_us=self._at_us()), held)
+                    self._end(self._failure_entry(held.attempt, fault, NEVER_SENT), held)
             finally:
                 self._undecided_count -= 1
                 if not self._undecided_count:
@@ -324,11 +324,11 @@ class Sender:
         try:
             model = routing.model_of(held.attempt.ask.route, self._config.gateway)
             held.settlement = settlement or pricing.settle_fault(fault, reserved, model)
-            entry = records.failed(held.attempt, fault, held.settlement, at_us=self._at_us())
+            entry = self._failure_entry(held.attempt, fault, held.settlement)
         except Exception as error:  # noqa: BLE001 - a provider's fault may be as unfit for a record as its answer
             fault = GatewayError("PROVIDER_ERROR", f"a fault that cannot be recorded: {type(error).__name__}")
             held.settlement = held.settlement or pricing.unknown(reserved)
-            entry = records.failed(held.attempt, fault, held.settlement, at_us=self._at_us())
+            entry = self._failure_entry(held.attempt, fault, held.settlement)
         self._end(entry, held)
         fault.facts |= {"ended": True, "was_sent": held.settlement.was_sent}  # it has its record
         return fault
@@ -347,7 +347,7 @@ class Sender:
             if entry.event_type == "PROMPT_RECEIVED" and _cannot_stand(done):
                 # The answer cannot be recorded whole; that it came and what it used still is.
                 fault = GatewayError("PROVIDER_ERROR", "the answer is larger than the record takes")
-                self._end(records.failed(held.attempt, fault, held.settlement or NEVER_SENT, at_us=self._at_us()), held)
+                self._end(self._failure_entry(held.attempt, fault, held.settlement or NEVER_SENT), held)
 
         if held.is_spooled:  # its PROMPT_SENT may still be on its way, or have to be handed over again
             sent_id = record_id("PROMPT_SENT", held.attempt.name)
@@ -358,6 +358,10 @@ class Sender:
 
     def _left(self, deadline: float) -> float:
         return deadline - self._bus.clock.monotonic()
+
+    def _failure_entry(self, attempt: records.Attempt, fault: GatewayError, settlement: Settlement) -> WriteEntry:
+        chars_max = self._config.gateway.message_max_chars
+        return records.failed(attempt, fault, settlement, chars_max=chars_max, at_us=self._at_us())
 
     def _at_us(self) -> int:
         return round(self._bus.now() * 1_000_000)

@@ -74,7 +74,9 @@ class GatewayService(Actor):
             )
             for name, provider in self._config.gateway.providers.items()
         }
-        self._outputs = validation.OutputChecks(snapshot.output_schemas())
+        self._outputs = validation.OutputChecks(
+            snapshot.output_schemas(), errors_max=self._config.gateway.output_errors_max
+        )
         self._open = asyncio.Event()
         self._rejections = 0
         self._snapshot_task: asyncio.Task[None] | None = None
@@ -87,7 +89,7 @@ class GatewayService(Actor):
         """Reads the spool; everything else waits for the ledger, in `ready`."""
         config = self._config
         self._bus = bus
-        self._ledger = LedgerClient.configured(bus, config.ledger)
+        self._ledger = LedgerClient(bus, config.ledger)
         self._spool.open()
         loop = asyncio.get_running_loop()
         self._preparing = [loop.create_task(self._prepare(each)) for each in self._providers.values()]
@@ -177,7 +179,7 @@ class GatewayService(Actor):
         deadline = self._deadline(call)
         try:
             await self._until_open(deadline, is_degraded=is_degraded)
-            validation.check_prompt(prompt)  # 1 validate
+            validation.check_prompt(prompt, self._config.gateway.key_max_chars)  # 1 validate
             caller = Caller(call.sender, call.role)
             access.authenticate(caller)  # 2 authenticate
             if not is_degraded:
@@ -348,7 +350,14 @@ class GatewayService(Actor):
             number = f"{self._bus.instance}.{self._rejections}"
             at_us = round(self._bus.now() * 1_000_000)
             entry = records.rejected(
-                prompt, fault, number, outcome=outcome, trace=trace, is_degraded=is_degraded, at_us=at_us
+                prompt,
+                fault,
+                number,
+                outcome=outcome,
+                trace=trace,
+                is_degraded=is_degraded,
+                config=self._config.gateway,
+                at_us=at_us,
             )
             self._keeper.submit(entry, keep=False)
         retry_after = fault.facts.get("retry_after_ms")

@@ -11,14 +11,10 @@ from bus.errors import GatewayError
 from bus.messages.gateway import Prompt, PromptResponse
 from config.json_schema import SchemaFault, validator_of
 
-KEY_MAX_CHARS = 300
-"""A ledger submission id has 400 characters; the key stands in it with an event name and an attempt."""
-
-_ERRORS_MAX = 5
 _ROUND = re.compile(r"^WO-[0-9a-f-]{36}-\d+\.(\d+)\.\d+")
 
 
-def check_prompt(prompt: Prompt) -> None:
+def check_prompt(prompt: Prompt, key_max_chars: int) -> None:
     """Raises GatewayError(INVALID_INPUT) naming every fault at once, and never the prompt's text."""
     faults: list[str] = []
     if not any(message.text.strip() for message in prompt.messages):
@@ -31,8 +27,11 @@ def check_prompt(prompt: Prompt) -> None:
         faults.append(f"max_tokens: {prompt.max_tokens}, must be positive")
     if not prompt.idempotency_key.strip():
         faults.append("idempotency_key: blank")
-    elif len(prompt.idempotency_key) > KEY_MAX_CHARS:
-        faults.append(f"idempotency_key: {len(prompt.idempotency_key)} characters, at most {KEY_MAX_CHARS}")
+    elif len(prompt.idempotency_key) > key_max_chars:
+        faults.append(
+            f"idempotency_key: {len(prompt.idempotency_key)} characters, at most {key_max_chars} "
+            "(gateway.key_max_chars)"
+        )
     if faults:
         raise GatewayError("INVALID_INPUT", "; ".join(faults))
 
@@ -56,9 +55,10 @@ class OutputChecks:
     somebody brings along is for the provider, and for the worker that asked, which judges the answer by it in any case.
     """
 
-    def __init__(self, schemas: Mapping[str, dict[str, Any]]) -> None:
+    def __init__(self, schemas: Mapping[str, dict[str, Any]], *, errors_max: int) -> None:
         """`schemas`: by contract id."""
         self._schemas = schemas
+        self._errors_max = errors_max
 
     def checked(self, prompt: Prompt, response: PromptResponse) -> PromptResponse:
         """The response with output_valid and errors; unjudged if it asks for tools, or its schema is a foreign one."""
@@ -66,7 +66,9 @@ class OutputChecks:
             return response
         if prompt.output_schema != self._schemas.get(prompt.contract_id):
             return response
-        errors = _errors(prompt.output_schema, response.content, wants_json=prompt.structured_output)
+        errors = _errors(prompt.output_schema, response.content, wants_json=prompt.structured_output)[
+            : self._errors_max
+        ]
         return response.model_copy(update={"output_valid": not errors, "output_errors": errors})
 
 
@@ -81,4 +83,4 @@ def _errors(schema: dict[str, Any], content: str, *, wants_json: bool) -> list[s
         faults = sorted(validator_of(schema).iter_errors(value), key=lambda fault: fault.json_path)
     except SchemaFault as fault:
         return [f"output_schema {fault}"]
-    return [f"{fault.json_path}: {fault.validator}" for fault in faults[:_ERRORS_MAX]]
+    return [f"{fault.json_path}: {fault.validator}" for fault in faults]

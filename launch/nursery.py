@@ -27,10 +27,6 @@ from launch.kernel import become_subreaper
 from launch.lineage import Held, Lineage, Shown
 from launch.zygote_words import Fork, Forked
 
-_LOOK_INTERVAL_S = 0.002
-_ASKED_MAX = 3
-"""A zygote, its heir, and one that was loaded because both had died: a fourth one would hardly do better."""
-
 _log = structlog.get_logger()
 
 
@@ -153,17 +149,20 @@ class Nursery:
                 async with asyncio.timeout(self._config.fork_timeout_ms / 1000):
                     while _has_children():
                         self.reap_strangers()
-                        await asyncio.sleep(_LOOK_INTERVAL_S)
+                        await asyncio.sleep(self._config.fork_poll_ms / 1000)
 
     # --- orders -------------------------------------------------------------------------------------------------
 
     def _put(self, order: _Order) -> None:
         """It waits for the answer of a zygote, or for a zygote; or it is a fresh interpreter now."""
         self._orders[order.number] = order
-        if self._lineage is None or not self._lineage.is_hopeful or order.asked_count >= _ASKED_MAX:
+        if self._lineage is None or not self._lineage.is_hopeful or self._is_given_up(order):
             self._spawn(order)
         elif self._lineage.present is not None:
             self._ask(order, self._lineage, self._lineage.present)
+
+    def _is_given_up(self, order: _Order) -> bool:
+        return order.asked_count >= self._config.fork_attempts_max
 
     def _ask(self, order: _Order, lineage: Lineage, present: Held) -> None:
         order.asked, order.asked_at = present, asyncio.get_running_loop().time()
@@ -188,7 +187,7 @@ class Nursery:
         _log.warning("zygote_silent", limit_ms=limit_ms, is_loaded=asked.is_loaded, is_stopped=is_stopped)
         for one in self._orders.values():
             if one.asked is asked and not asked.is_loaded:
-                one.asked_count = _ASKED_MAX
+                one.asked_count = config.fork_attempts_max
         lineage.dismiss(asked)
 
     def _put_anew(self) -> None:

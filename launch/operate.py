@@ -20,8 +20,6 @@ from launch.last_lines import of_incarnation
 from launch.output import note
 from launch.run_file import ChildRow, RunFile
 
-_LOOK_INTERVAL_S = 0.02
-
 Settled = Callable[[dict[str, ChildRow]], bool]
 
 
@@ -32,10 +30,11 @@ def command(home: Home, message: Message) -> None:
     """
     run = running(home)
     place = place_of(home, run)
-    timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    config = place.snapshot.config.launcher
+    timeout_s, poll_s = config.client_timeout_ms / 1000, config.command_poll_ms / 1000
     if _is_of_broker(message) or not asyncio.run(_passed_on(place, message, timeout_s)):
         try:
-            written_words.ask(home, run, message, clock=SystemClock(), timeout_s=timeout_s)
+            written_words.ask(home, run, message, clock=SystemClock(), timeout_s=timeout_s, poll_s=poll_s)
         except FileNotFoundError:
             raise not_reachable(home, holder(home)) from None
 
@@ -98,7 +97,7 @@ def follow(home: Home, actors: Collection[str], is_settled: Settled) -> dict[str
         if clock.monotonic() > deadline:
             states = ", ".join(f"{row.actor} {row.state}" for row in rows.values())
             raise CommandError(f"not done in time: {states}", hint=next_command("ps", home.root))
-        time.sleep(_LOOK_INTERVAL_S)  # noqa: TID251 - waits for other processes, without a loop or a bus
+        time.sleep(config.command_poll_ms / 1000)  # noqa: TID251 - waits for other processes, without a loop or a bus
 
 
 def _check(home: Home, run: RunFile, rows: dict[str, ChildRow], lines: int) -> None:

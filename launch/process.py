@@ -33,9 +33,6 @@ Ending = Literal["told", "orphaned", "failed", "damaged"]
 
 _log = structlog.get_logger()
 
-_DRAIN_SHARE = 0.8
-"""Of the launcher's deadline, so that a process that cannot finish still ends by itself, saying what it gave back."""
-
 _EXIT = {"told": exit_codes.OK, "orphaned": exit_codes.OK, "failed": exit_codes.FAILED, "damaged": exit_codes.INTEGRITY}
 
 
@@ -165,7 +162,7 @@ class _Process:
             )
             await wired.peer.stop(patience_s)
         elif ending == "told":
-            await wired.peer.stop(_DRAIN_SHARE * self._config.launcher.drain_ms / 1000)
+            await wired.peer.stop(self._config.launcher.drain_share * self._config.launcher.drain_ms / 1000)
         return ending
 
     def _actor_failed(self, failure: asyncio.Future[BaseException]) -> None:

@@ -40,9 +40,6 @@ from launch.worker_join import join, not_let_in, other_cluster, refused, snapsho
 _FOR_EVER_S = 1e9
 """A worker waits for its cluster, whenever that comes back."""
 
-_DRAIN_SHARE = 0.8
-"""Of launcher.drain_ms, as for every process: what cannot finish is given back, and it still ends by itself."""
-
 T = TypeVar("T")
 Ending = Literal["told", "other_config"]
 _log = structlog.get_logger()
@@ -183,7 +180,7 @@ class _Life:
             ending = await self._until_told(self._worked(peer, made))
             if ending is None:
                 note("draining")
-                await peer.stop(_DRAIN_SHARE * self._config.launcher.drain_ms / 1000)
+                await peer.stop(self._config.launcher.drain_share * self._config.launcher.drain_ms / 1000)
             return ending or "told"
         finally:
             peer.close()

@@ -34,7 +34,6 @@ SIGNAL = signal.SIGUSR1
 _MAX_BYTES = 4096
 """A command holds names only; the format's own bound, not a setting."""
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-_LOOK_INTERVAL_S = 0.01
 _TYPES: dict[str, type[Message]] = {one.TYPE: one for one in (Scale, Restart, DrainMember)}
 
 _log = structlog.get_logger()
@@ -112,7 +111,9 @@ def _carried_out(wanted: Message, crew: Crew) -> Members:
 # --- the command's side -----------------------------------------------------------------------------------------
 
 
-def ask(home: Home, run: RunFile, message: Message, *, clock: Clock, timeout_s: float) -> None:
+def ask(  # noqa: PLR0913 - whom, what, and how long
+    home: Home, run: RunFile, message: Message, *, clock: Clock, timeout_s: float, poll_s: float
+) -> None:
     """The launcher has taken it. Raises BusError as it refuses or does not answer, and OSError."""
     name = clock.new_id()
     asked, answered = home.run / f"command-{name}", home.run / f"answer-{name}"
@@ -121,7 +122,7 @@ def ask(home: Home, run: RunFile, message: Message, *, clock: Clock, timeout_s: 
         write_whole(asked, request.model_dump_json())
         if not identity.end(run.launcher_pid, run.launcher_mark, SIGNAL):
             raise BusError("unavailable", f"the launcher (pid {run.launcher_pid}) has ended")
-        answer = _await(answered, clock, clock.monotonic() + timeout_s)
+        answer = _await(answered, clock, clock.monotonic() + timeout_s, poll_s)
     finally:
         for path in (asked, answered):
             with suppress(OSError):
@@ -132,10 +133,10 @@ def ask(home: Home, run: RunFile, message: Message, *, clock: Clock, timeout_s: 
         raise BusError(answer.code, answer.detail)
 
 
-def _await(path: Path, clock: Clock, deadline: float) -> Answer | None:
+def _await(path: Path, clock: Clock, deadline: float, poll_s: float) -> Answer | None:
     while True:
         with suppress(FileNotFoundError):
             return Answer.model_validate_json(path.read_bytes())
         if clock.monotonic() > deadline:
             return None
-        time.sleep(_LOOK_INTERVAL_S)  # noqa: TID251 - waits for another process, without a loop or a bus
+        time.sleep(poll_s)  # noqa: TID251 - waits for another process, without a loop or a bus

@@ -52,7 +52,7 @@ class Executor(Actor):
     async def start(self, bus: Bus) -> None:
         """Connects the worker to its ports."""
         self._bus = bus
-        self._ledger = LedgerClient.configured(bus, self._config.ledger)
+        self._ledger = LedgerClient(bus, self._config.ledger)
         self._ends = Ends(self._ledger, retry_s=self._config.ledger.spool_retry_ms / 1000)
         self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=self._config.ho1.snapshots_kept)
         known = KnownTools(bus, self._specs, self._config)

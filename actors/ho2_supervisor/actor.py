@@ -68,7 +68,7 @@ class Supervisor(Actor):
     async def start(self, bus: Bus) -> None:
         """Everything that lives as long as this incarnation."""
         self._bus = bus
-        self._client = LedgerClient.configured(bus, self._config.ledger)
+        self._client = LedgerClient(bus, self._config.ledger)
         own_entries, memory = OwnEntries(bus.instance), self._config.memory
         self._learning = memory and Learning(
             memory=Memory(bus, memory), snapshot=self._snapshot, own_entries=own_entries

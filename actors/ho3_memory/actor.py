@@ -17,7 +17,7 @@ from actors.ho3_memory.gate import closed_until_us
 from actors.ho3_memory.overlay_log import OverlayLog, is_active
 from actors.ho3_memory.store import Logged, Store
 from bus.dispatch import Actor, Call
-from bus.errors import LedgerError, MemoryFault, RuntimeFault
+from bus.errors import BusError, LedgerError, MemoryFault, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages import memory as m
 from bus.messages.ids import overlay_id
@@ -48,14 +48,8 @@ class Memory(Actor):
 
     async def start(self, bus: Bus) -> None:
         """Touches nothing; the record is read in `ready`."""
-        ledger = self._ledger_config
         self._bus = bus
-        self._ledger = LedgerClient(
-            bus,
-            request_timeout_s=ledger.request_timeout_ms / 1000,
-            outage_wait_s=ledger.outage_wait_ms / 1000,
-            outstanding_max=ledger.client_outstanding_max,
-        )
+        self._ledger = LedgerClient(bus, self._ledger_config)
         self._store = Store(bus, self._ledger, CheckpointFile(self._disk), self._config)
 
     async def ready(self) -> str:
@@ -200,6 +194,8 @@ class Memory(Actor):
 
     async def _log_signals(self, agent_id: str, signals: Sequence[m.Signal], call: Call) -> m.SignalsLogged:
         await self._until_open(call)
+        if len(signals) > (signals_max := self._config.signals_max):
+            raise BusError("rejected", f"{len(signals)} events at once; at most {signals_max} (ho3.signals_max)")
         latest_us = max(micros(signal.at) for signal in signals)
         now_us = self._now_us()
         entries = [records.signal_entry(agent_id, signal, trace=call.trace, at_us=now_us) for signal in signals]
@@ -251,7 +247,14 @@ class Memory(Actor):
             )
 
     def _known_overlay(self, change: m.DeactivateOverlay | m.UpdateOverlayWeight) -> m.Overlay:
-        """The artifact that a change is about, as of the change. Raises MemoryFault(unknown_artifact)."""
+        """The artifact that a change is about, as of the change.
+
+        Raises MemoryFault(unknown_artifact), and BusError(rejected) for too long a reason.
+        """
+        if len(change.reason) > (chars_max := self._config.reason_max_chars):
+            raise BusError(
+                "rejected", f"a reason of {len(change.reason)} characters; at most {chars_max} (ho3.reason_max_chars)"
+            )
         log = self._store.memory(change.agent_id).overlay_log(change.artifact_id)
         moment = Moment(micros(change.at), self._store.applied_seq)
         overlay = None if log is None else log.overlay(moment)

@@ -52,7 +52,7 @@ class SessionHost(Actor):
     async def start(self, bus: Bus) -> None:
         """What an earlier incarnation spooled is on its way to the ledger."""
         self._bus = bus
-        self._ledger = LedgerClient.configured(bus, self._snapshot.config.ledger)
+        self._ledger = LedgerClient(bus, self._snapshot.config.ledger)
         left_over = self._spool.open()
         self._keeper = RecordKeeper(
             self._ledger,

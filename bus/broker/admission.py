@@ -12,9 +12,8 @@ from bus.envelope import HEADER_VERSION, Header, Kind
 from bus.lanes import INSTANCE_PATTERN
 from bus.messages import control
 from bus.messages.control import Hello, Refused
+from bus.messages.ids import ID_MAX_CHARS
 
-ID_MAX_CHARS = 400
-"""Longest message id, routing key or trace; the ledger's own bound for ids. The format's, not a setting."""
 HEADER_ROOM_BYTES = 512
 """What forwarding may add to a header: two instance names and counters."""
 ATTEMPT_MAX = 1_000_000

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from bus.messages.base import Count, Message, Record, cut_to
+from bus.messages.ids import ID_MAX_CHARS
 
 Printable = Annotated[str, Field(pattern=r"^[ -~]*$")]
 """What a peer says of itself and people are shown: no control characters, so that no row of a table can be forged."""
@@ -21,7 +22,7 @@ Name = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[!-~]+$")]
 Instance = Annotated[str, Field(max_length=200)]
 """`<role>/<n>@<epoch>`."""
 
-Id = Annotated[str, Field(max_length=400)]
+Id = Annotated[str, Field(max_length=ID_MAX_CHARS)]
 """A message id or a routing key."""
 
 Role = Annotated[str, Field(max_length=16)]

@@ -29,6 +29,9 @@ SessionId = Annotated[
 ]
 """A UUID in lower-case canonical text; the full value in every key, id and record."""
 
+ID_MAX_CHARS = 400
+"""Longest message id, routing key or trace, and id of the record. The format's, not a setting."""
+
 InputId = Annotated[
     str,
     Field(

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from bus.messages.base import Count, Message, Record
+from bus.messages.ids import ID_MAX_CHARS
 
 STREAMS = (
     "governance",
@@ -50,7 +51,7 @@ class Provenance(Record):
 class WriteEntry(Record):
     """One entry as its writer submits it; the ledger adds sequence, origin, ledger time, body hashes and chain."""
 
-    submission_id: str = Field(min_length=1, max_length=400, description="the write's idempotency key")
+    submission_id: str = Field(min_length=1, max_length=ID_MAX_CHARS, description="the write's idempotency key")
     stream: str = Field(min_length=1, max_length=80, description="one of STREAMS or session/<uuid>")
     event_type: str = Field(min_length=1, max_length=64, description="what happened, e.g. PROMPT_SENT")
     decision: str = Field(default="", max_length=32, description="e.g. DEGRADED, ACCEPTED, REJECTED")
@@ -64,7 +65,7 @@ class WriteEntry(Record):
         default=None, description="session streams: submission id of the stream's head, '' if empty"
     )
     tenure: Count | None = Field(default=None, description="session streams: n of the writer's TookOver")
-    once: str | None = Field(default=None, max_length=400, description="only the first entry of a key commits")
+    once: str | None = Field(default=None, max_length=ID_MAX_CHARS, description="only the first entry of a key commits")
 
 
 class Ack(Record):
@@ -162,7 +163,7 @@ class Read(Message):
 
     stream: str = Field(description="named stream, `session/<id>`, or `session`: the journals of all sessions")
     after: int = Field(default=-1, description="only entries with a greater sequence")
-    limit: int = Field(ge=1, le=10_000, description="entries of one page")
+    limit: int = Field(ge=1, description="entries of one page, at most ledger.read_entries_max")
     with_bodies: bool = Field(default=False, description="give the bodies too")
     newest_first: bool = Field(default=False, description="from the head backwards")
     before: int | None = Field(default=None, description="only entries with a smaller sequence; None: up to the head")
@@ -189,7 +190,7 @@ class Query(Message):
         "reason",
     )
     after: int = Field(default=-1, description="only entries with a greater sequence")
-    limit: int = Field(ge=1, le=10_000, description="entries of one page")
+    limit: int = Field(ge=1, description="entries of one page, at most ledger.read_entries_max")
     newest_first: bool = Field(default=False, description="from the head backwards")
     with_bodies: bool = Field(default=False, description="give the bodies too")
 
@@ -200,7 +201,7 @@ class Tail(Message):
     TYPE: ClassVar[str] = "ledger.tail"
 
     after: int = Field(description="only entries with a greater sequence")
-    limit: int = Field(ge=1, le=10_000, description="entries of one page")
+    limit: int = Field(ge=1, description="entries of one page, at most ledger.read_entries_max")
     wait_ms: Count = Field(default=0, description="longest wait for a first entry; 0: none")
     stream: str | None = Field(
         default=None, description="only this stream; `session`: the journals of all sessions; None: all"

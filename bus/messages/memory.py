@@ -78,7 +78,9 @@ class Artifact(Record):
     decay_modifier: Weight = Field(default=1.0, description="factor per day since the consolidation; 1: none")
     scope: ArtifactScope = Field(description="session: for session_id alone; agent: by labels; global: always")
     session_id: SessionId | None = Field(default=None, description="of scope session; None otherwise")
-    context_line: NonBlank = Field(max_length=400, description="one sentence, copied verbatim into prompts")
+    context_line: NonBlank = Field(
+        description="one sentence, copied verbatim into prompts; at most ho3.context_line_max_chars"
+    )
     enabled: bool = Field(default=True, description="false: deactivated")
     created_at_event_ts: Timestamp
     expires_at_event_ts: Timestamp | None = Field(default=None, description="returned while this is not past")
@@ -97,7 +99,7 @@ class PlainOverlay(Record):
 
     signal_id: SignalId
     salience_weight: Weight
-    bias: NonBlank = Field(max_length=400, description="content.bias")
+    bias: NonBlank = Field(description="content.bias; at most ho3.context_line_max_chars")
     category: str = Field(default="", description="content.category")
     decay_modifier: Weight = Field(default=1.0, description="factor per day since then; 1: none")
     source_event_ids: Annotated[list[str], Field(min_length=1)] = Field(description="every one a logged event")
@@ -253,7 +255,7 @@ class LogSignals(Message):
     TYPE: ClassVar[str] = "memory.log_signals"
 
     agent_id: AgentId
-    signals: Annotated[list[Signal], Field(min_length=1, max_length=256)]
+    signals: Annotated[list[Signal], Field(min_length=1)] = Field(description="at most ho3.signals_max")
 
 
 class SignalsLogged(Message):
@@ -293,7 +295,7 @@ class DeactivateOverlay(Message):
 
     agent_id: AgentId
     artifact_id: ArtifactId
-    reason: NonBlank = Field(max_length=200, description="a body in the record, not in its chain")
+    reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
     at: Timestamp
 
 
@@ -305,7 +307,7 @@ class UpdateOverlayWeight(Message):
     agent_id: AgentId
     artifact_id: ArtifactId
     new_weight: Weight
-    reason: NonBlank = Field(max_length=200, description="a body in the record, not in its chain")
+    reason: NonBlank = Field(description="a body in the record, not in its chain; at most ho3.reason_max_chars")
     at: Timestamp
 
 

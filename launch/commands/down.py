@@ -11,6 +11,7 @@ import click
 
 from bus.clock import SystemClock
 from bus.errors import RuntimeFault
+from config.schema import LauncherConfig
 from config.snapshot import Snapshot, load_snapshot
 from launch import exit_codes, identity, run_file
 from launch.commands.options import with_home
@@ -20,8 +21,6 @@ from launch.output import note, say
 from launch.run_file import RunFile
 from launch.stale import living
 from launch.supervision import drain_bound_s
-
-_LOOK_INTERVAL_S = 0.02
 
 
 @click.command()
@@ -42,7 +41,9 @@ def stop(home: Home, *, quiet: bool = False) -> int:
     if not launcher.pid:
         raise CommandError(f"the launcher in {home.root} has not said who it is yet", hint="try again in a moment")
     identity.end(launcher.pid, launcher.mark, signal.SIGTERM)
-    seen, blocked = _follow(home, launcher, run.drain_bound_s if run is not None else _bound_s(home))
+    config = _settings(home)
+    bound_s = run.drain_bound_s if run is not None else drain_bound_s(config)
+    seen, blocked = _follow(home, launcher, bound_s=bound_s, poll_s=config.command_poll_ms / 1000)
     for line in blocked:
         note(line)
     if not quiet:
@@ -66,16 +67,16 @@ def _readable(home: Home) -> RunFile | None:
         return None
 
 
-def _bound_s(home: Home) -> float:
-    """How long an orderly stop may take, by the configuration that this cluster runs under, else by the shipped one."""
+def _settings(home: Home) -> LauncherConfig:
+    """The configuration that this cluster runs under, else the shipped one."""
     try:
         snapshot = Snapshot.from_bytes(home.snapshot.read_bytes())
     except (OSError, RuntimeFault):
         snapshot = load_snapshot()
-    return drain_bound_s(snapshot.config.launcher)
+    return snapshot.config.launcher
 
 
-def _follow(home: Home, launcher: _Launcher, bound_s: float) -> tuple[RunFile | None, list[str]]:
+def _follow(home: Home, launcher: _Launcher, *, bound_s: float, poll_s: float) -> tuple[RunFile | None, list[str]]:
     """Waits until the launcher is gone: the last run file that it wrote, and the processes that had to be killed."""
     blocked: dict[str, str] = {}
     seen: RunFile | None = None
@@ -93,7 +94,7 @@ def _follow(home: Home, launcher: _Launcher, bound_s: float) -> tuple[RunFile | 
                 f"the launcher (pid {launcher.pid}) did not end: killed; its processes end by themselves",
                 hint=next_command("down", home.root),
             )
-        time.sleep(_LOOK_INTERVAL_S)  # noqa: TID251 - waits for another process, without a loop or a bus
+        time.sleep(poll_s)  # noqa: TID251 - waits for another process, without a loop or a bus
     return seen, list(blocked.values())
 
 

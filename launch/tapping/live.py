@@ -20,8 +20,6 @@ from launch.tapping.choice import Choice, Chooser
 from launch.tapping.look import Look
 from launch.tapping.printer import Printer
 
-_LOOK_INTERVAL_S = 0.2
-
 
 @dataclass(slots=True)
 class Watched:
@@ -112,7 +110,7 @@ class Live:
                 async with asyncio.timeout(self._patience_s):
                     while not reader.is_at_head:
                         reader.ask_head()  # again and again: a broker drops what a reader that is behind cannot take
-                        await asyncio.sleep(_LOOK_INTERVAL_S)
+                        await asyncio.sleep(self._poll_s)
             except TimeoutError:
                 note("the broker did not say how far it was: what it tapped after the last frame is not accounted for")
         reader.close()
@@ -121,12 +119,16 @@ class Live:
     def _patience_s(self) -> float:
         return self.place.snapshot.config.launcher.client_timeout_ms / 1000
 
+    @property
+    def _poll_s(self) -> float:
+        return self.place.snapshot.config.launcher.tap_poll_ms / 1000
+
     async def _watch_the_cluster(self, reader: TapReader) -> None:
         waited_s, patience_s = 0.0, self._patience_s
         while self.gone() is None:
-            await asyncio.sleep(_LOOK_INTERVAL_S)
-            waited_s += _LOOK_INTERVAL_S
-            if not reader.has_begun and waited_s - _LOOK_INTERVAL_S < patience_s <= waited_s:
+            await asyncio.sleep(self._poll_s)
+            waited_s += self._poll_s
+            if not reader.has_begun and waited_s - self._poll_s < patience_s <= waited_s:
                 if self.since_s is not None:
                     self._end(reader, f"the broker did not answer in full within {patience_s:g} s", "ps")
                     return

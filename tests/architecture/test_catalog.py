@@ -69,10 +69,16 @@ def test_every_record_is_strict_and_frozen(cls: type[Record]) -> None:
     assert cls.model_config.get("extra") == "forbid"
 
 
+def is_constant(field: FieldInfo) -> bool:
+    """True for a field that can hold one value only, and says it itself."""
+    return get_origin(field.annotation) is Literal and not field.is_required()
+
+
 def is_documented(field: FieldInfo) -> bool:
     """True for a line of its own, a constant that says itself, or a type that is documented where it is defined."""
-    is_constant = get_origin(field.annotation) is Literal and not field.is_required()
-    return bool(field.description) or is_constant or any(model.__doc__ for model in held_models(field.annotation))
+    return (
+        bool(field.description) or is_constant(field) or any(model.__doc__ for model in held_models(field.annotation))
+    )
 
 
 @pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}")

@@ -13,7 +13,7 @@ from bus.ledger_client import LedgerClient, every_page
 from bus.messages.ledger import Ack, Entries, Entry, Read, Write, Written
 from bus.sim.world import World
 from tests.bus.journal import Journal, Store, entry
-from tests.conformance.clusters import bus_settings
+from tests.conformance.clusters import bus_settings, ledger_settings
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def world() -> Iterator[World]:
 def client_of(world: World, *, lanes: list[str] | None = None, outstanding_max: int = 1000) -> LedgerClient:
     """A writer of role ho2."""
     bus = world.client("ho2", lanes=lanes)
-    return LedgerClient(bus, request_timeout_s=2.0, outage_wait_s=5.0, outstanding_max=outstanding_max)
+    return LedgerClient(bus, ledger_settings(request_timeout_ms=2000, client_outstanding_max=outstanding_max))
 
 
 def chain(count: int) -> list[tuple[str, str]]:

@@ -28,6 +28,7 @@ from bus.zeromq.context import ZeroMQ
 from bus.zeromq.lane import ZeroMQLane
 from bus.zeromq.link import ZeroMQLink
 from bus.zeromq.tap import TapReader
+from config.schema import LedgerConfig
 
 T = TypeVar("T")
 CONFIG = Path(__file__).parents[2] / "config" / "admin_config.json"
@@ -36,6 +37,12 @@ CONFIG = Path(__file__).parents[2] / "config" / "admin_config.json"
 def bus_settings(**changes: int) -> BusSettings:
     """The shipped settings with some values changed."""
     return BusSettings(**{**json.loads(CONFIG.read_text(encoding="utf-8"))["bus"], **changes})
+
+
+def ledger_settings(**changed: int) -> LedgerConfig:
+    """The shipped settings with some values changed; what was not taken is handed over again soon."""
+    shipped = json.loads(CONFIG.read_text(encoding="utf-8"))["ledger"]
+    return LedgerConfig(**{**shipped, "resubmit_pause_ms": 20, **changed})
 
 
 class Cluster(Protocol):

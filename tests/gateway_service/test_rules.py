@@ -220,9 +220,25 @@ def test_pauses_grow_within_bounds_and_honour_retry_after(sends, draw, asked_ms,
 def test_every_fault_of_a_prompt_is_named_at_once():
     """One refusal lists all that is wrong, and never the text."""
     with pytest.raises(GatewayError) as caught:
-        check_prompt(prompt(key=" ", text=" ", contract_id="", session_id=" ", max_tokens=-1))
+        check_prompt(prompt(key=" ", text=" ", contract_id="", session_id=" ", max_tokens=-1), 300)
     for name in ("messages", "contract_id", "session_id", "max_tokens", "idempotency_key"):
         assert name in caught.value.detail
+
+
+def test_a_key_is_as_long_as_configured_and_no_longer():
+    """At the border it passes; beyond, the refusal names the setting."""
+    check_prompt(prompt(key="k" * 7), 7)
+    with pytest.raises(GatewayError, match=r"8 characters, at most 7 \(gateway.key_max_chars\)"):
+        check_prompt(prompt(key="k" * 8), 7)
+
+
+@pytest.mark.parametrize("errors_max", [1, 3])
+def test_as_many_faults_of_an_answer_are_named_as_configured(errors_max):
+    """`gateway.output_errors_max`."""
+    schema = {"type": "object", "required": ["a", "b", "c", "d"]}
+    checks = OutputChecks({JUDGED: schema}, errors_max=errors_max)
+    judged = checks.checked(prompt(contract_id=JUDGED, output_schema=schema), answered("{}"))
+    assert len(judged.output_errors) == errors_max
 
 
 @pytest.mark.parametrize(
@@ -254,9 +270,13 @@ def test_output_is_judged_only_where_there_is_something_to_judge():
     call = ToolCall(call_id="001", tool_id="t", arguments={})
 
     def judged(schema, response):
-        return OutputChecks({JUDGED: schema}).checked(prompt(contract_id=JUDGED, output_schema=schema), response)
+        return OutputChecks({JUDGED: schema}, errors_max=5).checked(
+            prompt(contract_id=JUDGED, output_schema=schema), response
+        )
 
-    assert OutputChecks({JUDGED: text}).checked(prompt(contract_id=JUDGED), answered()).output_valid is None
+    assert (
+        OutputChecks({JUDGED: text}, errors_max=5).checked(prompt(contract_id=JUDGED), answered()).output_valid is None
+    )
     assert judged(text, answered(tool_calls=[call])).output_valid is None
     assert judged(text, answered("x")).output_valid is True
     assert judged(text, answered("")).output_valid is False
@@ -272,7 +292,7 @@ def test_output_is_judged_only_where_there_is_something_to_judge():
 )
 def test_no_schema_that_a_prompt_brings_along_is_run_here(schema):
     """A pattern would hold up everybody's prompts, a reference make this process fetch it: not even by another id."""
-    checks = OutputChecks({JUDGED: {"type": "string"}, "PRC-SYNTHESIZE-001": {"type": "object"}})
+    checks = OutputChecks({JUDGED: {"type": "string"}, "PRC-SYNTHESIZE-001": {"type": "object"}}, errors_max=5)
     for contract_id in (JUDGED, "PRC-SYNTHESIZE-001", "PRC-OTHER-001"):
         response = checks.checked(prompt(contract_id=contract_id, output_schema=schema), answered("x" * 40))
         assert (response.output_valid, response.output_errors) == (None, [])

@@ -136,6 +136,7 @@ class McpServer:
             "message_max_bytes": limits.message_max_bytes,
             "listed_max": limits.listed_max,
             "definition_max_bytes": limits.definition_max_bytes,
+            "errors_max_bytes": limits.errors_max_bytes,
             "end_grace_s": limits.kill_grace_ms / 1000,
         }
         try:

@@ -32,9 +32,6 @@ CLIENT = mcp_types.Implementation(name="hobus", version="1")
 IDEMPOTENCY_KEY = "hobus/idempotency_key"
 """Key of a call's `_meta` under which a server finds what is the same for every try of one call."""
 
-_PAGES_MAX = 1000
-"""A listing of more pages never ends."""
-
 _HTTP_LOST = frozenset({mcp_types.CONNECTION_CLOSED, mcp_types.INTERNAL_ERROR, mcp_types.PARSE_ERROR})
 """Errors over HTTP after which nobody knows what became of a call: the SDK says these of a connection that broke. A
 server may say them itself, and then the doubt is needless; the other mistake would be worse."""
@@ -90,6 +87,7 @@ async def _streams(settings: Mapping[str, Any], traffic: Traffic, secret: list[s
                     environment(values),
                     traffic,
                     message_max_bytes=settings["message_max_bytes"],
+                    errors_max_bytes=settings["errors_max_bytes"],
                     end_grace_s=settings["end_grace_s"],
                 )
             )
@@ -165,7 +163,7 @@ class _Link:
         """The worker knows the server's tools as they are now. Raises MCPError."""
         tools: list[Any] = []
         cursor: str | None = None
-        for _ in range(_PAGES_MAX):
+        for _ in range(self._settings["listed_max"]):  # a listing of more pages than tools never ends
             page = await self._request("tools/list", {"cursor": cursor} if cursor else {})
             listed = page.get("tools")
             tools += listed if isinstance(listed, list) else []

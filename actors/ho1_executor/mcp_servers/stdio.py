@@ -18,8 +18,6 @@ import mcp_types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-_ERRORS_KEPT_BYTES = 4096
-
 Streams = tuple[Any, Any]
 """From the server, to the server; the SDK keeps the names of their types to itself."""
 
@@ -42,8 +40,14 @@ class Traffic:
 
 
 @asynccontextmanager
-async def stdio(
-    command: Sequence[str], env: Mapping[str, str], traffic: Traffic, *, message_max_bytes: int, end_grace_s: float
+async def stdio(  # noqa: PLR0913 - one per bound
+    command: Sequence[str],
+    env: Mapping[str, str],
+    traffic: Traffic,
+    *,
+    message_max_bytes: int,
+    errors_max_bytes: int,
+    end_grace_s: float,
 ) -> AsyncGenerator[Streams, None]:
     """The two streams of a started server; afterwards it had `end_grace_s` to end by itself. Raises OSError."""
     process = await asyncio.create_subprocess_exec(
@@ -59,7 +63,7 @@ async def stdio(
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_read, process, to_session, traffic, end_grace_s)
         tasks.start_soon(_write, process, from_session)
-        tasks.start_soon(_keep_errors, process, traffic)
+        tasks.start_soon(_keep_errors, process, traffic, errors_max_bytes)
         try:
             yield read_stream, write_stream
         finally:
@@ -119,9 +123,9 @@ async def _write(process: asyncio.subprocess.Process, from_session: MemoryObject
                 await process.stdin.drain()
 
 
-async def _keep_errors(process: asyncio.subprocess.Process, traffic: Traffic) -> None:
+async def _keep_errors(process: asyncio.subprocess.Process, traffic: Traffic, max_bytes: int) -> None:
     assert process.stderr is not None  # noqa: S101 - it was asked for
-    while piece := await process.stderr.read(_ERRORS_KEPT_BYTES):
+    while piece := await process.stderr.read(max_bytes):
         traffic.errors += piece
-        del traffic.errors[:-_ERRORS_KEPT_BYTES]
+        del traffic.errors[:-max_bytes]
     traffic.errors_read.set()

@@ -21,7 +21,6 @@ from gateway_service.providers.http.hidden import without_key
 
 T = TypeVar("T")
 
-_SAID_MAX_CHARS = 200
 _QUOTED_CHARS = 16
 """So many characters of the prompt in a row are a quotation of it."""
 
@@ -59,6 +58,7 @@ class Asked:
     key_reference: str | None
     key: str
     model_id: str
+    said_max_chars: int
     prompt: Prompt | None = None
 
 
@@ -197,7 +197,7 @@ def _said(body: Any, asked: Asked) -> str:
     """What the provider said itself, as far as it can be told on: one line without the prompt."""
     found = _error_in(body)
     text = found if isinstance(found, str) else _named(body, "message") or _named(body, "type")
-    text = "".join(char if char.isprintable() else " " for char in text[:_SAID_MAX_CHARS]).strip()
+    text = "".join(char if char.isprintable() else " " for char in text[: asked.said_max_chars]).strip()
     if not text or (asked.prompt is not None and _is_quoted(text, asked.prompt)):
         return ""
     return f". It says: {text}"

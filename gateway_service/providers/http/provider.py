@@ -235,5 +235,6 @@ class HttpProvider:
             key_reference=self._config.key,
             key=self._key,
             model_id=model_id,
+            said_max_chars=self._gateway.said_max_chars,
             prompt=prompt,
         )

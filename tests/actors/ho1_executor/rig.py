@@ -24,6 +24,7 @@ from bus.peer import Peer
 from bus.sim.world import World
 from config.snapshot import Snapshot, load_snapshot
 from ledger_service.service import LedgerService
+from tests.conformance.clusters import ledger_settings
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 WO = f"WO-{SESSION}-1.1.1"
@@ -209,7 +210,7 @@ class Cluster:
         assert ack.outcome == "committed"
 
     def _ledger(self, peer: Peer) -> LedgerClient:
-        return LedgerClient(peer, request_timeout_s=5.0, outage_wait_s=5.0, outstanding_max=10)
+        return LedgerClient(peer, ledger_settings(request_timeout_ms=5000, client_outstanding_max=10))
 
     async def events(self) -> list[str]:
         """Their types, in order."""

@@ -45,6 +45,7 @@ from bus.port import Bus
 from bus.sim.world import World
 from config.snapshot import Snapshot, load_snapshot
 from ledger_service.service import LedgerService
+from tests.conformance.clusters import ledger_settings
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 CLASSIFIED = {
@@ -300,7 +301,7 @@ class Rig:
 
     def _ledger_client(self, role: str) -> LedgerClient:
         peer = self.world.client(role)
-        return LedgerClient(peer, request_timeout_s=2.0, outage_wait_s=5.0, outstanding_max=1000)
+        return LedgerClient(peer, ledger_settings(request_timeout_ms=2000, client_outstanding_max=1000))
 
 
 def names(entries: list[Entry]) -> list[str]:

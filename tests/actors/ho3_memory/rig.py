@@ -18,6 +18,7 @@ from bus.sim.world import World
 from config.snapshot import Snapshot
 from ledger_service.service import LedgerService
 from tests.actors.ho3_memory.builders import AGENT, snapshot
+from tests.conformance.clusters import ledger_settings
 
 
 class Cluster:
@@ -108,7 +109,7 @@ class Cluster:
 
     def client_of(self, peer: Peer) -> LedgerClient:
         """The ledger as a peer sees it."""
-        return LedgerClient(peer, request_timeout_s=1.0, outage_wait_s=5.0, outstanding_max=1000)
+        return LedgerClient(peer, ledger_settings(request_timeout_ms=1000, client_outstanding_max=1000))
 
     def write_as_memory(self, entries: Sequence[WriteEntry]) -> None:
         """What an earlier incarnation wrote and nobody heard of."""

@@ -41,6 +41,33 @@ def test_a_turns_signals_are_durable_when_they_are_answered():
     assert {entry.origin.partition("/")[0] for entry in entries} == {"ho3"}
 
 
+@pytest.mark.parametrize(("count", "is_taken"), [(3, True), (4, False)])
+def test_more_events_at_once_than_configured_are_refused_whole(count, is_taken):
+    """`ho3.signals_max`: at the border all are logged, beyond it none."""
+    events = [signal(number, number) for number in range(count)]
+    with cluster(signals_max=3) as made:
+        if is_taken:
+            assert made.log(*events).new_count == count
+        else:
+            fault = made.refusal(m.LogSignals(agent_id=AGENT, signals=events), m.SignalsLogged)
+            assert (fault.code, "ho3.signals_max" in fault.detail, made.entries()) == ("rejected", True, [])
+
+
+@pytest.mark.parametrize(("chars", "is_taken"), [(5, True), (6, False)])
+def test_a_longer_reason_than_configured_is_refused(chars, is_taken):
+    """`ho3.reason_max_chars`: nothing is appended."""
+    with cluster(reason_max_chars=5) as made:
+        made.log(*habit())
+        made.log_overlay(artifact())
+        off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=artifact().artifact_id, reason="x" * chars, at=at(9))
+        before = len(made.entries())
+        if is_taken:
+            assert not made.ask(off, m.OverlayChanged).overlay.is_active
+        else:
+            assert "ho3.reason_max_chars" in made.refusal(off, m.OverlayChanged).detail
+        assert len(made.entries()) - before == is_taken
+
+
 def test_an_event_that_is_sent_again_counts_once():
     """In the same message, in another one, after a restart."""
     with cluster() as made:
