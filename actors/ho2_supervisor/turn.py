@@ -159,10 +159,14 @@ async def _synthesize(run: Run, context: list[Segment], progress: Progress) -> R
 
 
 def _steered(run: Run, progress: Progress) -> list[Segment]:
-    """What operators said to the run so far, one after another, and the answer that the newest of it met."""
+    """What operators said to the run so far, each behind a dash, and the answer that the newest of it met."""
     draft = [] if progress.draft is None else [progress.draft.model_copy(update={"name": "draft"})]
-    spoken = [part for steer in run.steers for part in (Segment(name="steer", text="\n"), steer)]
-    return [*draft, *spoken[1:]]
+    spoken = [
+        part
+        for number, steer in enumerate(run.steers)
+        for part in (Segment(name="steer", text="\n- " if number else "- "), steer)
+    ]
+    return [*draft, *spoken]
 
 
 async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:

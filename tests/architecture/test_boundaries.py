@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ast import walk
+from ast import Call, Name, unparse, walk
 
 from actors.ho1_executor.tools.outside import READS
 from bus.catalog import row_of
@@ -49,3 +49,28 @@ def test_provider_code_is_reached_through_the_gateway_alone() -> None:
         module for module in others if any(name.startswith("gateway_service") for name, _ in uses(modules()[module]))
     ]
     assert users == []
+
+
+def test_the_offline_model_sees_what_a_server_of_the_kind_openai_gets() -> None:
+    """Its rules know no message of the bus; their shell hands a prompt to that kind's own writer, and to nothing else."""
+    inside = "gateway_service.providers.offline"
+    of_bus = {name for name in names_used(inside) if name.startswith("bus.")}
+    assert of_bus == {"bus.errors.GatewayError", "bus.messages.gateway.Prompt", "bus.messages.gateway.PromptResponse"}
+    knowing = {
+        module
+        for module, tree in modules().items()
+        if module.startswith(inside) and any(name.startswith("bus.messages") for name, _ in uses(tree))
+    }
+    assert knowing == {f"{inside}.provider"}
+    tree = modules()[f"{inside}.provider"]
+    told = [
+        unparse(call.func)
+        for call in walk(tree)
+        if isinstance(call, Call)
+        and any(
+            isinstance(value, Name) and value.id == "prompt"
+            for value in (*call.args, *(k.value for k in call.keywords))
+        )
+    ]
+    assert set(told) == {"self._response", "openai_wire.names_of", "openai_wire.request", "pricing.input_tokens"}
+    assert len(told) == sum(isinstance(node, Name) and node.id == "prompt" for node in walk(tree))

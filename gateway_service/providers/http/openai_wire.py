@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from bus.messages.gateway import Prompt, PromptResponse
 from bus.messages.work_order import ToolCall
-from config.schema import OpenAIProvider
 from gateway_service.providers.http.answers import (
     BadAnswer,
     a_count,
@@ -25,13 +24,32 @@ PATH = "/chat/completions"
 MODELS_PATH = "/models"
 
 
+class Dialect(Protocol):
+    """What servers differ in; an instance's configuration is one."""
+
+    @property
+    def max_tokens_field(self) -> str:
+        """The name of the answer's cap."""
+        ...
+
+    @property
+    def structured(self) -> str:
+        """How a schema is asked for."""
+        ...
+
+    @property
+    def omit(self) -> Sequence[str]:
+        """Parts that are left out."""
+        ...
+
+
 def names_of(prompt: Prompt) -> ToolNames:
     """The tools of a prompt: those offered, and those of the calls in its transcript."""
     asked = [call.tool_id for message in prompt.messages for call in message.tool_calls]
     return ToolNames([*(tool.tool_id for tool in prompt.tools), *asked])
 
 
-def request(prompt: Prompt, model_id: str, names: ToolNames, config: OpenAIProvider, *, stream: bool) -> dict[str, Any]:
+def request(prompt: Prompt, model_id: str, names: ToolNames, config: Dialect, *, stream: bool) -> dict[str, Any]:
     """The body of the request."""
     body: dict[str, Any] = {
         "model": model_id,

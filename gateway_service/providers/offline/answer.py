@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bus.messages.gateway import ToolSpec
-from bus.messages.ids import call_id
-from bus.messages.work_order import ToolCall
 from gateway_service.providers.offline.by_name import named_in
+from gateway_service.providers.offline.form import Form, first_sentences, form_of, told, wished
 from gateway_service.providers.offline.grammar import Grammar, Intent
 from gateway_service.providers.offline.prose import tell
-from gateway_service.providers.offline.reading import Reading, Said
+from gateway_service.providers.offline.reading import Call, Reading, Said, Tool
 
 SELF = "I am hobus's embedded offline model: fixed rules, no language model"
+PLUG_IN = (
+    "hobus provider add local --kind openai --base-url http://127.0.0.1:11434/v1 --model llama3.2 --key none --default"
+)
+HELP = (
+    f"A model that can is plugged in by two commands, `{PLUG_IN}` and `hobus up --wait --detach` (after `hobus down`; "
+    "docs/providers.md)."
+)
 _EVENT_TYPE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 _LIMIT = re.compile(r"\b(\d{1,3})\b.{0,20}\b(?:entries|events|records)\b")
 _PATH = re.compile(r"\b[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)+\b")
+_ROLE = re.compile(r"\bYou are (the [^,.\n]+|an? [^,.\n]+)[,.\n]")
 _QUOTED_CHARS = 300
-_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,109 +34,129 @@ class Answer:
     """Text, or the tools to ask first."""
 
     text: str = ""
-    tool_calls: tuple[ToolCall, ...] = ()
+    calls: tuple[Call, ...] = ()
 
 
-def answer(reading: Reading, tools: Sequence[ToolSpec], grammar: Grammar) -> Answer:
+def answer(reading: Reading, grammar: Grammar) -> Answer:
     """The next step of a turn: what a steer asks for comes first; tool results are written down; else rules answer."""
-    if further := _further_calls(reading, tools, grammar):
-        return Answer(tool_calls=further)
-    own = _unsteered(reading, tools, grammar)
-    if own.tool_calls or not reading.steers:
-        return own
-    return Answer(text="\n\n".join([own.text, *(_heard(steer, tools, grammar) for steer in reading.steers)]))
+    message = reading.message
+    if message is None:
+        return Answer(f"{SELF}. The prompt shows me no message, so there is nothing that I could answer.")
+    if further := _further_calls(reading, message, grammar):
+        return Answer(calls=further)
+    form = form_of(reading, grammar)
+    draft = told(reading.block("draft").split("\n\n"), "", form)
+    text = ""
+    if not draft or reading.answered:
+        own = _unsteered(reading, message, form, grammar, draft)
+        if own.calls:
+            return own
+        text = own.text
+    heard = [_heard(steer, reading.offered(), grammar) for steer in reading.steers()]
+    parts = [draft, text, *(one for one in heard if one not in draft), _reviewed(reading)]
+    return Answer("\n\n".join(part for part in parts if part))
 
 
-def _unsteered(reading: Reading, tools: Sequence[ToolSpec], grammar: Grammar) -> Answer:
-    """What the message alone leads to: tool results are written down; else tools are asked for; else rules answer."""
-    if reading.answered:
-        return Answer(text="\n\n".join(tell(answered) for answered in reading.answered))
-    offered = {tool.tool_id: tool for tool in tools}
-    if (named := named_in(reading.user_input, offered)) is not None:
-        return Answer(text=named.said, tool_calls=named.calls)
-    text = grammar.normal(reading.user_input)
-    if looked_back := _look_back(reading, text, grammar):
-        return Answer(text=looked_back)
-    asked, question = _asked(reading, text, grammar)
-    if grammar.changes.search(text):
-        return Answer(text=f"I can look things up in this system, but I change nothing. {_abilities(offered, grammar)}")
-    wanted = [intent for intent in asked if intent.tool_id in offered]
-    if wanted:
-        return Answer(tool_calls=_calls([(intent, question) for intent in wanted], offered, grammar))
-    return Answer(text=_alone(reading, text, asked, offered, grammar))
-
-
-def _calls(
-    wanted: Sequence[tuple[Intent, str]], offered: dict[str, ToolSpec], grammar: Grammar
-) -> tuple[ToolCall, ...]:
-    """One call per intent, with the arguments that the words beside it name."""
-    return tuple(
-        ToolCall(
-            call_id=call_id(number),
-            tool_id=intent.tool_id,
-            arguments=_arguments(offered[intent.tool_id], words, grammar),
-        )
-        for number, (intent, words) in enumerate(wanted, start=1)
+def reduced(reading: Reading) -> str:
+    """The short reply of the reduced mode: it claims nothing about the system."""
+    message = reading.message
+    if message is None:
+        return f"{SELF}. The prompt shows me no message, so there is nothing that I could answer."
+    return (
+        "I can only answer in a reduced mode right now: memory, earlier messages and tools cannot be reached. "
+        f"{SELF}{_role(reading)}. Without the tools I cannot look anything up, and so not answer “{_short(message)}”. "
+        "Please ask again in a moment."
     )
 
 
-def _further_calls(reading: Reading, tools: Sequence[ToolSpec], grammar: Grammar) -> tuple[ToolCall, ...]:
+def _unsteered(reading: Reading, message: str, form: Form, grammar: Grammar, draft: str) -> Answer:
+    """What the message alone leads to: tool results are written down; else tools are asked for; else rules answer.
+
+    What the draft has said already is not said again.
+    """
+    if reading.answered:
+        results = [tell(answered) for answered in reading.answered]
+        return Answer(told([one for one in results if told([one], "", form) not in draft], "", form))
+    offered = reading.offered()
+    if (named := named_in(message, offered)) is not None:
+        return Answer(told([named.said], "", form), named.calls)
+    text = grammar.normal(message)
+    if looked_back := _look_back(reading, text, grammar):
+        return Answer(told([looked_back], "", form))
+    asked, question = _asked(reading, message, text, grammar)
+    if grammar.changes.search(text):
+        refusal = "I can look things up in this system, but I change nothing."
+        return Answer(told([refusal], _abilities(offered, grammar), form))
+    wanted = [intent for intent in asked if intent.tool_id in offered]
+    if wanted:
+        return Answer(calls=_calls([(intent, question) for intent in wanted], offered, grammar))
+    said, more = _alone(reading, message, text, asked, grammar)
+    return Answer(told([said], more, form))
+
+
+def _calls(wanted: Sequence[tuple[Intent, str]], offered: Mapping[str, Tool], grammar: Grammar) -> tuple[Call, ...]:
+    """One call per intent, with the arguments that the words beside it name."""
+    return tuple(Call(intent.tool_id, _arguments(offered[intent.tool_id], words, grammar)) for intent, words in wanted)
+
+
+def _further_calls(reading: Reading, message: str, grammar: Grammar) -> tuple[Call, ...]:
     """Tools that steers ask for and that this turn has not asked yet; the message's own come with them."""
-    offered = {tool.tool_id: tool for tool in tools}
-    done = {answered.call.tool_id for answered in reading.answered}
+    steers = reading.steers()
+    if not steers:
+        return ()
+    offered = reading.offered()
+    done = {answered.tool for answered in reading.answered}
     steered = {
         intent.tool_id: (intent, steer)
-        for steer in reading.steers
+        for steer in steers
         for intent in grammar.intents_in(grammar.normal(steer))
         if intent.tool_id in offered and intent.tool_id not in done
     }
-    if not steered or not (own := _unsteered(reading, tools, grammar)).tool_calls:
-        return _calls(list(steered.values()), offered, grammar)
-    asked = {call.tool_id for call in own.tool_calls}
-    further = _calls([row for tool_id, row in steered.items() if tool_id not in asked], offered, grammar)
-    return tuple(
-        call.model_copy(update={"call_id": call_id(number)})
-        for number, call in enumerate([*own.tool_calls, *further], start=1)
-    )
+    if not steered:
+        return ()
+    own = () if reading.block("draft") else _unsteered(reading, message, "full", grammar, "").calls
+    asked = {call.name for call in own}
+    return (*own, *_calls([row for tool_id, row in steered.items() if tool_id not in asked], offered, grammar))
 
 
-def _heard(steer: str, tools: Sequence[ToolSpec], grammar: Grammar) -> str:
-    """What became of a steer: it was asked for, or rules cannot follow it."""
-    offered = {tool.tool_id for tool in tools}
+def _heard(steer: str, offered: Mapping[str, Tool], grammar: Grammar) -> str:
+    """What became of a steer: it was asked for, it named a form, or rules cannot follow it."""
     asked = [intent.says for intent in grammar.intents_in(grammar.normal(steer)) if intent.tool_id in offered]
     said = f"Meanwhile you said: “{_short(steer)}”"
-    return f"{said} So I was to {' and '.join(asked)}." if asked else f"{said} {SELF}, so I cannot follow that."
+    if asked:
+        return f"{said} So I was to {' and '.join(asked)}."
+    if wished(steer, grammar) is not None:
+        return f"{said} So I told it in that form."
+    return f"{said} {SELF}, so I cannot follow that."
 
 
-def degraded() -> str:
-    """The short reply of the reduced mode: it claims nothing about the system."""
-    return (
-        "I can only answer in a reduced mode right now: memory, earlier messages and tools cannot be reached. "
-        f"{SELF}, so without the tools I cannot look anything up. Please ask again in a moment."
-    )
+def _reviewed(reading: Reading) -> str:
+    """What became of a reviewer's note: the form of the answer is full, and more than that rules cannot do."""
+    note = reading.block("reviewer_note")
+    return f"A reviewer wrote: “{_short(note)}” Rules have no more to say than this." if note else ""
 
 
-def _asked(reading: Reading, text: str, grammar: Grammar) -> tuple[list[Intent], str]:
+def _asked(reading: Reading, message: str, text: str, grammar: Grammar) -> tuple[list[Intent], str]:
     """What is asked for, and in which words: `again` and the like mean the last question that asked for something."""
     intents = grammar.intents_in(text)
     if intents or not grammar.says("again", text):
-        return intents, reading.user_input
-    for said in reversed(reading.history):
+        return intents, message
+    for said in reversed(reading.said()):
         if said.who == "user" and (before := grammar.intents_in(grammar.normal(said.text))):
             return before, said.text
-    return [], reading.user_input
+    return [], message
 
 
 def _look_back(reading: Reading, text: str, grammar: Grammar) -> str:
     """An answer from the conversation itself; empty if the message does not ask for one."""
     if grammar.says("asked_before", text):
-        asked = [said for said in reading.history if said.who == "user"]
+        asked = [said for said in reading.said() if said.who == "user"]
         if not asked:
             return "This is the first message of our conversation that I can see."
         said = asked[0] if grammar.says("first", text) else asked[-1]
         return f"You asked: “{_quoted(said)}”"
     if grammar.says("said_before", text):
-        spoken = [said for said in reading.history if said.who == "assistant"]
+        spoken = [said for said in reading.said() if said.who == "assistant"]
         return f"I said: “{_quoted(spoken[-1])}”" if spoken else "I have not said anything in this conversation yet."
     if grammar.says("summarise", text):
         return _summary(reading)
@@ -139,11 +165,10 @@ def _look_back(reading: Reading, text: str, grammar: Grammar) -> str:
 
 def _summary(reading: Reading) -> str:
     """The first sentence of each thing that the prompt shows, in order."""
-    context = reading.named("assembled_context")
-    lines = [_SENTENCE.split(paragraph.strip())[0] for paragraph in context.splitlines() if paragraph.strip()]
+    lines = first_sentences(reading.block("context"))
     lines += [
-        f"{'You' if said.who == 'user' else 'I'}: {_SENTENCE.split(said.text.strip())[0][:_QUOTED_CHARS]}"
-        for said in reading.history
+        f"{'You' if said.who == 'user' else 'I'}: {first_sentences(said.text)[0][:_QUOTED_CHARS]}"
+        for said in reading.said()
         if said.text.strip()
     ]
     if not lines:
@@ -151,22 +176,42 @@ def _summary(reading: Reading) -> str:
     return "\n".join(["In short:", *(f"- {line}" for line in lines)])
 
 
-def _alone(reading: Reading, text: str, asked: Sequence[Intent], offered: dict[str, ToolSpec], grammar: Grammar) -> str:
-    if grammar.says("farewell", text) and grammar.says("closes", text):
-        return "You are welcome. Goodbye."
+def _alone(reading: Reading, message: str, text: str, asked: Sequence[Intent], grammar: Grammar) -> tuple[str, str]:
+    """What rules say without tools, and what they add where there is room for it."""
+    abilities = _abilities(reading.offered(), grammar)
+    labels = _classified(reading)
+    if labels.get("speech_act") == "farewell" or (grammar.says("farewell", text) and grammar.says("closes", text)):
+        return "You are welcome. Goodbye.", ""
     if grammar.says("greeting", text):
-        return f"Hello{' again' if reading.history else ''}. {_abilities(offered, grammar)}"
+        return f"Hello{' again' if reading.block('earlier_messages') else ''}.", abilities
     if grammar.says("identity", text):
-        return f"{SELF}. {_abilities(offered, grammar)}"
+        return f"{SELF}{_role(reading)}.", abilities
     if asked:
         missing = " and ".join(intent.says for intent in asked)
-        return f"To {missing} I would need a tool that I was not given here. {_abilities(offered, grammar)}"
-    if reading.named("assembled_context"):
-        return f"{SELF}, so I cannot reason about this. What I was given says:\n{_summary(reading)}"
-    return f"{SELF}, so I cannot answer that. {_abilities(offered, grammar)}"
+        return f"To {missing} I would need a tool that I was not given here.", abilities
+    if reading.block("context"):
+        return f"{SELF}, so I cannot reason about this. What I was given says:\n{_summary(reading)}", f"\n{HELP}"
+    if labels.get("ambiguity") == "high":
+        return f"I cannot tell what “{_short(message)}” is about: say it in a whole sentence.", abilities
+    return f"{SELF}, so I cannot answer that.", f"{HELP} {abilities}"
 
 
-def _abilities(offered: dict[str, ToolSpec], grammar: Grammar) -> str:
+def _classified(reading: Reading) -> Mapping[str, Any]:
+    """What the prompt says of the message; nothing if it says nothing that can be read."""
+    try:
+        value = json.loads(reading.block("classification") or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _role(reading: Reading) -> str:
+    """Who the system's words say that it is."""
+    role = _ROLE.search(reading.system)
+    return f", here as {role.group(1)}" if role else ""
+
+
+def _abilities(offered: Mapping[str, Tool], grammar: Grammar) -> str:
     able = [intent.says for intent in grammar.intents if intent.tool_id in offered]
     if not able:
         return "Without tools I can only talk about this conversation."
@@ -175,7 +220,7 @@ def _abilities(offered: dict[str, ToolSpec], grammar: Grammar) -> str:
     return f"Ask me about this system: I can {', '.join(able[:-1])}, and {able[-1]}."
 
 
-def _arguments(tool: ToolSpec, question: str, grammar: Grammar) -> dict[str, Any]:
+def _arguments(tool: Tool, question: str, grammar: Grammar) -> dict[str, Any]:
     """Arguments that the question names, of those that the tool declares."""
     text = grammar.normal(question)
     found: dict[str, Any] = {}
@@ -189,7 +234,7 @@ def _arguments(tool: ToolSpec, question: str, grammar: Grammar) -> dict[str, Any
         found["limit"] = int(limit.group(1))
     if "this session" in text:
         found["session_id"] = "this"
-    declared: dict[str, Any] = tool.parameters.get("properties", {})
+    declared: Mapping[str, Any] = tool.parameters.get("properties", {})
     return {name: _bounded(value, declared[name]) for name, value in found.items() if name in declared}
 
 

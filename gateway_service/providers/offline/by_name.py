@@ -8,8 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from bus.messages.ids import call_id
-from bus.messages.work_order import ToolCall
+from gateway_service.providers.offline.reading import Call
 
 _LINE = re.compile(r"use[ \t]+([A-Za-z0-9_-]{1,64})[ \t]*(\{.*\})?[ \t]*", re.IGNORECASE)
 _CALLS_MAX = 64
@@ -20,7 +19,7 @@ _SHOWN = 12
 class Named:
     """The calls that a message names, or why there are none."""
 
-    calls: tuple[ToolCall, ...] = ()
+    calls: tuple[Call, ...] = ()
     said: str = ""
 
 
@@ -30,8 +29,8 @@ def named_in(text: str, offered: Collection[str]) -> Named | None:
     found = [_LINE.fullmatch(line) for line in lines]
     if not found or len(found) > _CALLS_MAX or not all(found):
         return None
-    calls: list[ToolCall] = []
-    for number, match in enumerate((one for one in found if one is not None), start=1):
+    calls: list[Call] = []
+    for match in (one for one in found if one is not None):
         tool_id = match.group(1)
         if tool_id not in offered:
             # "use short words" is no tool: only what names one of something is taken for an order.
@@ -41,7 +40,7 @@ def named_in(text: str, offered: Collection[str]) -> Named | None:
         arguments = _arguments(match.group(2))
         if arguments is None:
             return Named(said=f"What follows {tool_id} is no JSON object, so I did not use it.")
-        calls.append(ToolCall(call_id=call_id(number), tool_id=tool_id, arguments=arguments))
+        calls.append(Call(tool_id, arguments))
     return Named(calls=tuple(calls))
 
 

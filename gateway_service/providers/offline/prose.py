@@ -20,20 +20,20 @@ def tell(answered: Answered) -> str:
     if failed:
         code, reason = failed.group(1) or "no code", failed.group(2).strip() or "no reason given"
         if code == "unknown_outcome":
-            return f"Nobody knows what {answered.call.tool_id} did ({code}): {reason}"
-        return f"{answered.call.tool_id} failed ({code}): {reason}"
+            return f"Nobody knows what {answered.tool} did ({code}): {reason}"
+        return f"{answered.tool} failed ({code}): {reason}"
     try:
         value = json.loads(answered.text)
     except (ValueError, RecursionError):
         shown = answered.text.strip()[:_CUT_SHOWN]
-        if answered.call.tool_id not in TELLERS:  # what says nothing in JSON says it in words
-            return f"{answered.call.tool_id}: {shown}"
-        return f"{answered.call.tool_id} answered with more than could be passed on; its result begins: {shown}"
-    teller = TELLERS.get(answered.call.tool_id)
+        if answered.tool not in TELLERS:  # what says nothing in JSON says it in words
+            return f"{answered.tool}: {shown}"
+        return f"{answered.tool} answered with more than could be passed on; its result begins: {shown}"
+    teller = TELLERS.get(answered.tool)
     try:
-        return teller(value) if teller else f"{answered.call.tool_id}: {_compact(value)}"
+        return teller(value) if teller else f"{answered.tool}: {_compact(value)}"
     except (KeyError, TypeError, AttributeError):
-        return f"{answered.call.tool_id}: {_compact(value)}"
+        return f"{answered.tool}: {_compact(value)}"
 
 
 def _packages(value: Mapping[str, Any]) -> str:

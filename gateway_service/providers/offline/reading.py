@@ -1,16 +1,22 @@
-"""What the offline model sees in a prompt: the message, what was said before, what the tools answered. Pure."""
+"""What a request says to the offline model, taken apart by its words: blocks between tags, tool rounds, tools. Pure.
+
+A request is the body of a chat completion, as every server of the kind `openai` gets it. A part of a prompt is known by
+the tag on the line before it, as a model knows it; what stands under no tag, or under another one, is no such part.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from bus.messages.gateway import Prompt, PromptMessage
-from bus.messages.work_order import ToolCall
-
+_TAG = re.compile(
+    r"\n<(/?)(preferences|context|earlier_messages|classification|reviewer_note|message|draft|steer|active_objective"
+    r"|excerpts)(?: [^<>\n]*)?>(?=\n|$)"
+)
 _SPOKEN = re.compile(r"^(?:- )?(user|assistant)(?: \(used [^)]*\))?: ", re.MULTILINE)
+_STEER = re.compile(r"^- ", re.MULTILINE)
 _DIGEST_NOTES = re.compile(r" \([a-z_, ]+(?:; degraded)?\)$|\s*\(degraded\)$")
 
 
@@ -26,44 +32,118 @@ class Said:
 class Answered:
     """One tool call of this turn with what came back."""
 
-    call: ToolCall
+    tool: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool as the request offers it."""
+
+    name: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool that the model asks for."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
-    """A prompt, taken apart by segment names; a name that the prompt lacks reads as empty text."""
+    """A request, taken apart; a block that it lacks reads as empty text."""
 
-    user_input: str
-    history: tuple[Said, ...]
-    answered: tuple[Answered, ...]
-    segments: dict[str, str]
-    steers: tuple[str, ...] = ()  # what was said while this turn was at work
+    system: str
+    plain: str  # what the user's side says outside of all blocks
+    blocks: Mapping[str, str]
+    answered: tuple[Answered, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    schema: Mapping[str, Any] | None = None  # of the answer, if the request asks for one
 
-    def named(self, name: str) -> str:
-        """The text of all segments of this name."""
-        return self.segments.get(name, "").strip()
+    def block(self, name: str) -> str:
+        """The text between the tags of this name."""
+        return self.blocks.get(name, "")
+
+    @property
+    def message(self) -> str | None:
+        """What is to be answered: the block `message`; all of a prompt without blocks; None: the prompt has none."""
+        return self.blocks.get("message", None if self.blocks else self.plain)
+
+    def said(self) -> list[Said]:
+        """What was said before, oldest first."""
+        return said_in(self.block("earlier_messages"))
+
+    def steers(self) -> list[str]:
+        """What was said while this turn was at work, oldest first."""
+        return [text for piece in _STEER.split(self.block("steer")) if (text := piece.strip())]
+
+    def offered(self) -> dict[str, Tool]:
+        """The tools by name."""
+        return {tool.name: tool for tool in self.tools}
 
 
-def read_prompt(prompt: Prompt) -> Reading:
-    """The reading of a prompt; without a segment `user_input` the last user message counts as one."""
-    segments: dict[str, str] = {}
-    steers: list[str] = []
-    for message in prompt.messages:
-        for segment in message.segments:
-            if segment.name == "steer" and segment.text.strip():
-                steers.append(segment.text.strip())
-            if message.role != "tool" and segment.name:
-                segments[segment.name] = segments.get(segment.name, "") + segment.text
-    spoken = [message for message in prompt.messages if message.role == "user"]
-    user_input = segments.get("user_input") or (spoken[-1].text if spoken else "")
+def read_request(request: Mapping[str, Any]) -> Reading:
+    """The reading of a chat completion's request."""
+    system: list[str] = []
+    blocks: dict[str, str] = {}
+    plain = ""
+    for message in request["messages"]:
+        if message["role"] not in ("system", "user"):
+            continue
+        found, rest = blocks_in(message["content"])
+        if message["role"] == "system":
+            system.append(message["content"])
+        else:
+            plain = rest.strip()
+        blocks.update(found)
+    wanted = request.get("response_format")
     return Reading(
-        user_input=user_input.strip(),
-        history=tuple(said_in(segments.get("history", ""))),
-        answered=tuple(_answered(prompt.messages)),
-        segments=segments,
-        steers=tuple(steers),
+        system="\n\n".join(system),
+        plain=plain,
+        blocks=blocks,
+        answered=tuple(_answered(request["messages"])),
+        tools=tuple(
+            Tool(tool["function"]["name"], tool["function"]["parameters"]) for tool in request.get("tools", ())
+        ),
+        schema=None if wanted is None else wanted["json_schema"]["schema"],
     )
+
+
+def blocks_in(text: str) -> tuple[dict[str, str], str]:
+    """The outermost blocks by name, and the text outside of them; of two with one name the later one counts.
+
+    Tags count while they pair up: a block may hold blocks of its own name. One whose tags do not pair ends at the last
+    end of its name; without any end there is none.
+    """
+    text = "\n" + text
+    tags = list(_TAG.finditer(text))
+    last_end = {tag.group(2): number for number, tag in enumerate(tags) if tag.group(1)}
+    blocks: dict[str, str] = {}
+    outside: list[str] = []
+    number, position = 0, 0
+    while number < len(tags):
+        tag = tags[number]
+        if tag.group(1) or last_end.get(tag.group(2), -1) < number:
+            number += 1
+            continue
+        end = _end_of(tags, number, last_end[tag.group(2)])
+        outside.append(text[position : tag.start()])
+        blocks[tag.group(2)] = text[tag.end() : tags[end].start()].strip()
+        number, position = end + 1, tags[end].end()
+    return blocks, "".join([*outside, text[position:]])
+
+
+def _end_of(tags: Sequence[re.Match[str]], start: int, last: int) -> int:
+    name, depth = tags[start].group(2), 0
+    for number in range(start, last + 1):
+        if tags[number].group(2) == name:
+            depth += -1 if tags[number].group(1) else 1
+            if depth == 0:
+                return number
+    return last
 
 
 def said_in(history: str) -> list[Said]:
@@ -75,13 +155,13 @@ def said_in(history: str) -> list[Said]:
     return said
 
 
-def _answered(messages: Sequence[PromptMessage]) -> list[Answered]:
+def _answered(messages: Sequence[Mapping[str, Any]]) -> list[Answered]:
     """The tool calls of this turn and their results, in order; a call without a result is not among them."""
     found: list[Answered] = []
-    waiting: dict[str, ToolCall] = {}
+    waiting: dict[str, str] = {}
     for message in messages:
-        if message.role == "assistant":
-            waiting = {call.call_id: call for call in message.tool_calls}
-        elif message.role == "tool" and (call := waiting.get(message.tool_call_id)) is not None:
-            found.append(Answered(call, message.text))
+        if message["role"] == "assistant":
+            waiting = {call["id"]: call["function"]["name"] for call in message.get("tool_calls", ())}
+        elif message["role"] == "tool" and (name := waiting.get(message["tool_call_id"])) is not None:
+            found.append(Answered(name, message["content"]))
     return found

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from bus.errors import GatewayError
+from gateway_service.providers.offline.asked import Key
 from gateway_service.providers.offline.classify import domain_of, task_of
 from gateway_service.providers.offline.grammar import Grammar
 from gateway_service.providers.offline.reading import Reading, said_in
@@ -13,40 +16,62 @@ from gateway_service.providers.offline.reading import Reading, said_in
 LEAST_MAX_CHARS = 100_000
 """No contract asks for so much; a schema that does was made to."""
 
+_SIGNAL = re.compile(r"^Signal: ([a-z_]+):(\S+)$", re.MULTILINE)
+_SEEN = re.compile(r"^Seen (\d+) times in (\d+) sessions\.$", re.MULTILINE)
 _TYPES = {"domain": "topic_affinity", "intent": "interaction_style", "outcome": "constraint"}
+_OTHER_TYPE = "task_pattern"
 _BASE_WEIGHT, _PER_SESSION, _MOST = 0.3, 0.1, 0.9
 
-_SAYS = {
+SAYS = {
     "domain": "This person keeps coming back to {label} matters; have those facts at hand and lead with them.",
     "task:general": "What this person asks for varies; ask back only when two readings would lead elsewhere.",
-    "task": "This person mostly asks to {label}; do that first and keep everything else short.",
+    "task": "This person mostly asks to {label}; do that before anything else.",
     "tool": "What this person asks is usually answered by the tool {label}; consult it early when it fits.",
     "intent:greeting": "This person likes to open with a greeting; greet back in a few words and offer help.",
-    "intent:reentry_greeting": "This person comes back with a greeting; greet back briefly and take up the thread.",
+    "intent:reentry_greeting": "This person comes back with a greeting; greet in a few words and take up the thread.",
     "intent:question": "This person asks direct questions; give the answer first and the detail after it.",
     "intent:command": "This person gives short commands; carry them out and report the result in one line.",
-    "intent:farewell": "This person says goodbye when done; close briefly and ask nothing further.",
+    "intent:farewell": "This person says goodbye when done; close in a few words and ask nothing further.",
     "outcome:failed": "Requests of this kind have failed before; check what they need and say early what is missing.",
-    "outcome:escalated": "Answers of this kind were not good enough before; be complete and name ids exactly.",
+    "outcome:escalated": "Answers of this kind were not good enough before; answer in full and name ids exactly.",
     "outcome:success": "Answers of this kind have served this person well; keep to the form of the earlier ones.",
 }
+"""What is said of a signal, by its name or its kind."""
+
 _OTHERWISE = "This person's turns often carry {kind} {label}; expect it again."
 
 
-def consolidate(reading: Reading, grammar: Grammar) -> dict[str, Any]:
-    """The object that contract PRC-CONSOLIDATE-001 asks for, from the signal, its counts and the excerpts."""
-    kind, _colon, label = reading.named("signal_id").partition(":")
-    says = _SAYS.get(f"{kind}:{label}") or _SAYS.get(kind) or _OTHERWISE
-    sessions = _number(reading.named("session_count"))
-    return {
-        "artifact_type": _TYPES.get(kind, "task_pattern"),
-        "labels": _labels(kind, label, reading, grammar),
-        "context_line": says.format(kind=kind or "signal", label=label or "unknown"),
-        "weight": round(min(_MOST, _BASE_WEIGHT + _PER_SESSION * sessions), 2),
-    }
+def is_about_a_signal(reading: Reading) -> bool:
+    """Whether the prompt names a counted signal."""
+    return _SIGNAL.search(reading.plain) is not None
 
 
-def _labels(kind: str, label: str, reading: Reading, grammar: Grammar) -> dict[str, list[str]]:
+def consolidate(reading: Reading, keys: Mapping[str, Key], grammar: Grammar) -> dict[str, Any]:
+    """What these rules have to say of a signal for each key, from its name, its counts and the excerpts."""
+    signal = _SIGNAL.search(reading.plain)
+    excerpts = reading.block("excerpts")
+    if signal is None or not excerpts:
+        return {}
+    kind, label = signal.groups()
+    found: dict[str, Any] = {}
+    if (key := keys.get("artifact_type")) and key.offers(wanted := _TYPES.get(kind, _OTHER_TYPE)):
+        found["artifact_type"] = wanted
+    if key := keys.get("labels"):
+        found["labels"] = _labels(kind, label, excerpts, key, grammar)
+    if "context_line" in keys and f'"{kind}"' in reading.system:
+        says = SAYS.get(f"{kind}:{label}") or SAYS.get(kind) or _OTHERWISE
+        found["context_line"] = says.format(kind=kind, label=label)
+    if "weight" in keys and (seen := _SEEN.search(reading.plain)):
+        found["weight"] = _weight(int(seen.group(1)), int(seen.group(2)))
+    return found
+
+
+def _weight(count: int, sessions: int) -> float:
+    """More with each session; one counts as half that was seen in it once."""
+    return round(min(_MOST, _BASE_WEIGHT + _PER_SESSION * min(sessions, count / 2)), 2)
+
+
+def _labels(kind: str, label: str, excerpts: str, key: Key, grammar: Grammar) -> dict[str, list[str]]:
     """Where the line applies: what the signal itself names, else what most of the excerpts are about."""
     domain = task = ""
     match kind:
@@ -57,15 +82,11 @@ def _labels(kind: str, label: str, reading: Reading, grammar: Grammar) -> dict[s
         case "tool":
             domain, task = _domain_of_tool(label, grammar), "inspect"
         case _:
-            asked = [
-                grammar.normal(said.text) for said in said_in(reading.named("recent_events")) if said.who == "user"
-            ]
+            asked = [grammar.normal(said.text) for said in said_in(excerpts) if said.who == "user"]
             domain = _most([domain_of(text, grammar) for text in asked])
             task = _most([task_of(text, grammar) for text in asked])
-    return {
-        "domain": _known(domain, reading.named("domain_labels")),
-        "task": _known(task, reading.named("task_labels")),
-    }
+    found = {"domain": domain, "task": task}
+    return {name: [word] if key.known(name, word) else [] for name, word in found.items()}
 
 
 def _most(labels: list[str]) -> str:
@@ -141,12 +162,3 @@ def _too_much(why: str) -> GatewayError:
 
 def _domain_of_tool(tool_id: str, grammar: Grammar) -> str:
     return next((intent.domain for intent in grammar.intents if intent.tool_id == tool_id), "tools")
-
-
-def _known(label: str, vocabulary: str) -> list[str]:
-    words = [word.strip() for word in vocabulary.split(",")]
-    return [label] if label and (not vocabulary or label in words) else []
-
-
-def _number(text: str) -> int:
-    return int(text) if text.isdigit() else 0

@@ -166,7 +166,7 @@ def test_session_whose_run_stands_still_may_leave_memory() -> None:
 
 
 def test_steer_is_observed_by_the_next_round_and_every_later_one() -> None:
-    """In order, each in its words with a ref to where it was said, and an answer that it meets is a draft."""
+    """In order, each behind a dash, in its words with a ref to where it was said; an answer that it meets is a draft."""
     with Rig(script=echo) as rig:
         rig.pool.delay_s = slow(1.0)
 
@@ -181,7 +181,8 @@ def test_steer_is_observed_by_the_next_round_and_every_later_one() -> None:
                 await rig.command(Steer(text="no, in Irish"), "s3")
             return turn.result()
 
-        assert rig.run(run()).response.startswith("hello|be brief\nin Welsh\nno, in Irish|hello|be brief\nin Welsh|")
+        steers = "- be brief\n- in Welsh"
+        assert rig.run(run()).response.startswith(f"hello|{steers}\n- no, in Irish|hello|{steers}|")
         spoken = [s for s in rig.pool.orders[-1].input_context if s.name == "steer" and s.ref]
         assert [s.ref for s in spoken] == [f"HostCommandReceived:{SESSION}/s{n}/1" for n in (1, 2, 3)]
         started = [e for e in rig.run(rig.journal()) if e.event_type == "StepStarted"]
@@ -208,7 +209,7 @@ def test_steered_run_is_driven_on_with_the_same_bytes(number: int) -> None:
                         rig.world.kill(rig.instances[0])
                 return turn.result()
 
-            assert rig.run(run(rig, is_killed=is_killed)).response == "hello|be brief|hello||"
+            assert rig.run(run(rig, is_killed=is_killed)).response == "hello|- be brief|hello||"
             orders[is_killed] = {o.wo_id: [(s.name, s.text) for s in o.input_context] for o in rig.pool.orders}
     assert orders[True] == orders[False]
 

@@ -13,9 +13,9 @@ def test_one_line_is_one_call_with_its_arguments():
     """The id as it stands, the arguments as JSON, none as an empty object."""
     named = named_in('use time__get_current_time {"timezone": "Europe/Berlin"}\nuse list_tools', OFFERED)
     assert named is not None
-    assert [(call.call_id, call.tool_id, call.arguments) for call in named.calls] == [
-        ("001", "time__get_current_time", {"timezone": "Europe/Berlin"}),
-        ("002", "list_tools", {}),
+    assert [(call.name, call.arguments) for call in named.calls] == [
+        ("time__get_current_time", {"timezone": "Europe/Berlin"}),
+        ("list_tools", {}),
     ]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +18,14 @@ from bus.messages.work_order import Segment, ToolCall
 from config.prompt_pack import fill_pack, parse_pack
 from gateway_service.pricing import input_tokens
 from gateway_service.providers.offline import MODEL_ID, OfflineProvider
+from gateway_service.providers.offline.form import wished
 from gateway_service.providers.offline.grammar import load_grammar
 from gateway_service.providers.offline.prose import TELLERS, tell
 from gateway_service.providers.offline.reading import Answered
-from gateway_service.providers.offline.structured import LEAST_MAX_CHARS, least_instance
+from gateway_service.providers.offline.structured import LEAST_MAX_CHARS, SAYS, least_instance
 from tests.gateway_service.rig import SHIPPED
 
+ROOT = Path(__file__).parents[3]
 TOOLS = [
     ToolSpec(tool_id=tool.tool_id, description=tool.description, parameters=tool.parameters)
     for tool in BUILTIN.values()
@@ -193,7 +197,7 @@ async def test_administration_questions_ask_the_tools_that_know(text, calls):
     """Each intent of a message is one call, in the order of the message, with arguments that the tool's schema takes."""
     response = await synthesized(text)
     assert [(call.tool_id, call.arguments) for call in response.tool_calls] == calls
-    assert [call.call_id for call in response.tool_calls] == [f"{n:03d}" for n in range(1, len(calls) + 1)]
+    assert [call.call_id for call in response.tool_calls] == [f"{n}" for n in range(1, len(calls) + 1)]
     assert (response.finish_reason, response.content) == ("tool_calls", "")
     for call in response.tool_calls:
         Draft202012Validator(BUILTIN[call.tool_id].parameters).validate(call.arguments)
@@ -334,6 +338,108 @@ async def test_what_rules_answer_alone(text, history, part):
     assert part in response.content and response.tool_calls == []
 
 
+async def test_what_it_cannot_do_is_said_with_the_two_commands_that_mend_it():
+    """No pretence, and the words of the README for whoever wants a model that can."""
+    text = (await synthesized("why is the sky blue?")).content
+    assert text.startswith(
+        "I am hobus's embedded offline model: fixed rules, no language model, so I cannot answer that."
+    )
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    first, second = re.findall(r"`(hobus [^`]+)`", text)[:2]
+    assert f"$ {first}\n$ {second} " in readme
+
+
+async def test_it_speaks_for_whom_the_prompt_names():
+    """An agent's own system prompt, not a name in the code."""
+    said = (await synthesized("who are you?", system="You are the keeper of this house, and proud of it.")).content
+    assert "no language model, here as the keeper of this house. " in said
+
+
+async def test_a_message_that_was_read_two_ways_is_asked_back():
+    """The classification in the prompt decides, whoever made it."""
+    unclear = '{"speech_act": "command", "ambiguity": "high"}'
+    assert "I cannot tell what “purple” is about" in (await synthesized("purple", classification=unclear)).content
+    assert "Goodbye" in (await synthesized("adieu", classification='{"speech_act": "farewell"}')).content
+    assert "cannot answer that" in (await synthesized("adieu", classification="[" * 100_000)).content
+
+
+# --- the form of an answer ----------------------------------------------------------------------------------------
+
+
+PACKAGES = {"packages": [{"package_id": f"P-{n}", "version": "1", "title": f"T{n}"} for n in (1, 2)]}
+IN_FULL = "2 packages are installed:\n- P-1 1: T1\n- P-2 1: T2\n\na.b = 1"
+IN_ONE_LINE = "2 packages are installed: P-1 1: T1; P-2 1: T2. a.b = 1"
+AS_A_LIST = "2 packages are installed:\n- P-1 1: T1\n- P-2 1: T2\n- a.b = 1"
+LEARNED = "This person gives short commands; carry them out and report the result in one line."
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "expected"),
+    [
+        ("packages?", {}, IN_FULL),
+        ("packages?", {"ho3_biases": LEARNED}, IN_ONE_LINE),
+        ("packages?", {"ho3_biases": f"This person likes tea.\n{LEARNED}"}, IN_ONE_LINE),
+        ("packages?", {"ho3_biases": "Answer as a bulleted list."}, AS_A_LIST),
+        ("packages?", {"ho3_biases": f"Always answer in full.\n{LEARNED}"}, IN_FULL),
+        ("packages, in detail", {"ho3_biases": LEARNED}, IN_FULL),
+        ("packages, briefly", {}, IN_ONE_LINE),
+        ("packages, briefly", {"steer": "- no, as a list"}, AS_A_LIST),
+        ("packages?", {"steer": "- briefly\n- no, in full"}, IN_FULL),
+        ("packages?", {"ho3_biases": LEARNED, "prior_results": "The previous draft was not accepted."}, IN_FULL),
+    ],
+)
+async def test_wishes_and_what_was_learned_shape_the_answer(text, given, expected):
+    """A reviewer's note goes first, then the newest steer, the message, the surest memory line; facts stay the same."""
+    wanted = prompt("PRC-SYNTHESIZE-001", text, tools=TOOLS, **given)
+    response = await ask(
+        with_results(wanted, ("list_packages", PACKAGES), ("show_config", {"path": "a.b", "value": 1}))
+    )
+    assert response.content == expected or response.content.startswith(f"{expected}\n\n")
+
+
+async def test_a_brief_answer_keeps_what_is_asked_and_drops_the_offers():
+    """Greeted in a few words, whoever likes that is not told again what could be asked."""
+    line = "This person likes to open with a greeting; greet back in a few words and offer help."
+    assert (await synthesized("hello", ho3_biases=line)).content == "Hello."
+    assert (await synthesized("hello")).content.startswith("Hello. Ask me about this system")
+
+
+async def test_every_line_that_it_learns_is_one_that_memory_takes():
+    """One sentence within bounds; only what was learned of how a person speaks changes the form of an answer."""
+    grammar = load_grammar()
+    shaping = {signal for signal, line in SAYS.items() if wished(line, grammar) is not None}
+    assert shaping == {
+        "intent:command", "intent:greeting", "intent:reentry_greeting", "intent:farewell", "outcome:escalated",
+    }  # fmt: skip
+    assert all(wished(line, grammar) == "full" for signal, line in SAYS.items() if signal == "outcome:escalated")
+
+
+async def test_a_draft_stays_and_what_came_since_follows():
+    """Nothing that the draft says is said twice."""
+    wanted = prompt(
+        "PRC-SYNTHESIZE-001", "packages?", tools=TOOLS, draft=IN_FULL.partition("\n\n")[0], steer="- and a.b?"
+    )
+    response = await ask(
+        with_results(wanted, ("list_packages", PACKAGES), ("show_config", {"path": "a.b", "value": 1}))
+    )
+    assert response.content.startswith(f"{IN_FULL}\n\nMeanwhile you said: “and a.b?”")
+
+
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        ("always answer briefly", "always answer briefly"),
+        ("list the tools. From now on use one line!", "From now on use one line!"),
+        ("list the tools", None),
+        ("why do you always answer late?", None),
+    ],
+)
+async def test_a_stated_lasting_wish_is_classified_as_one(text, statement):
+    """In the words of the message; a question is none."""
+    wish = (await classified(text)).get("explicit_preference")
+    assert (wish and wish["statement"]) == statement
+
+
 async def test_given_context_is_summarised():
     """Context that the prompt shows is told by its first sentences."""
     response = await synthesized("summarise", assembled_context="One. Two.\nThree!")
@@ -390,16 +496,13 @@ async def test_the_degraded_reply_claims_nothing():
 async def test_any_structured_contract_gets_valid_json(schema):
     """A contract that the rules do not know gets the least object that its schema takes."""
     schema = {"type": "object", **schema}
-    wanted = prompt("PRC-SYNTHESIZE-001").model_copy(
-        update={"contract_id": "PRC-OTHER-001", "output_schema": schema, "structured_output": True}
-    )
+    wanted = prompt("PRC-SYNTHESIZE-001").model_copy(update={"output_schema": schema, "structured_output": True})
     Draft202012Validator(schema).validate(json.loads((await ask(wanted)).content))
 
 
 def test_a_result_that_is_nested_too_deeply_is_told_as_text():
     """Whatever a tool's server answered."""
-    call = ToolCall(call_id="001", tool_id="s__deep", arguments={})
-    assert tell(Answered(call, "[" * 100_000)).startswith("s__deep: [[[")
+    assert tell(Answered("s__deep", "[" * 100_000)).startswith("s__deep: [[[")
 
 
 def nested(levels):
@@ -436,10 +539,18 @@ def test_a_schema_that_takes_large_values_only_is_refused(schema):
 async def test_metadata_is_honest_and_usage_counts_characters():
     """Model and provider say what they are; tokens are length over chars_per_token, at least one."""
     wanted = prompt("PRC-SYNTHESIZE-001", "thanks, bye")
-    response = await PROVIDER.complete(wanted, model_id="a-great-model", timeout_s=1)
+    response = await PROVIDER.complete(wanted, model_id=MODEL_ID, timeout_s=1)
     assert (response.provider_id, response.model_id, response.outcome) == ("offline", "offline-rules-1", "SUCCESS")
     assert response.input_tokens == input_tokens(wanted, 4)
     assert response.output_tokens == len(response.content) // 4
+
+
+async def test_a_model_that_there_is_not_is_refused():
+    """No answer under a name that nothing stands behind; it costs nothing."""
+    with pytest.raises(GatewayError) as caught:
+        await PROVIDER.complete(prompt("PRC-SYNTHESIZE-001"), model_id="a-great-model", timeout_s=1)
+    assert (caught.value.code, caught.value.facts) == ("PROVIDER_REFUSED", {"unbilled": True})
+    assert "'a-great-model'; it has offline-rules-1" in caught.value.detail
 
 
 async def test_max_tokens_is_respected():
@@ -455,7 +566,7 @@ async def test_max_tokens_is_respected():
 async def test_the_same_prompt_gives_the_same_answer():
     """Nothing but the prompt decides, also in another instance."""
     wanted = prompt("PRC-SYNTHESIZE-001", "what packages are installed and is the ledger intact?", tools=TOOLS)
-    assert await ask(wanted) == await provider().complete(wanted, model_id="m", timeout_s=1)
+    assert await ask(wanted) == await provider().complete(wanted, model_id=MODEL_ID, timeout_s=1)
 
 
 async def test_latency_is_the_configured_one():
@@ -465,7 +576,7 @@ async def test_latency_is_the_configured_one():
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    await provider(latency_ms=50, sleep=sleep).complete(prompt("PRC-DEGRADED-001"), model_id="m", timeout_s=1)
+    await provider(latency_ms=50, sleep=sleep).complete(prompt("PRC-DEGRADED-001"), model_id=MODEL_ID, timeout_s=1)
     assert slept == [0.05]
 
 
@@ -479,7 +590,7 @@ async def test_an_answer_told_word_by_word_takes_no_longer_and_is_the_same():
 
     slow = provider(latency_ms=50, sleep=sleep)
     wanted = prompt("PRC-SYNTHESIZE-001", "hello", tools=TOOLS)
-    response = await slow.complete(wanted, model_id="m", timeout_s=1, on_delta=told.append)
+    response = await slow.complete(wanted, model_id=MODEL_ID, timeout_s=1, on_delta=told.append)
     assert response == await ask(wanted)
     assert "".join(told) == response.content and len(told) == len(slept) == len(response.content.split())
     assert sum(slept) == pytest.approx(0.05)
@@ -487,7 +598,7 @@ async def test_an_answer_told_word_by_word_takes_no_longer_and_is_the_same():
     told.clear()
     calls = await slow.complete(
         prompt("PRC-SYNTHESIZE-001", "what packages are installed?", tools=TOOLS),
-        model_id="m", timeout_s=1, on_delta=told.append,
+        model_id=MODEL_ID, timeout_s=1, on_delta=told.append,
     )  # fmt: skip
     assert calls.tool_calls and told == [] and slept == [0.05]
 

@@ -1,0 +1,78 @@
+"""The embedded model: the request of a chat completion in, its answer out, in the words of that API. Pure.
+
+This is all that it gets, as every server of the kind `openai` gets it: roles and texts, tools and their results, the
+schema of the answer, the name of the model. What a prompt does not say here, no model is told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gateway_service.providers.offline import answer as rules
+from gateway_service.providers.offline.asked import is_reduced, keys_in, wants_object
+from gateway_service.providers.offline.classify import classify
+from gateway_service.providers.offline.grammar import Grammar
+from gateway_service.providers.offline.reading import Call, Reading, read_request
+from gateway_service.providers.offline.structured import consolidate, is_about_a_signal, least_instance
+
+MODELS = ("offline-rules-1",)
+"""The models there are."""
+
+
+def complete(request: Mapping[str, Any], grammar: Grammar, chars_per_token: int) -> dict[str, Any]:
+    """The answer within max_tokens. Raises GatewayError where the request's schema takes large values only."""
+    answer = _answer(read_request(request), grammar)
+    room = request["max_tokens"] * chars_per_token
+    text, calls = answer.text[:room], _that_fit(answer.calls, room)
+    is_cut = len(text) < len(answer.text) or len(calls) < len(answer.calls)
+    message = {
+        "role": "assistant",
+        "content": text,
+        "tool_calls": [
+            {"type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in calls
+        ],
+    }
+    reason = "length" if is_cut else "tool_calls" if calls else "stop"
+    return {"choices": [{"index": 0, "message": message, "finish_reason": reason}]}
+
+
+def _answer(reading: Reading, grammar: Grammar) -> rules.Answer:
+    if wants_object(reading.system):
+        return rules.Answer(_object(reading, grammar))
+    if is_reduced(reading.system):
+        return rules.Answer(rules.reduced(reading))
+    if reading.schema is not None:
+        return rules.Answer(_json(least_instance(dict(reading.schema))))
+    return rules.answer(reading, grammar)
+
+
+def _object(reading: Reading, grammar: Grammar) -> str:
+    """The object that the prompt asks for, with the keys that these rules can fill; in words why there is none."""
+    keys = keys_in(reading.system)
+    if not keys:
+        return f"{rules.SELF}. I am to answer with a JSON object, but the prompt does not say with which keys."
+    if is_about_a_signal(reading):
+        found = consolidate(reading, keys, grammar)
+    elif "message" in reading.blocks:
+        found = classify(reading, reading.blocks["message"], keys, grammar)
+    else:
+        return f"{rules.SELF}. I am to answer with a JSON object, but the prompt does not show about what."
+    if not found:
+        return f"{rules.SELF}, so I cannot fill in {', '.join(keys)} from what the prompt shows. {rules.HELP}"
+    return _json({name: found[name] for name in keys if name in found})
+
+
+def _that_fit(calls: tuple[Call, ...], room: int) -> list[Call]:
+    kept: list[Call] = []
+    for call in calls:
+        room -= len(call.name) + len(json.dumps(call.arguments))
+        if room < 0:
+            break
+        kept.append(call)
+    return kept
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
