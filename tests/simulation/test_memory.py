@@ -66,19 +66,19 @@ class Lesson:
         self.operator = cluster.world.client("operator")
         self.rest(0.1)
 
-    def ask(self, *, session_id: str | None = None, rest_s: float = 2.0) -> TurnResult:
+    def ask(self, text: str = QUESTION, *, session_id: str | None = None, rest_s: float = 2.0) -> TurnResult:
         """One turn, answered; then time for what follows it."""
         self.asked += 1
-        result = self.cluster.ask(QUESTION, input_id=f"in-{self.asked}", session_id=session_id)
+        result = self.cluster.ask(text, input_id=f"in-{self.asked}", session_id=session_id)
         assert result.outcome == "success", result.code
         self.rest(rest_s)
         return result
 
-    def ask_until_crossed(self) -> TurnResult:
+    def ask_until_crossed(self, text: str = QUESTION) -> TurnResult:
         """Five turns in three sessions: the shipped gate."""
         for _ in range(2):
-            self.ask(session_id=self.ask().session_id)
-        return self.ask()
+            self.ask(text, session_id=self.ask(text).session_id)
+        return self.ask(text)
 
     def rest(self, seconds: float) -> None:
         self.cluster.world.run(asyncio.sleep(seconds))
@@ -174,6 +174,29 @@ def test_a_habit_is_learned_shown_and_unlearned(frames: list[tuple[int, str, str
         "memory.read_active_biases", "memory.log_signals", "memory.check_gate", "memory.log_overlay",
         "memory.read_overlays", "memory.deactivate_overlay",
     }  # fmt: skip
+
+
+def test_a_learned_preference_changes_the_form_of_an_answer_and_unlearned_it_does_not() -> None:
+    """Commands, five times in three sessions: from then on results come in one line, until that is switched off."""
+    command = "show me the packages"
+    with lesson() as taught:
+        crossing = taught.ask_until_crossed(command)
+        assert "\n- PKG-" in crossing.response and crossing.consolidation_candidates[0] == "domain:system"
+        [learned] = [one for one in taught.overlays() if one.artifact.source_signal_ids == ["intent:command"]]
+        assert "in one line" in learned.artifact.context_line
+
+        brief = taught.ask(command)
+        in_full = crossing.response.splitlines()
+        items = "; ".join(line.removeprefix("- ") for line in in_full[1:])
+        assert brief.response == f"{in_full[0]} {items}."
+        assert [call.tool_id for call in brief.tool_calls] == ["list_packages"]
+        assert taught.ask(f"{command} in detail").response == crossing.response
+
+        off = DeactivateOverlay(
+            agent_id="ADMIN", artifact_id=learned.artifact.artifact_id, reason="test", at=iso(taught.operator.now())
+        )
+        taught.tell(off, OverlayChanged)
+        assert taught.ask(command).response == crossing.response
 
 
 def test_the_first_turn_after_learning_may_be_in_any_session_of_the_agent() -> None:

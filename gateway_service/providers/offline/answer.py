@@ -22,6 +22,7 @@ HELP = (
     f"A model that can is plugged in by two commands, `{PLUG_IN}` and `hobus up --wait --detach` (after `hobus down`; "
     "docs/providers.md)."
 )
+_NO_MESSAGE = f"{SELF}. The prompt shows me no message, so there is nothing that I could answer."
 _EVENT_TYPE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
 _LIMIT = re.compile(r"\b(\d{1,3})\b.{0,20}\b(?:entries|events|records)\b")
 _PATH = re.compile(r"\b[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)+\b")
@@ -41,7 +42,7 @@ def answer(reading: Reading, grammar: Grammar) -> Answer:
     """The next step of a turn: what a steer asks for comes first; tool results are written down; else rules answer."""
     message = reading.message
     if message is None:
-        return Answer(f"{SELF}. The prompt shows me no message, so there is nothing that I could answer.")
+        return Answer(_NO_MESSAGE)
     if further := _further_calls(reading, message, grammar):
         return Answer(calls=further)
     form = form_of(reading, grammar)
@@ -61,7 +62,7 @@ def reduced(reading: Reading) -> str:
     """The short reply of the reduced mode: it claims nothing about the system."""
     message = reading.message
     if message is None:
-        return f"{SELF}. The prompt shows me no message, so there is nothing that I could answer."
+        return _NO_MESSAGE
     return (
         "I can only answer in a reduced mode right now: memory, earlier messages and tools cannot be reached. "
         f"{SELF}{_role(reading)}. Without the tools I cannot look anything up, and so not answer “{_short(message)}”. "
