@@ -22,8 +22,6 @@ from config.schema import HttpConfig
 from launch.home import Home
 from launch.listen import parts_of
 
-_BACKLOG = 1024
-
 
 def bind(home: Home, listen: str) -> tuple[socket.socket, str]:
     """A listening socket, and its address with the port that it has; the same one for every door of this run.
@@ -44,7 +42,7 @@ def bind(home: Home, listen: str) -> tuple[socket.socket, str]:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             bound.bind(where)
-            bound.listen(_BACKLOG)
+            bound.listen(socket.SOMAXCONN)
             bound.setblocking(False)  # noqa: FBT003 - positional only
         except OSError:
             bound.close()

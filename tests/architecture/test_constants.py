@@ -126,7 +126,13 @@ FACTS: dict[str, tuple[str, ...]] = {
         "gateway_service.providers.keys.*", "launch.chat.typed._PRIVATE", "launch.cli._PRIVATE",
         "launch.descriptors.*", "launch.exit_codes.*", "launch.given._MAX_BYTES", "launch.home.*",
         "launch.interrupt.INTERRUPTED", "launch.kernel.*", "launch.listen._PORT_MAX", "launch.providers.check.*",
-        "launch.checkup._PYTHON",
+        "launch.checkup._PYTHON", "launch.http.app._CLIENT_GONE", "launch.http.keys._KEY_MAX_CHARS",
+        "launch.http.keys._HALF", "launch.http.openapi._KEY", "launch.http.problems.STATUS",
+        "launch.http.turns._KEY_MAX_CHARS", "launch.http_client._RETRYABLE",
+    ),
+    "arguments of a library's class, for programs that have no configuration of ours: whoever calls it decides": (
+        "launch.http_client.(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)", "launch.http_client.AsyncClient.__init__(timeout_s)",
+        "launch.http_client.Client.__init__(timeout_s)",
     ),
     "units, and what words mean: an hour, a million, a kilobyte, an order of stages": (
         "actors.ho2_supervisor.biases._DAY_S", "actors.ho2_supervisor.consolidation._HOUR_S",
@@ -144,7 +150,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "bus.zeromq.unsent._MARK_BYTES", "config.json_schema._KEPT_MAX", "launch.chat.meanwhile._READ_AT_ONCE",
         "launch.chat.piped._READ_AT_ONCE", "launch.commands.ledger._PAGE", "launch.commands.session._LAST",
         "launch.commands.steering._LAST", "launch.log_files._PIECE_BYTES", "launch.log_tail.*",
-        "launch.sessions.following._LAST", "launch.sessions.journal.*", "launch.turns._STARTS_MAX",
+        "launch.http.transcript._LAST", "launch.sessions.following._LAST", "launch.sessions.journal.*", "launch.turns._STARTS_MAX",
         "ledger_service.index._NAMES_KEPT", "ledger_service.index_file._TRIES",
         "ledger_service.recovery._ROWS_PER_STEP", "ledger_service.segment._OPEN_MAX",
         "ledger_service.source._WINDOW_BYTES", "ledger_service.verify._TRIES",
@@ -155,7 +161,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "bus.codec._NAME_SHOWN", "launch.chat.outcome._NAMED_MAX", "launch.commands.budget._BAR_CELLS",
         "launch.commands.ledger._PROGRESS_STEP", "launch.commands.ledger.show():*", "launch.commands.ledger.tail():*",
         "launch.commands.logs._LINES", "launch.commands.session.*", "launch.commands.tools._WORKERS_SHOWN",
-        "launch.filters.syntax.DEPTH_MAX", "launch.output._CELL_MAX_CHARS", "launch.sessions.named._NAMED_AT_MOST",
+        "launch.filters.syntax.DEPTH_MAX", "launch.http.metrics._SECONDS", "launch.output._CELL_MAX_CHARS", "launch.sessions.named._NAMED_AT_MOST",
         "launch.sessions.noticed.*", "launch.show_progress._LINE_MAX", "launch.tapping.table.*",
     ),
     "of commands that work without a configuration, as where it is broken, or before a cluster that nobody answers for": (
