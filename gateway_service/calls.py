@@ -9,12 +9,30 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from bus.errors import GatewayError
 from bus.messages.gateway import PromptResponse
 from bus.streaming import Draft, Listener
+from gateway_service.pricing import TOKENS_MAX
+
+
+@dataclass(slots=True)
+class Failed:
+    """What the sends of a call used that did not answer it; money is unknown as soon as that of one of them is."""
+
+    sends: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = 0.0
+
+    def add(self, fault: GatewayError, cost_usd: float | None) -> None:
+        """One more of them, which ended with this fault."""
+        self.sends += 1
+        self.input_tokens = _added(self.input_tokens, fault.facts.get("input_tokens"))
+        self.output_tokens = _added(self.output_tokens, fault.facts.get("output_tokens"))
+        self.cost_usd = None if self.cost_usd is None or cost_usd is None else round(self.cost_usd + cost_usd, 9)
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +47,7 @@ class InFlight:
     waiters: int = 0
     was_sent: bool = False  # a provider was called for it, whatever came of that
     provider_fault: GatewayError | None = None  # of its newest send, if that is what came of it
+    failed: Failed = field(default_factory=Failed)
 
 
 @dataclass(slots=True)
@@ -157,3 +176,8 @@ class Calls:
 def key_conflict(key: str) -> GatewayError:
     """The refusal of a key that stands for another request."""
     return GatewayError("INVALID_INPUT", f"idempotency key {key[:120]} stands for a different request; use a new key")
+
+
+def _added(tokens: int, more: object) -> int:
+    """What a provider tells may be no number, or one that no message holds."""
+    return min(tokens + more, TOKENS_MAX) if isinstance(more, int) and more > 0 else tokens

@@ -1,10 +1,13 @@
 """Fallback chains: which model is asked after which, and how much time each of them gets. Pure.
 
 Source: spec page "Gateway", stage 10. On faults of the provider alone: what one model refuses for the caller's
-sake, the next one would refuse as well.
+sake, the next one would refuse as well. A provider that takes no more for now (429) is as good as one at fault.
 """
 
 from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
 
 from bus.errors import GatewayError
 from config.assets import Agent
@@ -25,13 +28,41 @@ def chain_of(route: Route, agent: Agent, config: GatewayConfig) -> list[Route]:
 
 
 def may_follow(fault: GatewayError, config: GatewayConfig) -> bool:
-    """Whether the next model is asked after this fault: the provider's, an open breaker, or no place at it in time.
+    """Whether the next model is asked after this fault: the provider's, an open breaker, or no room at it in time.
 
     Not where nobody knows whether the call was made and the configuration has such calls fail.
     """
     if retry.is_unknown(fault) and config.on_unknown_outcome == "fail":
         return False
-    return said_by(fault) == "fault" or fault.code == "CIRCUIT_OPEN" or fault.facts.get("no_place") is True
+    return (
+        said_by(fault) == "fault"
+        or fault.code in ("CIRCUIT_OPEN", "PROVIDER_RATE_LIMITED")
+        or fault.facts.get("no_place") is True
+    )
+
+
+class LastFaults:
+    """Which providers have failed each session since it was last answered; the newest sessions alone are known."""
+
+    def __init__(self, sessions_max: int) -> None:
+        self._sessions_max = sessions_max
+        self._failed: OrderedDict[str, set[str]] = OrderedDict()
+
+    def failed(self, session_id: str, provider_id: str) -> None:
+        """This provider has just failed a call of the session."""
+        self._failed.setdefault(session_id, set()).add(provider_id)
+        self._failed.move_to_end(session_id)
+        if len(self._failed) > self._sessions_max:
+            self._failed.popitem(last=False)
+
+    def answered(self, session_id: str) -> None:
+        """Whatever failed it before is no news any more."""
+        self._failed.pop(session_id, None)
+
+    def last(self, session_id: str, links: Sequence[Route]) -> list[Route]:
+        """The same chain, those behind whose providers have just failed this session: for its one last try."""
+        failed = self._failed.get(session_id, ())
+        return sorted(links, key=lambda link: link.provider_id in failed)
 
 
 def time_for(left_s: float, following: int, reserve_s: float) -> float:

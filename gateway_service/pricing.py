@@ -15,7 +15,7 @@ from bus.port import TokenCounter
 from config.schema import ModelConfig
 
 _PER_MILLION = 1_000_000
-_TOKENS_MAX = 2**63 - 1  # the largest number that every reader of MessagePack takes
+TOKENS_MAX = 2**63 - 1  # the largest number that every reader of MessagePack takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,4 +121,4 @@ def settle_fault(fault: GatewayError, reserved_tokens: int, model: ModelConfig |
 
 def _recordable(settlement: Settlement, reserved_tokens: int) -> Settlement:
     """A figure that no record holds says nothing."""
-    return settlement if settlement.tokens <= _TOKENS_MAX else unknown(reserved_tokens)
+    return settlement if settlement.tokens <= TOKENS_MAX else unknown(reserved_tokens)

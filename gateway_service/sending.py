@@ -330,7 +330,8 @@ class Sender:
             held.settlement = held.settlement or pricing.unknown(reserved)
             entry = self._failure_entry(held.attempt, fault, held.settlement)
         self._end(entry, held)
-        fault.facts |= {"ended": True, "was_sent": held.settlement.was_sent}  # it has its record
+        settled = held.settlement
+        fault.facts |= {"ended": True, "was_sent": settled.was_sent, "cost_usd": settled.cost_usd}  # it has its record
         return fault
 
     def _end(self, entry: WriteEntry, held: Held) -> None:

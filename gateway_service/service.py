@@ -36,7 +36,7 @@ from gateway_service.access import Caller
 from gateway_service.account import Account
 from gateway_service.breaker import said_by
 from gateway_service.breakers import Breakers as BreakerDesk
-from gateway_service.calls import Calls, InFlight
+from gateway_service.calls import Calls, Failed, InFlight
 from gateway_service.rates import Rates
 from gateway_service.records import Ask
 from gateway_service.recovery import Recovery
@@ -77,6 +77,7 @@ class GatewayService(Actor):
         self._outputs = validation.OutputChecks(
             snapshot.output_schemas(), errors_max=self._config.gateway.output_errors_max
         )
+        self._last_faults = chain.LastFaults(self._config.gateway.recent_calls_max)
         self._open = asyncio.Event()
         self._rejections = 0
         self._snapshot_task: asyncio.Task[None] | None = None
@@ -203,14 +204,12 @@ class GatewayService(Actor):
         try:
             response = await self._complete(ask, running)
         except GatewayError as fault:
-            refused = self._refused(
-                ask.prompt, fault, trace=ask.trace, is_degraded=ask.is_degraded, was_sent=running.was_sent
-            )
+            refused = self._refused(ask.prompt, fault, trace=ask.trace, is_degraded=ask.is_degraded, running=running)
             earlier = running.provider_fault if fault.code in _BUDGET_CODES else None
             return refused if earlier is None else _with_reason(refused, earlier)
         except RuntimeFault as fault:
             return self._refused(
-                ask.prompt, unavailable(fault), trace=ask.trace, is_degraded=ask.is_degraded, was_sent=running.was_sent
+                ask.prompt, unavailable(fault), trace=ask.trace, is_degraded=ask.is_degraded, running=running
             )
         finally:
             self._take_snapshot_sometimes()
@@ -221,6 +220,8 @@ class GatewayService(Actor):
         """Stages 5 to 12, along the chain of models while their providers are at fault."""
         config = self._config.gateway
         links = chain.chain_of(ask.route, self._snapshot.agents[ask.prompt.agent_id], config)
+        if ask.is_degraded:
+            links = self._last_faults.last(ask.prompt.session_id, links)
         for route in links:
             routing.check_route(route, config, self._providers)  # 5 route
         for number, route in enumerate(links, 1):
@@ -230,8 +231,11 @@ class GatewayService(Actor):
             until = self._bus.clock.monotonic() + share_s if following else None
             try:
                 response = await self._on_route(records.rerouted(ask, route), running, until)
+                self._last_faults.answered(ask.prompt.session_id)
                 break
             except GatewayError as fault:
+                if chain.may_follow(fault, config):
+                    self._last_faults.failed(ask.prompt.session_id, route.provider_id)
                 if not following or not chain.may_follow(fault, config) or self._left(running) <= 0:
                     raise
                 _log.warning("falls_back", provider=route.provider_id, model=route.model_id, code=fault.code)
@@ -256,6 +260,7 @@ class GatewayService(Actor):
                 sends += 1
                 if fault.facts.get("was_sent") is True:
                     running.was_sent = True
+                    running.failed.add(fault, fault.facts.get("cost_usd"))
                     running.provider_fault = fault if said_by(fault) == "fault" else None
                 pause_s = retry.pause_s(fault, sends, config, self._bus.clock.random())
                 if not retry.may_try_again(fault, sends, config) or self._left(running, until) <= pause_s:
@@ -329,14 +334,14 @@ class GatewayService(Actor):
             _log.info("snapshot_put_off", code=fault.code)
 
     def _refused(
-        self, prompt: Prompt, fault: GatewayError, *, trace: str, is_degraded: bool, was_sent: bool = False
+        self, prompt: Prompt, fault: GatewayError, *, trace: str, is_degraded: bool, running: InFlight | None = None
     ) -> PromptResponse:
-        """The response to a fault, which is recorded unless an attempt's own end says it.
+        """The response to a fault, which is recorded unless an attempt's own end says it; with what its sends used.
 
         REJECTED says that no provider was called; after a send the same refusal is an ERROR.
         """
         outcome = _OUTCOMES.get(fault.code, "ERROR")
-        if was_sent and outcome == "REJECTED":
+        if running is not None and running.was_sent and outcome == "REJECTED":
             outcome = "ERROR"
         _log.info(
             "prompt_rejected" if outcome == "REJECTED" else "prompt_failed",
@@ -361,11 +366,16 @@ class GatewayService(Actor):
             )
             self._keeper.submit(entry, keep=False)
         retry_after = fault.facts.get("retry_after_ms")
+        failed = Failed() if running is None else running.failed
         return PromptResponse(
             outcome=outcome,
             error_code=fault.code,
             error_message=fault.detail,
             retry_after_ms=retry_after if isinstance(retry_after, int) else None,
+            attempts=failed.sends,
+            input_tokens=failed.input_tokens,
+            output_tokens=failed.output_tokens,
+            cost_usd=failed.cost_usd,
         )
 
     async def _until_open(self, deadline: float, *, is_degraded: bool) -> None:

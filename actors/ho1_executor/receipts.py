@@ -43,16 +43,18 @@ class Tally:
         return self.input_tokens + self.output_tokens
 
     def add_response(self, response: PromptResponse) -> None:
-        """Counts a call that reached a provider; a rejected one was none and cost nothing."""
+        """Counts a call that reached a provider, and what one cost that failed; a rejected one was none."""
         if response.received_record_id:
             self.received_ids.append(response.received_record_id)
-        if not (response.sent_record_id or response.received_record_id or response.outcome == "SUCCESS"):
+        is_answered = bool(response.sent_record_id or response.received_record_id or response.outcome == "SUCCESS")
+        if not (is_answered or response.attempts):
             return
-        self.llm_calls += 1
+        self.llm_calls += is_answered
         self.input_tokens += response.input_tokens
         self.output_tokens += response.output_tokens
-        # An attempt before this one has its own end in the record: of what it cost, this answer says nothing.
-        known = self.cost_usd is not None and response.cost_usd is not None and response.attempts <= 1
+        # An attempt before an answer has its own end in the record: of what it cost, the answer says nothing.
+        is_whole = response.attempts <= 1 or not is_answered
+        known = self.cost_usd is not None and response.cost_usd is not None and is_whole
         self.cost_usd = round((self.cost_usd or 0.0) + (response.cost_usd or 0.0), 9) if known else None
 
     def add_unanswered(self) -> None:

@@ -457,6 +457,7 @@ class Drives:
         if run is not None and is_verdict(fault.code):
             return _told(run, await turn_record.record_verdict(run, fault, progress.tool_calls))
         failed = WorkOrderFault(failure_code(fault.code), fault.detail) if fault.code == "not_found" else fault
+        failed.facts |= turn_record.spent(run)
         self._append_failed(drive, failed)
         session.flush()
         if self._learning is not None:

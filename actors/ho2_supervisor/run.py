@@ -499,6 +499,13 @@ class Run:
         )
         return receipt
 
+    @property
+    def has_open_model_calls(self) -> bool:
+        """Whether an order to a model was sent and has no receipt: nobody knows what it has cost."""
+        return any(
+            order["wo_type"] != "tool_call" and wo_id not in self.receipts for wo_id, order in self._memo.orders.items()
+        )
+
     def _step(self, turn_seq: int, step_seq: int) -> StepId:
         return StepId(turn_id=TurnId(run_id=self.run_id, turn_seq=turn_seq), step_seq=step_seq)
 

@@ -18,6 +18,7 @@ from bus.messages.base import pack
 from bus.messages.ids import body_ref, requested_id, turn_key
 from bus.messages.session import RunCompleted, RunFailed, ToolCallSummary, TurnResult
 from bus.messages.work_order import OutputResult
+from bus.spent import fact_of
 
 
 async def record_answer(
@@ -112,6 +113,17 @@ async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[Too
         else run.learning.durably_and_learned(run.session, trace=run.trace)
     )
     return result
+
+
+def spent(run: Run | None) -> dict[str, Any]:
+    """What a run that failed has cost so far, as a fact of its fault: whoever degrades adds what that costs.
+
+    An order that was sent and has no receipt may have cost something: money is unknown then.
+    """
+    if run is None:
+        return {}
+    cost = chain.total_cost(run.receipts.values(), run.elapsed_ms)
+    return fact_of(cost.model_copy(update={"cost_usd": None}) if run.has_open_model_calls else cost)
 
 
 def warn_of_budget(run: Run, tokens_used: int) -> None:

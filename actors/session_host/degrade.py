@@ -58,9 +58,9 @@ class Degradation:
             return turns.unanswered(turn, fault, error.code, elapsed_ms=self.elapsed_ms(turn))
         if response.outcome != "SUCCESS" or not response.content.strip():
             return turns.unanswered(
-                turn, fault, response.error_code, elapsed_ms=self.elapsed_ms(turn), said=response.error_message
+                turn, fault, response.error_code, elapsed_ms=self.elapsed_ms(turn), response=response
             )
-        return await self._deliver(turn, response, told)
+        return await self._deliver(turn, response, told, fault)
 
     def told_before(self, turn: Turn) -> TurnResult | None:
         """What a client was told of this turn while the record was away, for as long as it does not say so itself."""
@@ -73,7 +73,9 @@ class Degradation:
         )
         self._keeper.submit(records.degradation(turn, fault, now=self._bus.now()), keep=True)
 
-    async def _deliver(self, turn: Turn, response: PromptResponse, told: FirstAnswer[TurnResult]) -> TurnResult:
+    async def _deliver(
+        self, turn: Turn, response: PromptResponse, told: FirstAnswer[TurnResult], fault: RuntimeFault
+    ) -> TurnResult:
         """TurnDegraded is durable and first, or what came before it is the answer.
 
         The ledger has the reserve of this turn to say so, even if much more is left until the deadline.
@@ -100,7 +102,7 @@ class Degradation:
         else:
             if not ack.is_first:
                 return await self._winner(turn, ack)
-        return turns.degraded(turn, response, elapsed_ms=self.elapsed_ms(turn))
+        return turns.degraded(turn, response, elapsed_ms=self.elapsed_ms(turn), fault=fault)
 
     async def _winner(self, turn: Turn, ack: Ack) -> TurnResult:
         """What answered this input before: the run's own result, a verdict, or an earlier degraded reply."""

@@ -23,6 +23,7 @@ from bus.messages.session import (
     answer_in,
 )
 from bus.messages.work_order import Cost
+from bus.spent import before, with_call
 from config.schema import HostConfig
 
 GATEWAY_REFUSALS = frozenset(
@@ -107,7 +108,7 @@ def consolidation_of(turn: Turn, result: TurnResult) -> Consolidate | None:
     )
 
 
-def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int) -> TurnResult:
+def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int, cost: Cost | None = None) -> TurnResult:
     """An honest no: a code, and one sentence for the user."""
     return TurnResult(
         response=sentence,
@@ -115,37 +116,36 @@ def error(turn: Turn, code: str, sentence: str, *, elapsed_ms: int) -> TurnResul
         session_id=turn.session_id,
         run_id=None,
         input_id=turn.input_id,
+        cost=cost or Cost(),
         elapsed_ms=elapsed_ms,
         code=code,
     )
 
 
-def unanswered(turn: Turn, fault: RuntimeFault, code: str, *, elapsed_ms: int, said: str = "") -> TurnResult:
-    """Neither the supervisor nor the gateway answered; a record without space, which ends both, is named as such.
+def unanswered(
+    turn: Turn, fault: RuntimeFault, code: str, *, elapsed_ms: int, response: PromptResponse | None = None
+) -> TurnResult:
+    """Nobody answered: no model, in the gateway's words, which name the provider and the mend, or not even the gateway.
 
-    `said`: why the gateway did not, in its words, which name the provider and the mend.
+    A record without space, which ends both, is named as such.
     """
     return error(
         turn,
         "disk_full" if fault.code == "disk_full" else code or "unavailable",
         f"The record has no space, so nothing is answered: {fault.detail}. Please ask again under the same input id."
         if fault.code == "disk_full"
+        else f"No model can answer right now ({response.error_code or 'no code'}"
+        f"{response.error_message and f': {response.error_message}'}). Please ask again under the same input id."
+        if response is not None
         else "The service is not available right now: neither the supervisor nor the model gateway could answer "
-        f"({code or 'no code'}{said and f': {said}'}). Please ask again under the same input id.",
+        f"({code or 'no code'}). Please ask again under the same input id.",
         elapsed_ms=elapsed_ms,
+        cost=with_call(before(fault), response),
     )
 
 
-def degraded(turn: Turn, response: PromptResponse, *, elapsed_ms: int) -> TurnResult:
-    """The reduced answer, marked as such."""
-    used = Cost(
-        input_tokens=response.input_tokens,
-        output_tokens=response.output_tokens,
-        total_tokens=response.input_tokens + response.output_tokens,
-        llm_calls=1,
-        elapsed_ms=response.latency_ms,
-        cost_usd=response.cost_usd,
-    )
+def degraded(turn: Turn, response: PromptResponse, *, elapsed_ms: int, fault: RuntimeFault | None = None) -> TurnResult:
+    """The reduced answer, marked as such, after HO2's fault."""
     return TurnResult(
         response=response.content,
         outcome="degraded",
@@ -153,7 +153,7 @@ def degraded(turn: Turn, response: PromptResponse, *, elapsed_ms: int) -> TurnRe
         run_id=None,
         input_id=turn.input_id,
         exchange_entry_ids=[response.received_record_id] if response.received_record_id else [],
-        cost=used,
+        cost=with_call(before(fault), response),
         elapsed_ms=elapsed_ms,
         code=DEGRADED,
     )

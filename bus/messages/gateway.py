@@ -104,7 +104,9 @@ class PromptResponse(Message):
     content_ref: str | None = Field(default=None, description="ref of the recorded content")
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
     finish_reason: str = Field(default="", description="why the model stopped, in the words of its provider")
-    input_tokens: Count = Field(default=0, description="tokens of the prompts")
+    input_tokens: Count = Field(
+        default=0, description="tokens of the prompts; of a failure: of the sends that failed, as told"
+    )
     output_tokens: Count = Field(default=0, description="tokens of the answers")
     cached_tokens: Count = Field(default=0, description="part of the prompt that the provider had cached")
     reasoning_tokens: Count = Field(default=0, description="part of the answer's tokens that the model only thought")
@@ -112,7 +114,7 @@ class PromptResponse(Message):
     provider_id: str = Field(default="", description="a configured provider instance")
     model_id: str = Field(default="", description="a model of that provider")
     latency_ms: Count = Field(default=0, description="from sending to the whole answer")
-    cost_usd: float | None = Field(default=None, description="money; None: a price is unknown")
+    cost_usd: float | None = Field(default=None, description="money; None: a price, or what was used, is unknown")
     budget_remaining: int | None = Field(default=None, description="tokens left in its session; None: no limit")
     output_valid: bool | None = Field(
         default=None, description="against output_schema, if that is its contract's at the gateway; None: not judged"
@@ -128,7 +130,7 @@ class PromptResponse(Message):
     error_code: str = Field(default="", description="one of ERROR_CODES; empty: none")
     error_message: str = Field(default="", description="facts, no prompt text")
     retry_after_ms: int | None = Field(default=None, description="when another try may be allowed; None: unknown")
-    attempts: Count = Field(default=0, description="sends to the provider")
+    attempts: Count = Field(default=0, description="sends to the provider; of a failure: to all that were asked")
 
 
 class ReadBudget(Message):

@@ -9,8 +9,9 @@ import pytest
 from bus.errors import GatewayError
 from bus.messages.ids import iso
 from config.schema import Route
-from gateway_service.chain import chain_of, may_follow, time_for
+from gateway_service.chain import LastFaults, chain_of, may_follow, time_for
 from tests.gateway_service.rig import (
+    SESSION,
     SHIPPED,
     Cluster,
     Scripted,
@@ -46,6 +47,7 @@ GATEWAY = {
 }  # fmt: skip
 CONFIG = snapshot(gateway=GATEWAY).config.gateway
 ADMIN = SHIPPED.agents["ADMIN"]
+OTHER_SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f22"
 FIRST = Route(provider_id="offline", model_id="offline-1")
 
 
@@ -75,6 +77,7 @@ def test_a_chain_holds_what_its_agent_may_use():
         (GatewayError("PROVIDER_TIMEOUT", "slow"), True),
         (GatewayError("CIRCUIT_OPEN", "open"), True),
         (GatewayError("RATE_LIMITED", "no place", facts={"no_place": True}), True),
+        (GatewayError("PROVIDER_RATE_LIMITED", "429", facts={"status": 429}), True),
         (GatewayError("RATE_LIMITED", "minute"), False),
         (GatewayError("PROVIDER_ERROR", "bad request", facts={"status": 400}), False),
         (GatewayError("BUDGET_EXHAUSTED", "no"), False),
@@ -146,6 +149,74 @@ def test_the_next_model_answers_where_a_provider_fails(make, changes):
     assert (payload(received)["model_id"], payload(received)["answered_by"]) == ("third-1", "scripted-1")
     check_attempts(entries)
     assert recorded_sends(entries) == sum(calls(cluster)) == 3
+
+
+@pytest.mark.parametrize(
+    ("retryable", "retry_after_ms", "sends"), [(True, None, 2), (True, 60_000, 1), (False, None, 1)]
+)
+def test_a_provider_without_room_leads_to_the_next_model(make, retryable, retry_after_ms, sends):
+    """After its retries; at once where it says to come back beyond the deadline, or that its quota is used up."""
+
+    async def no_room(_prompt):
+        facts = {"status": 429, "unbilled": True} | ({"retry_after_ms": retry_after_ms} if retry_after_ms else {})
+        raise GatewayError("PROVIDER_RATE_LIMITED", "429", retryable=retryable, facts=facts)
+
+    cluster = make(no_room, None, None, attempts_max=2)
+    response = cluster.run(cluster.ask(prompt()))
+    assert (response.outcome, response.provider_id, calls(cluster)) == ("SUCCESS", "second", [sends, 1, 0])
+
+
+def test_sessions_are_known_by_who_failed_them_last():
+    """Until they are answered, and as many of them as are remembered."""
+    last, links = LastFaults(2), chain_of(FIRST, ADMIN, CONFIG)
+    last.failed("s", "offline")
+    assert [one.provider_id for one in last.last("s", links)] == ["second", "third", "offline"]
+    assert last.last("other", links) == links
+    last.failed("other", "offline")
+    last.answered("other")
+    assert last.last("other", links) == links
+    last.failed("other", "second")
+    last.failed("third", "third")
+    assert last.last("s", links) == links
+
+
+def test_the_last_resort_asks_whoever_has_not_just_failed_its_session(make):
+    """It comes to the failed provider last; that of another session first, as any prompt does."""
+    cluster = make(fail, refuse, None)
+
+    def last_resort(number, session_id=SESSION):
+        key = f"WO-DEGRADED-{number}#1"
+        return cluster.ask_degraded(prompt(key, contract_id="PRC-DEGRADED-001", session_id=session_id))
+
+    async def turn():
+        assert (await cluster.ask(prompt("WO-a#1"))).error_code == "PROVIDER_ERROR"
+        for provider in cluster.providers.values():
+            provider.act = None
+        return [await last_resort(1), await last_resort(2)], await last_resort(3, OTHER_SESSION)
+
+    (mine, again), others = cluster.run(turn())
+    assert (mine.provider_id, again.provider_id, others.provider_id) == ("second", "offline", "offline")
+
+
+def test_what_is_not_answered_says_what_its_sends_used(make):
+    """Tokens that the provider told; money as soon as all of it is known; and no provider called is no send."""
+
+    async def billed(_prompt):
+        raise GatewayError("PROVIDER_ERROR", "cut", facts={"input_tokens": 7, "output_tokens": 2})
+
+    async def unknown(_prompt):
+        raise GatewayError("PROVIDER_ERROR", "gone", facts={"unknown": True})
+
+    cluster = make(billed, billed, fail)
+    response = cluster.run(cluster.ask(prompt()))
+    used = (response.attempts, response.input_tokens, response.output_tokens, response.cost_usd)
+    assert (response.outcome, used) == ("ERROR", (3, 14, 4, 0.0))
+    cluster = make(billed, unknown, fail)
+    response = cluster.run(cluster.ask(prompt()))
+    assert (response.attempts, response.input_tokens, response.cost_usd) == (3, 7, None)
+    cluster = make(None, None, None)
+    response = cluster.run(cluster.ask(prompt(text=" ")))
+    assert (response.outcome, response.attempts, response.cost_usd) == ("REJECTED", 0, 0.0)
 
 
 def test_what_a_provider_refuses_is_not_asked_elsewhere(make):

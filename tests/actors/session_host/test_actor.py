@@ -10,7 +10,7 @@ import pytest
 
 from actors.session_host.actor import SessionHost
 from bus.dispatch import Actor, Call
-from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
+from bus.errors import BusError, GatewayError, RuntimeFault, SessionFault, WorkOrderFault
 from bus.messages.base import pack, unpack
 from bus.messages.ids import RunId, degraded_call_key, iso, session_id_of
 from bus.messages.ledger import Entry, Provenance, Write, WriteEntry, Written, session_stream
@@ -32,6 +32,8 @@ from bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
+from bus.messages.work_order import Cost
+from bus.spent import fact_of
 from gateway_service.providers.offline import OfflineProvider
 from tests.gateway_service.rig import SESSION, Cluster, Scripted, answered, check_attempts, hang, of_type
 
@@ -718,6 +720,7 @@ def test_the_gateways_outcome_is_checked_before_its_content(make):
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
     result = cluster.run(cluster.turn())
     assert (result.outcome, result.code) == ("error", "BUDGET_EXHAUSTED")
+    assert "neither" not in result.response
 
     async def blank(_prompt):
         return answered(" ")
@@ -725,6 +728,48 @@ def test_the_gateways_outcome_is_checked_before_its_content(make):
     cluster = make(Scripted(blank))
     cluster.ho2.fault = RuntimeFault("internal", "a bug")
     assert cluster.run(cluster.turn()).outcome == "error"
+
+
+def test_a_provider_that_failed_is_named_as_what_could_not_answer(make):
+    """The gateway answered: nobody says that it could not."""
+
+    async def down(_prompt):
+        raise GatewayError("PROVIDER_ERROR", "provider offline answered 500: it failed", facts={"unbilled": True})
+
+    cluster = make(Scripted(down))
+    cluster.ho2.fault = RuntimeFault("PROVIDER_ERROR", "WO-1: PROVIDER_ERROR")
+    result = cluster.run(cluster.turn())
+    assert (result.outcome, result.code) == ("error", "PROVIDER_ERROR")
+    assert "No model can answer right now (PROVIDER_ERROR: provider offline answered 500" in result.response
+    assert "neither" not in result.response
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_degraded_turn_costs_what_its_run_did_too(make, is_answered):
+    """HO2 says what was spent before it failed; the last resort's own call is added."""
+
+    async def fails(_prompt):
+        raise GatewayError("PROVIDER_ERROR", "cut", facts={"input_tokens": 5, "output_tokens": 1})
+
+    cluster = make(Scripted(None if is_answered else fails))
+    run = Cost(input_tokens=100, output_tokens=20, total_tokens=120, llm_calls=2, cost_usd=0.25)
+    cluster.ho2.fault = RuntimeFault("PROVIDER_ERROR", "x", facts=fact_of(run))
+    result = cluster.run(cluster.turn())
+    assert result.outcome == ("degraded" if is_answered else "error")
+    assert result.cost.total_tokens > 120 and result.cost.cost_usd is not None and result.cost.cost_usd >= 0.25
+    assert result.cost.llm_calls == 2 + is_answered
+
+
+def test_what_nobody_told_of_has_an_unknown_price(make):
+    """A supervisor that was asked and is silent may have spent something."""
+    cluster = make()
+
+    async def act(_message):
+        await asyncio.sleep(1e6)
+
+    cluster.ho2.act = act
+    result = cluster.run(cluster.turn(timeout_s=6))
+    assert (result.outcome, result.cost.cost_usd) == ("degraded", None)
 
 
 def test_a_hanging_provider_is_given_up_in_time(make):

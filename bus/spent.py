@@ -1,0 +1,48 @@
+"""What a turn has cost whose run failed: HO2 says it as a fact of its fault, and the session host adds what came of it.
+
+Pure. A failure has no other place for figures, and one without them still leaves open what was spent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bus.errors import RuntimeFault
+from bus.messages.gateway import PromptResponse
+from bus.messages.work_order import Cost
+
+_FACT = "cost"
+_WITHOUT_A_WORD = frozenset({"timeout", "peer_lost", "expired"})
+"""Ends of a request that leave open what was done for it."""
+
+
+def fact_of(cost: Cost) -> dict[str, Any]:
+    """The fact by which a fault says what was spent before it; tools are not named, as facts are bounded."""
+    return {_FACT: cost.model_dump(exclude={"tool_ids_used"})}
+
+
+def before(fault: RuntimeFault | None) -> Cost:
+    """What was spent before this fault, as it says; where whoever was asked says nothing, money is unknown."""
+    if fault is None:
+        return Cost()
+    said = fault.facts.get(_FACT)
+    if said is not None:
+        return Cost.model_validate(said)
+    return Cost(cost_usd=None) if fault.code in _WITHOUT_A_WORD else Cost()
+
+
+def with_call(cost: Cost, response: PromptResponse | None) -> Cost:
+    """The cost with that of one model call beside it, answered or not; None: nobody said that there was one."""
+    if response is None:
+        return cost
+    is_known = cost.cost_usd is not None and response.cost_usd is not None
+    return cost.model_copy(
+        update={
+            "input_tokens": cost.input_tokens + response.input_tokens,
+            "output_tokens": cost.output_tokens + response.output_tokens,
+            "total_tokens": cost.total_tokens + response.input_tokens + response.output_tokens,
+            "llm_calls": cost.llm_calls + (response.outcome == "SUCCESS"),
+            "elapsed_ms": cost.elapsed_ms + response.latency_ms,
+            "cost_usd": round((cost.cost_usd or 0.0) + (response.cost_usd or 0.0), 9) if is_known else None,
+        }
+    )
