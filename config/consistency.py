@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from bus.messages.ids import ID_MAX_CHARS
+from bus.messages.work_order import DOMAIN_TAGS
 from config.assets import BUDGET_SETTINGS, Agent, Contract, Framework
 from config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config, Route
 from config.secret_refs import is_secret_name
@@ -158,6 +159,7 @@ def snapshot_faults(config: AdminConfig, size_bytes: int) -> list[str]:
 def _route_faults(gateway: GatewayConfig) -> list[str]:
     routes = {"gateway.default_route": gateway.default_route}
     routes |= {f"gateway.domain_tag_routes.{tag}": route for tag, route in gateway.domain_tag_routes.items()}
+    unknown = [tag for tag in gateway.domain_tag_routes if tag not in DOMAIN_TAGS]
     for number, link in enumerate(gateway.fallbacks):
         path = f"gateway.fallbacks.{number}"
         routes[path] = Route(provider_id=link.provider_id, model_id=link.model_id)
@@ -166,6 +168,9 @@ def _route_faults(gateway: GatewayConfig) -> list[str]:
         f"gateway.provider_rates.{name}: no such provider; configured: {_names(gateway.providers)}"
         for name in gateway.provider_rates
         if name not in gateway.providers
+    ]
+    faults += [
+        f"gateway.domain_tag_routes.{tag[:64]}: no prompt has this tag; tags: {_names(DOMAIN_TAGS)}" for tag in unknown
     ]
     faults += [
         f"gateway.fallbacks.{number}.routes.{place}: {link.provider_id}/{link.model_id} is its own fallback; remove it"

@@ -152,6 +152,8 @@ class GatewayService(Actor):
         counts = {"calls": self._calls.running_count, "rejected": self._rejections, "spooled": self._keeper.spooled}
         if self._open.is_set():
             counts |= {"sent": self._sender.sent_count, "failed": self._sender.failed_count}
+            states = [row.state for row in self._breakers.rows()]
+            counts |= {"breakers_open": states.count("open"), "breakers_half_open": states.count("half_open")}
         return counts
 
     # --- messages ---------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from bus.errors import RuntimeFault
 from bus.messages.base import Record
+from bus.messages.gateway import Breaker
 from bus.port import Clock
 from bus.zeromq.features import features
 from bus.zeromq.key_book import damaged_in
@@ -33,6 +34,7 @@ Verdict = Literal["ok", "warn", "fail"]
 
 _PYTHON = (3, 11)
 _FILES_MIN = 4096
+_BREAKER = {"open": "it is not called for now", "half_open": "it is being tried again"}
 _PLENTY = 10
 """So many times what the record needs free is no reason for a word."""
 _YEAR_2024 = 1_704_067_200.0
@@ -216,6 +218,20 @@ def health(
     if not found:
         found.append(Finding(check="processes", verdict="ok", said="all are ready"))
     return found
+
+
+def breakers(rows: Iterable[Breaker], home: Home) -> list[Finding]:
+    """One line for each model that is left alone, or tried again; nothing where all are called."""
+    return [
+        Finding(
+            check=f"breaker {one.provider_id}/{one.model_id}",
+            verdict="warn",
+            said=f"{one.state}: {_BREAKER[one.state]}, after {one.failures} faults of the provider in a row",
+            mend=next_command(f"provider check {one.provider_id}", home.root),
+        )
+        for one in rows
+        if one.state != "closed"
+    ]
 
 
 def _role(actor: str) -> str:

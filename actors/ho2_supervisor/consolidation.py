@@ -18,13 +18,12 @@ from actors.ho2_supervisor.history import DeliveredTurn
 from actors.ho2_supervisor.work_orders import CREATED_BY
 from bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
 from bus.messages.memory import Accumulator, Artifact, ArtifactType, GateResult, Labels
-from bus.messages.work_order import Constraints, Fence, Segment, WorkOrder
+from bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Segment, WorkOrder
 from config.assets import Agent
 from config.schema import AdminConfig, ClassifyLabels, Ho3Config
 from config.snapshot import Snapshot
 
 CONTRACT = "PRC-CONSOLIDATE-001"
-TAG = "consolidation"
 _KEYS = frozenset({"artifact_type", "labels", "context_line", "weight"})
 _TYPES: Mapping[Any, ArtifactType] = {kind: kind for kind in get_args(ArtifactType)}
 _EVENT = re.compile(r"EVT-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-([1-9][0-9]*)-")
@@ -119,7 +118,7 @@ def order_of(  # noqa: PLR0913 - what an order is made of
             prompt_contract_id=CONTRACT,
             token_budget=agent.budget_tokens("consolidate", config.budget),
             timeout_seconds=memory.consolidation_timeout_ms / 1000,
-            domain_tags=[TAG],
+            domain_tags=[CONSOLIDATION],
             budget_mode=config.budget.budget_mode,
         ),
         config_digest=digest,

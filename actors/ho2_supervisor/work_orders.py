@@ -13,6 +13,7 @@ from bus.errors import WorkOrderFault
 from bus.messages.ids import StepId, body_ref, work_order_id
 from bus.messages.session import RunConfig
 from bus.messages.work_order import (
+    CLASSIFICATION,
     BudgetMode,
     Constraints,
     Exchange,
@@ -26,7 +27,6 @@ from config.assets import Agent
 
 CLASSIFY_CONTRACT = "PRC-CLASSIFY-001"
 SYNTHESIZE_CONTRACT = "PRC-SYNTHESIZE-001"
-CLASSIFY_TAG = "classification"
 CREATED_BY = "ho2"
 LLM_TYPES = frozenset({"classify", "synthesize", "execute", "consolidate"})
 WORK_ORDER_TYPES = LLM_TYPES | {"tool_call"}
@@ -69,7 +69,7 @@ def classify(
             prompt_contract_id=CLASSIFY_CONTRACT,
             token_budget=token_budget,
             timeout_seconds=timeout_seconds,
-            domain_tags=[CLASSIFY_TAG],
+            domain_tags=[CLASSIFICATION],
             budget_mode=context.budget_mode,
         ),
     )

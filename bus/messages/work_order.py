@@ -11,6 +11,11 @@ from bus.messages.ids import RunId
 
 WorkOrderType = Literal["classify", "tool_call", "synthesize", "execute", "consolidate"]
 WorkOrderState = Literal["planned", "dispatched", "executing", "completed", "failed"]
+CLASSIFICATION = "classification"
+CONSOLIDATION = "consolidation"
+DOMAIN_TAGS = (CLASSIFICATION, CONSOLIDATION)
+"""What an order may be about that a route can be chosen by; an answer's order has none."""
+
 BudgetMode = Literal["enforce", "warn", "off"]
 
 ERROR_CODES = (

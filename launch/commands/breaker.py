@@ -26,7 +26,7 @@ _MEANS = {
 @with_home
 def breaker(*, home: Home, as_json_: bool) -> int:
     """Show the circuit breakers, one per provider and model that was called."""
-    found = asyncio.run(_read(place_of(home, running(home))))
+    found = asyncio.run(breakers_of(place_of(home, running(home))))
     if as_json_:
         say(as_json(found.model_dump(), indent=1))
     elif found.breakers:
@@ -39,7 +39,8 @@ def breaker(*, home: Home, as_json_: bool) -> int:
     return exit_codes.OK
 
 
-async def _read(place: Place) -> Breakers:
+async def breakers_of(place: Place) -> Breakers:
+    """What the gateway says. Raises RuntimeFault, CommandError."""
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
     async with connected(place, "operator") as bus:
         return await bus.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=timeout_s)

@@ -11,6 +11,7 @@ from bus.errors import RuntimeFault
 from launch import checkup, exit_codes, tool_check
 from launch.checkup import Finding
 from launch.client import place_of
+from launch.commands.breaker import breakers_of
 from launch.commands.options import with_home
 from launch.commands.ps import actor_row, peers_of
 from launch.commands.tools import tools_of
@@ -33,7 +34,7 @@ def doctor(*, home: Home, as_json_: bool) -> int:
     of_tools = tool_check.configured(snapshot.config) if snapshot is not None else []
     found = [*checkup.machine(), settings, *of_tools, *checkup.place(home, snapshot, clock), *of_cluster]
     if run is not None:
-        found += [*_health(home, run, clock.now()), *_tools(home, run)]
+        found += [*_health(home, run, clock.now()), *_tools(home, run), *_breakers(home, run)]
     code = checkup.code_of(found)
     if as_json_:
         checks = [one.model_dump() for one in found]
@@ -59,6 +60,14 @@ def _tools(home: Home, run: RunFile) -> list[Finding]:
     """What workers say of their servers and packages; nothing where the broker does not answer, which is said above."""
     try:
         return tool_check.running(asyncio.run(tools_of(place_of(home, run))), home)
+    except (RuntimeFault, CommandError):
+        return []
+
+
+def _breakers(home: Home, run: RunFile) -> list[Finding]:
+    """What the gateway says of its models; nothing where it does not answer, which is said above."""
+    try:
+        return checkup.breakers(asyncio.run(breakers_of(place_of(home, run))).breakers, home)
     except (RuntimeFault, CommandError):
         return []
 

@@ -191,12 +191,21 @@ def actor_row(child: ChildRow, peers: dict[str, PeerRow] | None, now: float) -> 
         note=("alive, but not on the bus: frozen or cut off" if is_cut_off and not child.note else "")
         or why
         or child.note
-        or (_missing_tools(peer) if peer is not None else ""),
+        or (_missing_tools(peer) or _broken_off(peer) if peer is not None else ""),
     )
 
 
 def _missing_tools(peer: PeerRow) -> str:
     return f"without the tools of {', '.join(peer.missing_tools)} (hobus tools)" if peer.missing_tools else ""
+
+
+def _broken_off(peer: PeerRow) -> str:
+    """Of the gateway: models that are not called for now, or tried again, as its breakers have it."""
+    states = (("breakers_open", "not called"), ("breakers_half_open", "tried again"))
+    said = [
+        f"{count} model{'s' * (count > 1)} {what}" for name, what in states if (count := peer.counters.get(name, 0))
+    ]
+    return f"{', '.join(said)} (hobus breaker)" if said else ""
 
 
 def _rss(pid: int) -> int | None:

@@ -154,6 +154,14 @@ def test_route_to_a_provider_or_model_that_is_not_configured_is_a_fault() -> Non
     assert model.startswith("gateway.domain_tag_routes.classification.model_id: provider 'offline' has no such model")
 
 
+def test_a_route_for_a_tag_that_no_prompt_has_is_a_fault() -> None:
+    """A misspelt tag would route nothing, and nobody would notice."""
+    route = {"provider_id": "offline", "model_id": "offline-rules-1"}
+    (fault,) = faults(changed("gateway", domain_tag_routes={"clasification": route, "consolidation": route}))
+    known = "tags: classification, consolidation"
+    assert fault == f"gateway.domain_tag_routes.clasification: no prompt has this tag; {known}"
+
+
 def test_default_agent_must_exist() -> None:
     """`host.agent_id` names an agent; the fault lists the agents there are."""
     (fault,) = faults(changed("host", agent_id="NOBODY"))

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from bus.clock import SystemClock
+from bus.messages.gateway import Breaker
 from config.snapshot import load_snapshot
 from launch import checkup, exit_codes
 from launch.home import HomeLock, home_of, prepare
@@ -116,3 +117,14 @@ def test_a_damaged_token_is_told(tmp_path):
     (home.keys / "tokens" / "join-1.json").write_text("{")
     (found,) = [one for one in checkup.place(home, SNAPSHOT, SystemClock()) if one.check == "keys"]
     assert found.verdict == "warn" and "join-1.json" in found.said and "remove it" in found.mend
+
+
+def test_a_model_that_is_left_alone_is_a_warning_with_the_check_of_its_provider(tmp_path):
+    """Open or half open; what is called as ever is not worth a line."""
+    rows = [
+        Breaker(provider_id=name, model_id="m", state=state, failures=3)
+        for name, state in (("a", "closed"), ("b", "open"), ("c", "half_open"))
+    ]
+    found = checkup.breakers(rows, home_of(tmp_path))
+    assert verdicts(found) == {"breaker b/m": "warn", "breaker c/m": "warn"}
+    assert "not called" in found[0].said and "provider check b" in found[0].mend

@@ -7,12 +7,12 @@ from launch.commands.ps import actor_row, listening, remote_row, shown
 from launch.supervision import Member
 
 
-def row(launcher, broker, *, note="", reason=""):
+def row(launcher, broker, *, note="", reason="", counters=None):
     """The line of an executor of which the two say this; broker None: it does not know the process."""
     child = Member(actor="ho1/1", role="ho1", state=launcher, instance="ho1/1@a", note=note, started_at=90.0).row()
     peer = broker and PeerRow(
         instance="ho1/1@a", role="ho1", offers=["ho1"], state=broker, reason=reason, slots=4, in_flight=2, keys=0,
-        last_beat_ms=7, connected_ms=0,
+        last_beat_ms=7, connected_ms=0, counters=counters or {},
     )  # fmt: skip
     return actor_row(child, {"ho1/1@a": peer} if peer else {}, 100.0)
 
@@ -89,3 +89,17 @@ def test_who_was_not_let_in_is_named_below_the_table():
     assert ("key:01" in lines[1], "10.0.0.66" in lines[1], "2 times" in lines[1]) == (True, True, True)
     assert lines[2].startswith("3 connections")
     assert listening(peers.model_copy(update={"listens": ""})) == []
+
+
+@pytest.mark.parametrize(
+    ("counters", "note"),
+    [
+        ({"breakers_open": 0, "breakers_half_open": 0}, ""),
+        ({"breakers_open": 1}, "1 model not called (hobus breaker)"),
+        ({"breakers_open": 2, "breakers_half_open": 1}, "2 models not called, 1 model tried again (hobus breaker)"),
+    ],
+)
+def test_models_that_are_left_alone_are_told_beside_the_gateway(counters, note):
+    """By the counters of its beats: no further question. What else is to be said of it comes first."""
+    assert row("ready", "ready", counters=counters).note == note
+    assert row("ready", "degraded", reason="ledger: no_route", counters=counters).note == "ledger: no_route"
