@@ -98,7 +98,8 @@ def _order_faults(config: AdminConfig) -> list[str]:
          "bus.service_grace_ms", bus.service_grace_ms),
         ("ledger.entry_max_bytes", ledger.entry_max_bytes, "ledger.batch_bytes_max", ledger.batch_bytes_max),
         ("ledger.batch_bytes_max", ledger.batch_bytes_max, "ledger.segment_bytes", ledger.segment_bytes),
-        ("host.prompt_max_bytes", host.prompt_max_bytes, "ledger.bodies_max_bytes", ledger.bodies_max_bytes),
+        # A turn that brings results of tools is recorded as its words and result by result.
+        ("twice host.prompt_max_bytes", 2 * host.prompt_max_bytes, "ledger.bodies_max_bytes", ledger.bodies_max_bytes),
         ("ledger.entry_max_bytes + ledger.bodies_max_bytes", ledger.entry_max_bytes + ledger.bodies_max_bytes,
          "bus.body_max_bytes", bus.body_max_bytes),
         ("ho2.owners_entries", config.ho2.owners_entries, "ledger.read_entries_max", ledger.read_entries_max),

@@ -299,6 +299,10 @@ class SessionsConfig(Section):
     lease_ttl_s: Positive = Field(description="of a run whose requester asked for a lease: from a renewal to its end")
     lease_heartbeat_timeout_s: Positive = Field(description="silence of such a requester after which its run ends")
     follow_up_timeout_ms: Positive = Field(description="deadline of a run that a follow-up starts")
+    caller_tools_max: Positive = Field(description="tools of the caller that a turn may bring along")
+    caller_tools_max_bytes: Positive = Field(
+        description="their names, descriptions and schemas together; each model call of the turn carries them"
+    )
     command_max_bytes: Positive = Field(description="a command without a text: its reason and the ids that it names")
     cancel_grace_ms: Positive = Field(description="how long a cancelled run waits for what its open calls became")
     cancel_poll_ms: Positive = Field(description="how often it asks the record for that meanwhile")

@@ -17,7 +17,7 @@ from actors.ho1_executor.contracts import (
 )
 from actors.ho1_executor.job import Job
 from actors.ho1_executor.known_tools import Known, KnownTools
-from actors.ho1_executor.output import judge_output, repair_messages
+from actors.ho1_executor.output import A_CALL, JSON_ALONE, NO_CALL, WHOLE_TEXT, judge_output, repair_messages
 from actors.ho1_executor.prompt_render import load_pack, render
 from actors.ho1_executor.tools.definition import ToolDefinition
 from bus.errors import GatewayError, RuntimeFault, WorkOrderFault
@@ -86,7 +86,7 @@ class ModelStep:
         pack = load_pack(snapshot.prompt_packs, checked.contract.prompt_pack_id)
         messages = render(pack, inputs, order.exchanges)
         known = await self._known(job, agent)
-        tools = offered_tools(order, agent, known.tools)
+        tools = told_tools(order, offered_tools(order, agent, known.tools))
         number = 0
         while True:
             number += 1
@@ -100,7 +100,8 @@ class ModelStep:
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
             if response.tool_calls and response.tools_told:
                 return result_of(response, known, tools)
-            verdict = judge_output(checked, response.content)
+            must_call = order.constraints.tool_choice == "required"
+            verdict = NO_CALL if must_call else judge_output(checked, response.content)
             if not verdict.faults:
                 return result_of(response, known, tools).model_copy(update={"parsed": verdict.parsed, "tool_calls": []})
             is_last = number > self.config.ho1.repair_calls_max
@@ -109,7 +110,8 @@ class ModelStep:
                     "output_schema_invalid", f"{checked.contract.contract_id}: {'; '.join(verdict.faults)}"
                 )
             job.draft.take_back("rejected")
-            messages = [*messages, *repair_messages(response, verdict.faults, wants_json=checked.wants_json)]
+            wanted = A_CALL if must_call else JSON_ALONE if checked.wants_json else WHOLE_TEXT
+            messages = [*messages, *repair_messages(response, verdict.faults, wanted)]
 
     async def _known(self, job: Job, agent: Agent | None) -> Known:
         """The tools there are; waiting for some takes at most half of the order's time."""
@@ -189,6 +191,20 @@ def offered_tools(order: WorkOrder, agent: Agent | None, specs: Mapping[str, Too
     ]
 
 
+def told_tools(order: WorkOrder, own: Sequence[ToolSpec]) -> list[ToolSpec]:
+    """The agent's own tools and the caller's; where one has to be called, the caller's alone.
+
+    Raises WorkOrderFault(tool_name_taken): of two tools of one name nobody could tell which a model means.
+    """
+    theirs, limits = order.constraints.caller_tools, order.constraints
+    taken = {tool.tool_id for tool in own}
+    exact = [name for name in limits.tools_allowed if name != "*"]
+    for tool in theirs:
+        if tool.tool_id in taken or names(exact, tool.tool_id):
+            raise WorkOrderFault("tool_name_taken", f"agent {order.agent_id} has a tool {tool.tool_id} of its own")
+    return list(theirs) if limits.tool_choice == "required" else [*own, *theirs]
+
+
 def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between calls
     order: WorkOrder,
     checked: CheckedContract,
@@ -228,6 +244,7 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
         temperature=contract.boundary.temperature,
         reasoning_effort=limits.reasoning_effort,
         tools=list(tools),
+        tool_choice=limits.tool_choice,
         output_schema=contract.output_schema if checked.wants_json else None,
         structured_output=contract.boundary.structured_output,
         idempotency_key=call_key(order.wo_id, number),

@@ -26,6 +26,12 @@ class Verdict:
     faults: tuple[str, ...]
 
 
+NO_CALL = Verdict(None, ("no tool is asked for, and one has to be",))
+JSON_ALONE = "one JSON object and nothing else, no code fence"
+WHOLE_TEXT = "the complete answer as text"
+A_CALL = "a call of one of the tools"
+
+
 def strip_fence(text: str) -> str:
     """The text without one code fence around all of it; anything else is left as it is."""
     fenced = _FENCE.match(text)
@@ -48,9 +54,8 @@ def judge_output(checked: CheckedContract, content: str) -> Verdict:
     return Verdict(None if faults else value, faults)
 
 
-def repair_messages(response: PromptResponse, faults: Sequence[str], *, wants_json: bool) -> list[PromptMessage]:
+def repair_messages(response: PromptResponse, faults: Sequence[str], shape: str) -> list[PromptMessage]:
     """What is added to the transcript to have a rejected answer mended: the answer, and what is wrong with it."""
-    shape = "one JSON object and nothing else, no code fence" if wants_json else "the complete answer as text"
     listed = "\n".join(f"- {fault}" for fault in faults)
     ask = f"Your answer was not accepted:\n{listed}\nAnswer again with {shape}."
     said = [Segment(name="answer", ref=response.content_ref, text=response.content)] if response.content else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from actors.ho2_supervisor import answers, commanding, lookback, turn, views
+from actors.ho2_supervisor import answers, caller_tools, commanding, lookback, turn, views
 from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit, is_pending_follow_up
 from actors.ho2_supervisor.cancelling import Closing
 from actors.ho2_supervisor.consolidations import Consolidations
@@ -47,6 +47,7 @@ from bus.messages.session import (
     TurnReply,
     TurnRequest,
     TurnResult,
+    words_of,
 )
 from bus.messages.streams import StreamWaiting
 from bus.port import Bus
@@ -134,6 +135,8 @@ class Supervisor(Actor):
         if agent_id not in self._snapshot.agents:
             known = ", ".join(self._snapshot.agents)
             raise SessionFault("invalid_input", f"no agent {agent_id} is configured; there are {known}")
+        if fault := caller_tools.offer_fault(message.session_config, self._config.sessions):
+            raise SessionFault("invalid_input", fault)
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._sessions.owned(session_id)
             is_new = not session.record.state.is_started
@@ -167,7 +170,14 @@ class Supervisor(Actor):
                     self._drives.renew(drive)
             case Begin():
                 lease = self._lease_terms if message.lease else None
-                wanted = TurnInput(message.input_id, message.text, message.run_overrides, deadline_at, lease)
+                wanted = TurnInput(
+                    message.input_id,
+                    words_of(message.text, message.results),
+                    message.run_overrides,
+                    deadline_at,
+                    lease,
+                    results=tuple(message.results),
+                )
                 drive = self._drives.begin(session, wanted, trace=call.trace)
         is_watching = message.stream and message.waiting is None  # while it stands still, what was said is known
         with drive.draft.watched(call.stream if is_watching else None):
@@ -321,8 +331,10 @@ class Supervisor(Actor):
                 found or session.record.inputs,
                 input_id=message.input_id,
                 text=message.text,
-                digest=input_digest(message.input_id, message.text),
+                digest=input_digest(message.input_id, words_of(message.text, message.results)),
                 overrides=message.run_overrides,
+                results=message.results,
+                limits=self._config.sessions,
             )
             if found is None and lookback.is_needed(session.record, message.input_id, decision):
                 known = await lookback.input_of(session, message.input_id)

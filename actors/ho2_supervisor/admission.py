@@ -5,14 +5,16 @@ Source: spec page "Session contracts", section Where it lives, and how a turn su
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from actors.ho2_supervisor import caller_tools
 from actors.ho2_supervisor.session.commands import command_of
 from actors.ho2_supervisor.session.record import KnownInput
 from actors.ho2_supervisor.session.state import SessionState, resolve_run_config
 from bus.messages.ids import follow_up_input, is_follow_up
-from bus.messages.session import SessionConfig
+from bus.messages.session import CallResult, SessionConfig
+from config.schema import SessionsConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +53,11 @@ def admit(  # noqa: PLR0913 - what a request and a session are
     text: str,
     digest: str,
     overrides: SessionConfig | None,
+    results: Sequence[CallResult],
+    limits: SessionsConfig,
 ) -> Admission:
     """What becomes of a request. A known input comes first: its answer stands whatever the session is by now."""
-    if not text.strip():
+    if not results and not text.strip():
         return Refused("invalid_input", f"input {input_id} is blank; a turn needs text")
     known = inputs.get(input_id)
     if known is not None:
@@ -70,6 +74,10 @@ def admit(  # noqa: PLR0913 - what a request and a session are
         )
     if resolve_run_config(state.session_config, overrides) is None:
         return Refused("invalid_input", "the run's provider or model is blank; name both or leave them out")
+    if fault := caller_tools.offer_fault(overrides, limits) or caller_tools.results_fault(
+        results, text, state.open_calls
+    ):
+        return Refused("invalid_input", fault)
     if is_follow_up(input_id):  # else the follow-up of that name could never begin
         return Refused(
             "invalid_input", f"no follow-up was said whose answer {input_id} asks for; name the input otherwise"

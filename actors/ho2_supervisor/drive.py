@@ -33,6 +33,8 @@ from actors.ho2_supervisor.waiting import Waiting, standstill_of
 from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
 from bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
 from bus.messages.session import (
+    CallResult,
+    GivenResult,
     HostCommand,
     LeaseHeartbeat,
     LeaseTerms,
@@ -63,6 +65,7 @@ class TurnInput:
     deadline_at: str
     lease: LeaseTerms | None = None
     ref: str | None = None  # where the text stands already; None: the request brings it
+    results: tuple[CallResult, ...] = ()  # of open calls; the text is what they say
 
 
 @dataclass(slots=True, eq=False)
@@ -157,6 +160,10 @@ class Drives:
             deadline_at=memo.requested.deadline_at,
             lease=memo.requested.lease,
             ref=None if memo.input_text is not None else memo.requested.input_ref,
+            results=tuple(
+                CallResult(tool_call_id=given.tool_call_id, content=text or "")
+                for given, text in zip(memo.requested.results, memo.results, strict=True)
+            ),
         )
         with self._bus.on_behalf_of(memo.requested.principal):
             self._start(session, wanted, "", Draft(before="take_over"))
@@ -482,13 +489,19 @@ class Drives:
         )
 
     def _request(self, session: OwnedSession, wanted: TurnInput, trace: str) -> None:
-        """RunRequested: the input stands in the journal, its text as a body."""
+        """RunRequested: the input stands in the journal, its text as a body, and each result that it brings."""
         submission_id = requested_id(session.session_id, wanted.input_id)
+        open_calls = session.record.state.open_calls if wanted.results else None
         session.append(
             RunRequested(
                 input_ref=wanted.ref or body_ref(submission_id, 1),
                 input_id=wanted.input_id,
                 input_digest=input_digest(wanted.input_id, wanted.text),
+                results=[
+                    GivenResult(tool_call_id=result.tool_call_id, content_ref=body_ref(submission_id, number))
+                    for number, result in enumerate(wanted.results, start=2)
+                ],
+                continues=None if open_calls is None else open_calls.wo_id,
                 run_overrides=wanted.overrides,
                 deadline_at=wanted.deadline_at,
                 config_digest=self._snapshot.digest,
@@ -496,7 +509,9 @@ class Drives:
                 principal=self._bus.principal,
                 at=session.now(),
             ),
-            bodies=[] if wanted.ref else [wanted.text.encode()],
+            bodies=[]
+            if wanted.ref
+            else [wanted.text.encode(), *(result.content.encode() for result in wanted.results)],
             trace=trace,
         )
 

@@ -5,9 +5,11 @@ Source: spec page "Session host and HO2 supervisor", section Consolidation (exce
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from actors.ho2_supervisor.history import DeliveredTurn
 from actors.ho2_supervisor.session.journal import Recorded, own_text, recorded
-from actors.ho2_supervisor.session.record import result_in
+from actors.ho2_supervisor.session.record import reply_in, result_in
 from bus.ledger_client import LedgerClient
 from bus.messages.ids import RunId, requested_id
 from bus.messages.ledger import Entry, session_stream
@@ -45,12 +47,15 @@ def _asked(requested: Recorded | None, completed: Recorded | None) -> DeliveredT
     if text is None:
         return None
     answer = completed.event.event if completed is not None else None
-    result = result_in(completed, answer.result_ref) if completed and isinstance(answer, RunCompleted) else None
-    return DeliveredTurn(
-        input_id=asked.input_id,
-        input_ref=asked.input_ref,
-        reply_ref=answer.reply_ref if isinstance(answer, RunCompleted) else "",
-        input_text=text,
-        reply_text=None if result is None else result.response,
+    turn = DeliveredTurn(
+        input_id=asked.input_id, input_ref=asked.input_ref, reply_ref="", input_text=text, reply_text=None
+    )
+    if completed is None or not isinstance(answer, RunCompleted):
+        return turn
+    result = result_in(completed, answer.result_ref)
+    return replace(
+        turn,
+        reply_ref=answer.reply_ref,
+        reply_text=reply_in(completed, answer, result),
         tool_ids=() if result is None else tuple(dict.fromkeys(call.tool_id for call in result.tool_calls)),
     )

@@ -29,10 +29,16 @@ class Judgement:
         return "The previous draft was not accepted: " + "; ".join(self.faults) + "."
 
 
-def judge(criteria: Mapping[str, Any], output: OutputResult | None) -> Judgement:
-    """The answer against its criteria. A criterion that nobody knows how to enforce is a fault, never skipped."""
+def judge(criteria: Mapping[str, Any], output: OutputResult | None, *, is_handed_out: bool = False) -> Judgement:
+    """The answer against its criteria. A criterion that nobody knows how to enforce is a fault, never skipped.
+
+    `is_handed_out`: it asks its caller for calls. That is an end that needs no text; the criteria are for the answer
+    that their results lead to.
+    """
     if output is None:
         return Judgement(("there is no answer",))
+    if is_handed_out:
+        return Judgement(())
     faults = [fault for name, wanted in criteria.items() if (fault := _fault(name, wanted, output))]
     return Judgement(tuple(faults))
 

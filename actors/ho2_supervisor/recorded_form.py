@@ -37,6 +37,11 @@ def recorded_order(form: Mapping[str, Any], earlier: Mapping[str, Mapping[str, A
     return WorkOrder.model_validate(whole | {_CONTEXT: [*earlier[form[_CONTEXT_OF]][_CONTEXT], *form[_CONTEXT]]})
 
 
+def context_of(form: Mapping[str, Any]) -> str | None:
+    """The earlier order that holds the beginning of this one's context; None: it holds all of it."""
+    return form.get(_CONTEXT_OF)
+
+
 def blank_receipt(receipt: Receipt) -> dict[str, Any]:
     """What OrderEnded carries; fields at their defaults are left out."""
     return without_texts(receipt).model_dump(exclude_defaults=True)

@@ -32,6 +32,7 @@ from bus.messages.session import (
     OrderDispatched,
     OrderEnded,
     RunConfig,
+    RunRequested,
     RunStarted,
     SessionEventKind,
     StepStarted,
@@ -125,8 +126,23 @@ class Run:
         return self.agent.budget_tokens("synthesize", self.config.budget)
 
     @property
+    def requested(self) -> RunRequested:
+        """How the run began."""
+        return self._memo.requested
+
+    @property
+    def given(self) -> tuple[str | None, ...]:
+        """The results of calls that its input brings, in order; None where one was erased."""
+        return self._memo.results
+
+    @property
     def is_classified(self) -> bool:
-        """Whether its first round is a classification: as the journal has it, else as it is configured."""
+        """Whether its first round is a classification: as the journal has it, else as it is configured.
+
+        Results of calls are no message that could be classified.
+        """
+        if self.requested.continues is not None:
+            return False
         first = self._memo.orders.get(work_order_id(self._step(1, 1)))
         return self.config.ho2.classify if first is None else first["wo_type"] == "classify"
 

@@ -9,7 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.ho2_supervisor import chain, classification, history, quality_gate, recall, turn_record, work_orders
+from actors.ho2_supervisor import (
+    caller_tools,
+    chain,
+    classification,
+    continuation,
+    history,
+    quality_gate,
+    recall,
+    turn_record,
+    work_orders,
+)
 from actors.ho2_supervisor.classification import Classification
 from actors.ho2_supervisor.history import HistoryLimits
 from actors.ho2_supervisor.memory import beside
@@ -43,8 +53,7 @@ class Progress:
 async def take_turn(run: Run, progress: Progress) -> TurnResult:
     """Answer the run's input; RunCompleted is durable when this returns. Raises RuntimeFault: the run has failed."""
     run.begin()
-    labels, memory_lines = await _understand(run, progress)
-    context = _context(run, labels, memory_lines)
+    labels, context = await _begun(run, progress)
 
     while True:
         _require_round(run, progress)
@@ -52,12 +61,13 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
         output = _completed_output(receipt)
         progress.parent = receipt.wo_id
         progress.tokens_used += receipt.cost.total_tokens
-        if output.tool_calls:
+        is_handed_out = bool(caller_tools.handed_out(output, run.run_config))
+        if output.tool_calls and not is_handed_out:
             run.draft.take_back("tools")
             await _call_tools(run, output, progress)
             continue
-        judgement = quality_gate.judge(_criteria(run.config), output)
-        if progress.best is None or quality_gate.better(progress.best, (output, judgement)):
+        judgement = quality_gate.judge(_criteria(run.config), output, is_handed_out=is_handed_out)
+        if is_handed_out or progress.best is None or quality_gate.better(progress.best, (output, judgement)):
             progress.best = (output, judgement)
         if not judgement.is_accepted and _may_retry(run, progress):
             run.draft.take_back("rejected")
@@ -65,12 +75,27 @@ async def take_turn(run: Run, progress: Progress) -> TurnResult:
             progress.note = judgement.note()
         elif await _is_steered(run, progress):
             run.draft.take_back("steered")
-            progress.draft, progress.best, progress.note = output.text, None, ""
+            progress.draft = None if is_handed_out else output.text
+            progress.best, progress.note = None, ""
         else:
             break
 
     answer, verdict = progress.best
     return await turn_record.record_answer(run, answer, verdict, labels, progress.tool_calls)
+
+
+async def _begun(run: Run, progress: Progress) -> tuple[Classification, list[Segment]]:
+    """The message's labels and the prompt's inputs that stay the same in every round.
+
+    Of a turn that brings results of calls they are those of the turn that asked; nothing is classified or recalled.
+    """
+    if run.requested.continues is None:
+        labels, memory_lines = await _understand(run, progress)
+        return labels, _context(run, labels, memory_lines)
+    earlier = await continuation.continued(run.session, run.requested, run.given)
+    progress.exchanges += earlier.exchanges
+    run.steers += earlier.steers
+    return Classification(), earlier.context
 
 
 async def _is_steered(run: Run, progress: Progress) -> bool:

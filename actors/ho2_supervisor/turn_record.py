@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from actors.ho2_supervisor import chain
+from actors.ho2_supervisor import caller_tools, chain
 from actors.ho2_supervisor.classification import Classification
 from actors.ho2_supervisor.quality_gate import Judgement
 from actors.ho2_supervisor.run import Run
@@ -16,7 +16,7 @@ from actors.ho2_supervisor.verdicts import verdict_result
 from bus.errors import RuntimeFault
 from bus.messages.base import pack
 from bus.messages.ids import body_ref, requested_id, turn_key
-from bus.messages.session import RunCompleted, RunFailed, ToolCallSummary, TurnResult
+from bus.messages.session import OpenCalls, RunCompleted, RunFailed, ToolCallSummary, TurnResult
 from bus.messages.work_order import OutputResult
 from bus.spent import fact_of
 
@@ -29,6 +29,7 @@ async def record_answer(
     With memory on, the result names the signals that may be consolidated now, as CONSOLIDATION_DUE has them.
     """
     receipts = list(run.receipts.values())
+    handed_out = caller_tools.as_told(caller_tools.handed_out(answer, run.run_config), run.run_id, run.round_count)
     result = TurnResult(
         response=answer.text.text,
         outcome="success",
@@ -36,6 +37,7 @@ async def record_answer(
         run_id=run.run_id,
         input_id=run.input_id,
         tool_calls=list(tool_calls),
+        caller_calls=handed_out,
         tools_missing=chain.tools_missing(receipts),
         exchange_entry_ids=chain.prompt_records(receipts),
         quality_gate_passed=judgement.is_accepted,
@@ -44,16 +46,20 @@ async def record_answer(
     )
     completed_id = f"RunCompleted:{run.run_id}"
     unobserved = run.session.record.state.pending_steer  # no round was left for them
-    own_text = [] if answer.text.ref else [answer.text.text.encode()]
+    has_own_text = bool(handed_out) or not answer.text.ref
+    words = caller_tools.words_of_reply(answer.text.text, handed_out)
     about = run.session.provenance(run.run_id)
     run.session.append(
         RunCompleted(
             input_id=run.input_id,
             result_ref=body_ref(completed_id, 1),
-            reply_ref=answer.text.ref or body_ref(completed_id, 2),
+            reply_ref=body_ref(completed_id, 2) if has_own_text else answer.text.ref or "",
+            open_calls=OpenCalls(wo_id=receipts[-1].wo_id, call_ids=[call.tool_call_id for call in handed_out])
+            if handed_out
+            else None,
             at=run.session.now(),
         ),
-        bodies=[pack(result.model_dump()), *own_text],
+        bodies=[pack(result.model_dump()), *([words.encode()] if has_own_text else [])],
         once=turn_key(run.session.session_id, run.input_id),
         trace=run.trace,
     )

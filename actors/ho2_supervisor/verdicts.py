@@ -35,14 +35,17 @@ SENTENCES = MappingProxyType(
         "PROVIDER_REFUSED": "The provider of the model refused.",
         "budget_exhausted": "The token budget of this turn is spent.",
         "turn_limit_exceeded": "This turn reached the limit of model rounds.",
+        "tool_name_taken": "A tool of yours has the name of one of the agent's own; give it another name.",
         "cancelled": "The turn was cancelled.",
     }
 )
 """Verdict code -> the one sentence that the user reads."""
 
 
-_WITH_FIGURES = frozenset({"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED", "budget_exhausted"})
-"""Codes of which the fault says how much was asked and how much is left, by which setting."""
+_WITH_FACTS = frozenset(
+    {"tool_name_taken", "BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED", "budget_exhausted"}
+)
+"""Codes of which the fault says what is taken, or how much was asked and how much is left, by which setting."""
 
 
 def is_verdict(code: str) -> bool:
@@ -68,7 +71,7 @@ def verdict_result(  # noqa: PLR0913 - the facts of a TurnResult
     detail: str = "",
 ) -> TurnResult:
     """The answer that a verdict is; a budget's has the figures, a provider's who refused, and the mend."""
-    said = f" {detail.rstrip('.')}." if detail and (code in PROVIDER_REFUSALS or code in _WITH_FIGURES) else ""
+    said = f" {detail.rstrip('.')}." if detail and (code in PROVIDER_REFUSALS or code in _WITH_FACTS) else ""
     return TurnResult(
         response=f"{SENTENCES[code]}{said}",
         outcome="error",

@@ -104,6 +104,8 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
             model_id=run_config.model,
             max_tokens=run_config.max_tokens,
             reasoning_effort=run_config.reasoning_effort,
+            caller_tools=run_config.caller_tools or [],
+            tool_choice=run_config.tool_choice or "auto",
         ),
     )
 

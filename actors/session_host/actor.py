@@ -151,7 +151,8 @@ class SessionHost(Actor):
         request = TurnRequest(
             session_id=turn.session_id,
             input_id=turn.input_id,
-            text=turn.text,
+            text=message.text,
+            results=message.results,
             run_overrides=message.run_overrides,
             stream=message.stream,
             lease=message.lease,

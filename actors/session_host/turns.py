@@ -21,6 +21,7 @@ from bus.messages.session import (
     TurnDegraded,
     TurnResult,
     answer_in,
+    words_of,
 )
 from bus.messages.work_order import Cost
 from bus.spent import before, with_call
@@ -67,7 +68,7 @@ def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig)
     return Turn(
         session_id=(session_id := message.session_id or session_id_of(call.role, message.input_id)),
         input_id=message.input_id,
-        text=message.text,
+        text=words_of(message.text, message.results),
         agent_id=message.agent_id or config.agent_id,
         is_first=message.session_id is None,
         started=now,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from bus.messages.base import Count, Message, Record, Timestamp
-from bus.messages.work_order import Segment, ToolCall
+from bus.messages.work_order import Segment, ToolCall, ToolChoice, ToolSpec
 
 Outcome = Literal["SUCCESS", "REJECTED", "TIMEOUT", "ERROR"]
 
@@ -19,14 +19,6 @@ ERROR_CODES = (
 )  # fmt: skip
 """Of a provider's own: it is not fit for use here (UNUSABLE, nothing was sent), it will not do what it was asked, or
 not for this key (REFUSED), not now (RATE_LIMITED), it failed (ERROR), it took too long (TIMEOUT)."""
-
-
-class ToolSpec(Record):
-    """A tool as a model is told about it."""
-
-    tool_id: str = Field(description="name of the tool")
-    description: str = Field(description="what the tool does, for the model")
-    parameters: dict[str, Any] = Field(description="JSON Schema of the arguments")
 
 
 class PromptMessage(Record):
@@ -73,6 +65,7 @@ class Prompt(Message):
         default=None, description="how hard the model shall think, if it can"
     )
     tools: list[ToolSpec] = Field(default_factory=list[ToolSpec])
+    tool_choice: ToolChoice = Field(default="auto", description="required: the answer asks for one of its tools")
     output_schema: dict[str, Any] | None = Field(default=None, description="JSON Schema of the answer; None: free text")
     structured_output: bool = Field(default=False, description="ask the provider itself to keep the schema")
     stream: bool = Field(default=False, description="send deltas before the answer")

@@ -141,6 +141,11 @@ def call_id(position: int) -> str:
     return f"{position:03d}"
 
 
+def caller_call_id(run: RunId, turn_seq: int, call: str) -> str:
+    """`call_<8 hex of the session>_<run>_<round>_<call>`: a call that the caller of a turn is to run itself."""
+    return f"call_{run.session_id[:8]}_{run.run_seq}_{turn_seq}_{call}"
+
+
 def signal_event_id(run: RunId, signal_id: str) -> str:
     """`EVT-<session>-<run>-<signal>`: one event per signal and run, however often it is sent."""
     return f"EVT-{run}-{signal_id}"

@@ -7,6 +7,7 @@ decode all.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -14,7 +15,7 @@ from pydantic import Field
 from bus.messages.base import Count, Message, NonBlank, Record, Timestamp, unpack
 from bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
 from bus.messages.ledger import Entry
-from bus.messages.work_order import Cost
+from bus.messages.work_order import Cost, ToolChoice, ToolSpec
 
 Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]
 ReasoningEffort = Literal["Low", "Medium", "High"]
@@ -30,6 +31,12 @@ class SessionConfig(Record):
         default=None, description="how hard the model shall think, if it can"
     )
     max_tokens: Count | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
+    caller_tools: list[ToolSpec] | None = Field(
+        default=None, description="tools that whoever asks runs itself, offered beside the agent's own; None: none"
+    )
+    tool_choice: ToolChoice | None = Field(
+        default=None, description="required: only caller_tools are offered, and one has to be called; None: auto"
+    )
 
 
 class RunConfig(Record):
@@ -42,6 +49,12 @@ class RunConfig(Record):
         default=None, description="how hard the model shall think, if it can"
     )
     max_tokens: Count | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
+    caller_tools: list[ToolSpec] | None = Field(
+        default=None, description="tools that whoever asks runs itself, offered beside the agent's own; None: none"
+    )
+    tool_choice: ToolChoice | None = Field(
+        default=None, description="required: only caller_tools are offered, and one has to be called; None: auto"
+    )
 
 
 class Steer(Record):
@@ -156,6 +169,20 @@ class LeaseTerms(Record):
     heartbeat_timeout_secs: Annotated[int, Field(ge=1)] = Field(description="silence after which it is over, s")
 
 
+class OpenCalls(Record):
+    """Calls that a turn handed out and whose results nobody has sent yet."""
+
+    wo_id: str = Field(description="the order whose model asked for them")
+    call_ids: list[str] = Field(description="`call_<8 hex of the session>_<run>_<round>_<call>`, in call order")
+
+
+class GivenResult(Record):
+    """What the caller of a turn says that a call of it brought."""
+
+    tool_call_id: str = Field(description="the call")
+    content_ref: str = Field(description="where the result is")
+
+
 class RunRequested(Record):
     """An input was admitted; from here on it is answered exactly once."""
 
@@ -163,6 +190,10 @@ class RunRequested(Record):
     input_ref: str = Field(description="where the text of the user is")
     input_id: InputId
     input_digest: str = Field(description="salted: SHA-256 of input_id and text; tells a retry from a conflict")
+    results: list[GivenResult] = Field(
+        default_factory=list[GivenResult], description="of open calls: the run goes on where they were asked for"
+    )
+    continues: str | None = Field(default=None, description="the order whose model asked for them; None: none")
     run_overrides: SessionConfig | None = None
     deadline_at: Timestamp = Field(description="when the answer is due")
     config_digest: str = Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none yet")
@@ -312,7 +343,8 @@ class RunCompleted(Record):
     kind: Literal["RunCompleted"] = "RunCompleted"
     input_id: InputId
     result_ref: str = Field(description="where the TurnResult is")
-    reply_ref: str = Field(description="where the text of the reply is")
+    reply_ref: str = Field(description="where the text of the reply is, with the calls that it hands out")
+    open_calls: OpenCalls | None = Field(default=None, description="calls that it hands out to its caller; None: none")
     at: Timestamp
 
 
@@ -434,6 +466,21 @@ class ToolCallSummary(Record):
     code: str = Field(default="", description="closed code; empty: none")
 
 
+class CallerCall(Record):
+    """A call of a caller's tool: the caller runs it and sends its result with the next turn."""
+
+    tool_call_id: str = Field(description="names it in that turn")
+    name: str = Field(description="one of caller_tools")
+    arguments: dict[str, Any] = Field(description="as the model gave them, unchecked")
+
+
+class CallResult(Record):
+    """What such a call brought."""
+
+    tool_call_id: NonBlank = Field(description="of a CallerCall that is open")
+    content: str = Field(description="for the model, as it is")
+
+
 class TurnResult(Message):
     """The answer to one input, exactly once. `code` says why when outcome is not success."""
 
@@ -447,6 +494,9 @@ class TurnResult(Message):
     run_id: RunId | None
     input_id: InputId
     tool_calls: list[ToolCallSummary] = Field(default_factory=list[ToolCallSummary])
+    caller_calls: list[CallerCall] = Field(
+        default_factory=list[CallerCall], description="for the caller to run; the answer goes on with their results"
+    )
     tools_missing: list[str] = Field(
         default_factory=list[str],
         description="tools of the agent that a model call of this turn had to do without: ids, or `<server>__*`",
@@ -497,14 +547,22 @@ class SessionReady(Message):
     is_new: bool = Field(description="false: the session was there already")
 
 
+def words_of(text: str, results: Iterable[CallResult]) -> str:
+    """What a turn says: the message of the user, or the results of calls as a person would read them."""
+    return text or "\n".join(f"Result of {result.tool_call_id}: {result.content}" for result in results)
+
+
 class ProcessTurn(Message):
-    """Client -> host: one user message. Idempotent by input_id; the envelope's deadline is the client's."""
+    """Client -> host: one user message, or results. Idempotent by input_id; the envelope's deadline is the client's."""
 
     TYPE: ClassVar[str] = "host.process_turn"
 
     session_id: SessionId | None = Field(default=None, description="None: a first turn; the id follows from input_id")
     input_id: InputId
-    text: str = Field(description="the message of the user")
+    text: str = Field(description="the message of the user; empty beside results")
+    results: list[CallResult] = Field(
+        default_factory=list[CallResult], description="of every open call of the session, in place of a message"
+    )
     agent_id: str | None = Field(default=None, description="for a first turn; None: host.agent_id")
     run_overrides: SessionConfig | None = None
     stream: bool = Field(default=False, description="send provisional deltas before the answer")
@@ -523,7 +581,10 @@ class TurnRequest(Message):
 
     session_id: SessionId
     input_id: InputId
-    text: str = Field(description="the message of the user")
+    text: str = Field(description="the message of the user; empty beside results")
+    results: list[CallResult] = Field(
+        default_factory=list[CallResult], description="of every open call of the session, in place of a message"
+    )
     run_overrides: SessionConfig | None = None
     stream: bool = Field(default=False, description="send provisional deltas before the answer")
     lease: bool = Field(

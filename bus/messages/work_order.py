@@ -10,6 +10,7 @@ from bus.messages.base import Count, Message, Record, Timestamp
 from bus.messages.ids import RunId
 
 WorkOrderType = Literal["classify", "tool_call", "synthesize", "execute", "consolidate"]
+ToolChoice = Literal["auto", "required"]
 WorkOrderState = Literal["planned", "dispatched", "executing", "completed", "failed"]
 CLASSIFICATION = "classification"
 CONSOLIDATION = "consolidation"
@@ -21,7 +22,7 @@ BudgetMode = Literal["enforce", "warn", "off"]
 ERROR_CODES = (
     "contract_not_found", "contract_schema_invalid", "prompt_pack_not_found", "input_schema_invalid",
     "output_schema_invalid", "budget_exhausted", "tool_not_found", "tool_not_permitted", "tool_invalid_args",
-    "tool_failed", "unknown_outcome", "deadline_exceeded", "cancelled", "execution_error",
+    "tool_failed", "tool_name_taken", "unknown_outcome", "deadline_exceeded", "cancelled", "execution_error",
 )  # fmt: skip
 """Closed codes of a failed order; beside them the gateway's own codes (`bus.messages.gateway.ERROR_CODES`)."""
 
@@ -58,6 +59,14 @@ class ToolCall(Record):
     arguments: dict[str, Any] = Field(description="JSON object for the tool")
 
 
+class ToolSpec(Record):
+    """A tool as a model is told about it."""
+
+    tool_id: str = Field(description="name of the tool")
+    description: str = Field(description="what the tool does, for the model")
+    parameters: dict[str, Any] = Field(description="JSON Schema of the arguments")
+
+
 class Constraints(Record):
     """Limits and permissions of one order."""
 
@@ -66,6 +75,13 @@ class Constraints(Record):
     timeout_seconds: float = Field(description="> 0; bounds the envelope's deadline")
     tools_allowed: list[str] = Field(
         default_factory=list[str], description="tools that the model may ask for, or the one to run"
+    )
+    caller_tools: list[ToolSpec] = Field(
+        default_factory=list[ToolSpec],
+        description="tools of whoever asked: the model may ask for them, and only they run them",
+    )
+    tool_choice: ToolChoice = Field(
+        default="auto", description="required: the model is offered caller_tools alone, and has to ask for one"
     )
     domain_tags: list[str] = Field(
         default_factory=list[str], description="the first one with a configured route decides"

@@ -43,6 +43,7 @@ SHELLS: dict[str, str] = {
     "actors.ho2_supervisor.answers": "gives one answer to everybody who waits for an input",
     "actors.ho2_supervisor.cancelling": "closes cancelled runs",
     "actors.ho2_supervisor.commanding": "asks the ledger whether a command came before",
+    "actors.ho2_supervisor.continuation": "reads what a model was shown when it asked for its caller's calls",
     "actors.ho2_supervisor.waiting": "where a run stands still",
     "actors.ho2_supervisor.unowned": "looks for sessions without an owner",
     "actors.ho2_supervisor.consolidations": "carries out consolidations",

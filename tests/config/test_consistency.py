@@ -115,11 +115,11 @@ def test_an_entry_fits_a_batch() -> None:
 
 
 def test_a_message_of_a_user_fits_the_bodies_of_an_entry() -> None:
-    """What the host accepts, the record can take; the fault names both settings."""
-    needed = GOVERNED.config.host.prompt_max_bytes
+    """What the host accepts, the record can take, results of calls beside their words too; the fault names both."""
+    needed = 2 * GOVERNED.config.host.prompt_max_bytes
     assert faults(changed("ledger", bodies_max_bytes=needed)) == []
     (fault,) = faults(changed("ledger", bodies_max_bytes=needed - 1))
-    assert fault.startswith(f"host.prompt_max_bytes: {needed} is above ledger.bodies_max_bytes ({needed - 1})")
+    assert fault.startswith(f"twice host.prompt_max_bytes: {needed} is above ledger.bodies_max_bytes ({needed - 1})")
 
 
 @pytest.mark.parametrize("limit", [1, 1000, 100_000])

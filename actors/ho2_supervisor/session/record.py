@@ -52,6 +52,7 @@ class RunMemo:
     run_id: RunId
     requested: events.RunRequested
     input_text: str | None
+    results: tuple[str | None, ...] = ()  # contents behind requested.results; None where erased
     steps: set[str] = field(default_factory=set[str])
     orders: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     dispatched_in: dict[str, int] = field(default_factory=dict[str, int])
@@ -228,7 +229,12 @@ class SessionRecord:
         known = KnownInput(event.input_id, event.input_digest, event.input_ref, run_id)
         self.inputs[event.input_id] = known
         text = own_text(entry, event.input_ref)
-        self.run = RunMemo(run_id, event, self.follow_ups.get(event.input_ref) if text is None else text)
+        self.run = RunMemo(
+            run_id,
+            event,
+            self.follow_ups.get(event.input_ref) if text is None else text,
+            tuple(own_text(entry, given.content_ref) for given in event.results),
+        )
 
     def _completed(self, entry: Recorded, event: events.RunCompleted) -> None:
         result = result_in(entry, event.result_ref)
@@ -238,7 +244,7 @@ class SessionRecord:
             input_ref=known.input_ref,
             reply_ref=event.reply_ref,
             input_text=None if self.run is None else self.run.input_text,
-            reply_text=None if result is None else result.response,
+            reply_text=reply_in(entry, event, result),
             tool_ids=() if result is None else tuple(dict.fromkeys(call.tool_id for call in result.tool_calls)),
         )
         self.history = history_rules.remember(self.history, turn, self._limits)
@@ -323,6 +329,12 @@ def result_in(entry: Recorded, ref: str) -> TurnResult | None:
     _, _, number = ref.rpartition("/")
     body = entry.bodies[int(number)] if number.isdigit() and int(number) < len(entry.bodies) else None
     return None if body is None else result_of(body)
+
+
+def reply_in(entry: Recorded, event: events.RunCompleted, result: TurnResult | None) -> str | None:
+    """The reply as later prompts show it; None where it was erased."""
+    own = own_text(entry, event.reply_ref)
+    return own if own is not None or result is None else result.response
 
 
 def result_of(body: bytes) -> TurnResult | None:

@@ -109,9 +109,11 @@ def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
         waiting = [
             ref for ref in state.pending_follow_up if follow_up_input(commands.command_of(ref)) != event.input_id
         ]
-        return {"pending_follow_up": waiting} if len(waiting) < len(state.pending_follow_up) else {}, ()
+        is_shorter = len(waiting) < len(state.pending_follow_up)
+        return {"open_calls": None} | ({"pending_follow_up": waiting} if is_shorter else {}), ()
     over = RunOver(run_id, event.input_id, DEGRADED_PATH[0])
-    return _run_cleared() | epochs_raised(state) | {"lifecycle": DEGRADED_PATH[-1]}, (*_ignored_calls(state), over)
+    cleared = _run_cleared() | {"lifecycle": DEGRADED_PATH[-1], "open_calls": None}
+    return cleared | epochs_raised(state), (*_ignored_calls(state), over)
 
 
 # --- the run ------------------------------------------------------------------------------------------------------
@@ -126,6 +128,9 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         return Rejected("invalid_input: the run's provider or model is blank")
     if event.input_ref in state.pending_follow_up[1:]:
         return Rejected(f"{state.pending_follow_up[0]} is the next follow-up")
+    is_open = state.open_calls is not None and event.continues == state.open_calls.wo_id
+    if (event.results or event.continues) and not is_open:
+        return Rejected(f"invalid_input: results of calls of {event.continues} that are not open")
     return {
         "active_run_id": RunId(session_id=state.session_id, run_seq=state.next_run_seq),
         "next_run_seq": state.next_run_seq + 1,
@@ -168,7 +173,11 @@ def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
 def _run_completed(state: SessionState, event: events.RunCompleted) -> Verdict:
     if state.open_orders or (state.active_tool_batch and not state.active_tool_batch.is_settled):
         return Rejected("effects are still in flight")
-    return _run_ended(state, event.input_id, "Completed")
+    ended = _run_ended(state, event.input_id, "Completed")
+    if isinstance(ended, Rejected):
+        return ended
+    changes, effects = ended
+    return changes | {"open_calls": event.open_calls}, effects
 
 
 def _run_failed(state: SessionState, event: events.RunFailed) -> Verdict:

@@ -24,7 +24,7 @@ from bus.messages.base import Count, Record, canonical_bytes, pack, unpack
 from bus.messages.ids import RunId, body_ref
 from bus.messages.session import StateSnapshot
 
-VERSION = 1
+VERSION = 2
 """Of the packed record. One of another version is not read; the entries before it are."""
 
 

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from bus.messages.base import Count, Record, Timestamp, canonical_bytes
 from bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId
-from bus.messages.session import HostCommand, LeaseTerms, Lifecycle, RunConfig, SessionConfig
+from bus.messages.session import HostCommand, LeaseTerms, Lifecycle, OpenCalls, RunConfig, SessionConfig
 from bus.messages.work_order import Fence
 
 CallState = Literal["Pending", "Succeeded", "Failed", "IgnoredStale", "Cancelled"]
@@ -112,6 +112,7 @@ class SessionState(Record):
     waiting_since: Timestamp | None = None  # Paused or WaitingInput from then on; that time is added to the deadline
     cancel_reason: str | None = None
     lease_terms: LeaseTerms | None = None
+    open_calls: OpenCalls | None = None  # of the newest answered turn
 
     @property
     def is_started(self) -> bool:

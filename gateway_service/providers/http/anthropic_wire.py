@@ -50,6 +50,8 @@ def request(
             {"name": names.name(tool.tool_id), "description": tool.description, "input_schema": tool.parameters}
             for tool in prompt.tools
         ]
+        if prompt.tool_choice == "required":
+            body["tool_choice"] = {"type": "any"}
     if stream:
         body["stream"] = True
     return body

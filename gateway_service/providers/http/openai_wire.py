@@ -72,6 +72,8 @@ def request(prompt: Prompt, model_id: str, names: ToolNames, config: Dialect, *,
             }
             for tool in prompt.tools
         ]
+        if prompt.tool_choice == "required":
+            body["tool_choice"] = "required"
     if prompt.structured_output and prompt.output_schema is not None and config.structured != "none":
         body["response_format"] = _format(prompt.output_schema, config.structured)
     if stream:

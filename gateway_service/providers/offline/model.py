@@ -45,7 +45,11 @@ def _answer(reading: Reading, grammar: Grammar) -> rules.Answer:
         return rules.Answer(rules.reduced(reading))
     if reading.schema is not None:
         return rules.Answer(_json(least_instance(dict(reading.schema))))
-    return rules.answer(reading, grammar)
+    answer = rules.answer(reading, grammar)
+    if reading.must_call and reading.tools and not answer.calls:
+        first = reading.tools[0]
+        return rules.Answer(calls=(Call(first.name, least_instance(dict(first.parameters))),))
+    return answer
 
 
 def _object(reading: Reading, grammar: Grammar) -> str:

@@ -62,6 +62,7 @@ class Reading:
     answered: tuple[Answered, ...] = ()
     tools: tuple[Tool, ...] = ()
     schema: Mapping[str, Any] | None = None  # of the answer, if the request asks for one
+    must_call: bool = False  # the answer has to ask for a tool
 
     def block(self, name: str) -> str:
         """The text between the tags of this name."""
@@ -109,6 +110,7 @@ def read_request(request: Mapping[str, Any]) -> Reading:
             Tool(tool["function"]["name"], tool["function"]["parameters"]) for tool in request.get("tools", ())
         ),
         schema=None if wanted is None else wanted["json_schema"]["schema"],
+        must_call=request.get("tool_choice") == "required",
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bus.errors import BusError, RuntimeFault
 from bus.messages.gateway import ERROR_CODES as GATEWAY_CODES
-from bus.messages.work_order import ERROR_CODES, Exchange, Receipt, Segment, ToolCall, WorkOrder
+from bus.messages.work_order import ERROR_CODES, Exchange, Receipt, Segment, ToolCall, ToolSpec, WorkOrder
 from tests.actors.ho1_executor.rig import (
     SESSION,
     WO,
@@ -108,6 +108,43 @@ def test_tool_rounds_reach_the_model() -> None:
     run_one(gateway, order(exchanges=[Exchange(tool_calls=[asked], results=[result])]))
     assert [message.role for message in gateway.prompts[0].messages] == ["system", "user", "assistant", "tool"]
     assert gateway.prompts[0].messages[-1].segments == [result]
+
+
+THEIRS = ToolSpec(tool_id="get_weather", description="the weather", parameters={"type": "object"})
+ASKS = [ToolCall(call_id="001", tool_id="get_weather", arguments={})]
+
+
+def test_a_callers_tools_are_offered_beside_the_agents_own() -> None:
+    """A call of one completes its order: whoever asked runs it."""
+    gateway = ScriptedGateway(answer("", tool_calls=ASKS, finish_reason="tool_calls"))
+    limits = {"tools_allowed": ["list_packages"], "caller_tools": [THEIRS]}
+    receipt, _ = run_one(gateway, order(constraints=limits))
+    assert [tool.tool_id for tool in gateway.prompts[0].tools] == ["list_packages", "get_weather"]
+    assert gateway.prompts[0].tool_choice == "auto"
+    assert receipt.output_result is not None
+    assert (receipt.output_result.tool_calls, receipt.output_result.tools_invented) == (ASKS, [])
+
+
+@pytest.mark.parametrize("allowed", ["list_packages", "*"])
+def test_a_callers_tool_with_the_name_of_an_own_one_fails_its_order(allowed: str) -> None:
+    """No model is asked: nobody could tell which of the two it means."""
+    gateway = ScriptedGateway()
+    limits = {"tools_allowed": [allowed], "caller_tools": [THEIRS.model_copy(update={"tool_id": "list_packages"})]}
+    receipt, _ = run_one(gateway, order(constraints=limits))
+    assert receipt.error is not None
+    assert receipt.error.code == "tool_name_taken"
+    assert gateway.prompts == []
+
+
+def test_where_a_call_is_required_the_callers_tools_are_offered_alone_and_a_text_is_asked_to_be_one() -> None:
+    """A text is no answer then; the repair says what is wanted."""
+    gateway = ScriptedGateway(answer("sunny"), answer("", tool_calls=ASKS, finish_reason="tool_calls"))
+    limits = {"tools_allowed": ["list_packages"], "caller_tools": [THEIRS], "tool_choice": "required"}
+    receipt, _ = run_one(gateway, order(constraints=limits))
+    first, second = gateway.prompts
+    assert ([tool.tool_id for tool in first.tools], first.tool_choice) == (["get_weather"], "required")
+    assert "a call of one of the tools" in second.messages[-1].text
+    assert receipt.state == "completed"
 
 
 def test_an_answer_that_asks_for_tools_completes_its_order() -> None:

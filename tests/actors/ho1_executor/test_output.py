@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.ho1_executor.contracts import check_contract
-from actors.ho1_executor.output import judge_output, repair_messages, strip_fence
+from actors.ho1_executor.output import JSON_ALONE, WHOLE_TEXT, judge_output, repair_messages, strip_fence
 from bus.messages.base import pack
 from tests.actors.ho1_executor.rig import answer
 from tests.actors.ho1_executor.test_contracts import contract
@@ -101,7 +101,7 @@ def test_text_is_checked_against_its_schema() -> None:
 
 def test_a_repair_shows_the_answer_by_ref_and_says_what_is_wrong() -> None:
     """The rejected answer is recorded already; the model sees it again with the faults."""
-    said, asked = repair_messages(answer("{", content_ref="PROMPT_RECEIVED:k/1/1"), ["$: not JSON"], wants_json=True)
+    said, asked = repair_messages(answer("{", content_ref="PROMPT_RECEIVED:k/1/1"), ["$: not JSON"], JSON_ALONE)
     assert (said.role, said.text, said.segments[0].ref) == ("assistant", "{", "PROMPT_RECEIVED:k/1/1")
     assert asked.role == "user"
     assert "- $: not JSON\n" in asked.text
@@ -109,4 +109,4 @@ def test_a_repair_shows_the_answer_by_ref_and_says_what_is_wrong() -> None:
 
 def test_a_repair_of_nothing_shows_nothing() -> None:
     """An empty assistant message is no valid transcript for a provider."""
-    assert [message.role for message in repair_messages(answer(""), ["$: blank text"], wants_json=False)] == ["user"]
+    assert [message.role for message in repair_messages(answer(""), ["$: blank text"], WHOLE_TEXT)] == ["user"]

@@ -8,6 +8,7 @@ from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Ref
 from actors.ho2_supervisor.session.record import AnswerKind, KnownInput
 from actors.ho2_supervisor.session.state import SessionState
 from bus.messages.session import SessionConfig, SessionEnded
+from config.snapshot import load_snapshot
 from tests.actors.ho2_supervisor.journals import at, fold, running, started
 
 CLOSED = fold(started(), SessionEnded(reason="x", turn_count=0, at=at(1)))
@@ -21,7 +22,8 @@ def known(became: AnswerKind, digest: str | None = "same") -> KnownInput:
 def asked(state: SessionState, *inputs: KnownInput, input_id: str = "i1", text: str = "hello") -> Admission:
     """The decision about a request."""
     of = {one.input_id: one for one in inputs}
-    return admit(state, of, input_id=input_id, text=text, digest="same", overrides=None)
+    limits = load_snapshot().config.sessions
+    return admit(state, of, input_id=input_id, text=text, digest="same", overrides=None, results=(), limits=limits)
 
 
 def code(decision: Admission) -> str:
@@ -73,5 +75,8 @@ def test_blank_text_is_invalid(text: str) -> None:
 
 def test_blank_model_is_invalid() -> None:
     """An override that leaves the run without a model never begins."""
-    decision = admit(started(), {}, input_id="i1", text="hello", digest="same", overrides=SessionConfig(model=""))
+    decision = admit(
+        started(), {}, input_id="i1", text="hello", digest="same", overrides=SessionConfig(model=""), results=(),
+        limits=load_snapshot().config.sessions,
+    )  # fmt: skip
     assert code(decision) == "invalid_input"

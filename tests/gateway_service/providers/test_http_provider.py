@@ -57,6 +57,17 @@ async def ask(provider, wanted=None, *, on_delta=None, timeout_s=5.0):
     return await provider.complete(wanted or prompt(), model_id="tiny", timeout_s=timeout_s, on_delta=on_delta)
 
 
+@pytest.mark.parametrize(("kind", "wanted"), [(OPENAI, "required"), (ANTHROPIC, {"type": "any"})])
+async def test_a_call_that_is_required_is_asked_for_in_the_providers_words(kind, wanted):
+    """Without that word nothing is said, so that a server that does not know it is not troubled."""
+    reply = completion() if kind == OPENAI else message()
+    async with serving(answering(reply)) as server:
+        provider = instance(kind, server.url)
+        await ask(provider, prompt(tools=[TOOL], tool_choice="required"))
+        await ask(provider, prompt(tools=[TOOL]))
+    assert [request.json.get("tool_choice") for request in server.requests] == [wanted, None]
+
+
 async def test_openai_is_asked_with_everything_that_the_prompt_says():
     """Model, cap, temperature, effort, tools, schema, transcript and key, once; no id of ours that it would refuse."""
     async with serving(answering(completion())) as server:

@@ -211,6 +211,15 @@ async def test_only_offered_tools_are_asked():
     assert "was not given" in response.content and "list the tools I have" in response.content
 
 
+async def test_a_call_that_is_required_is_made_whatever_the_message_says():
+    """The first tool that is offered, with the least arguments that its schema takes."""
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    tools = [ToolSpec(tool_id="count", description="x", parameters=schema)]
+    wanted = prompt("PRC-SYNTHESIZE-001", "tell me a joke", tools=tools)
+    response = await ask(wanted.model_copy(update={"tool_choice": "required"}))
+    assert [(call.tool_id, call.arguments) for call in response.tool_calls] == [("count", {"n": 0})]
+
+
 @pytest.mark.parametrize("text", ["again", "and now?", "once more please, again"])
 async def test_again_repeats_the_last_question_that_asked_for_something(text):
     """A follow-up without an object means the last administration question."""

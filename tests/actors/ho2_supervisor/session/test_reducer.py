@@ -97,6 +97,7 @@ def test_run_is_requested_then_started_with_a_frozen_configuration() -> None:
     assert state.active_run_config is not None
     assert state.active_run_config.model_dump() == {
         "provider_profile_id": None, "provider": "offline", "model": "big", "reasoning_effort": None, "max_tokens": 7,
+        "caller_tools": None, "tool_choice": None,
     }  # fmt: skip
     assert state.session_config.model == "rules"
 
@@ -354,3 +355,31 @@ def test_event_of_another_run_or_epoch_is_stale() -> None:
     assert reduce(fold(state, degraded()), late).rejection is not None
     moved = fold(state, step(state))
     assert reduce(moved, late).rejection is not None
+
+
+def handing_out() -> SessionState:
+    """A session whose newest turn has handed out two calls."""
+    open_calls = events.OpenCalls(wo_id="WO-x", call_ids=["call_1", "call_2"])
+    return fold(running(), COMPLETED.model_copy(update={"open_calls": open_calls}))
+
+
+def test_open_calls_are_those_of_the_newest_answered_turn() -> None:
+    """Failed and cancelled runs answer nothing and leave them; an answer without calls and the host's own close them."""
+    state = handing_out()
+    assert state.open_calls == events.OpenCalls(wo_id="WO-x", call_ids=["call_1", "call_2"])
+    again = fold(state, requested("i2"), events.RunStarted(at=at(2)))
+    assert again.open_calls == state.open_calls
+    assert fold(again, FAILED.model_copy(update={"input_id": "i2"})).open_calls == state.open_calls
+    assert fold(again, COMPLETED.model_copy(update={"input_id": "i2"})).open_calls is None
+    assert fold(again, degraded("i2")).open_calls is None
+    assert fold(state, degraded("i2")).open_calls is None
+
+
+def test_a_run_that_brings_results_goes_on_with_open_calls_alone() -> None:
+    """Of an order that is not the one that asked, or of none, nothing begins."""
+    given = [events.GivenResult(tool_call_id="call_1", content_ref="x/2")]
+    right = requested("i2").model_copy(update={"results": given, "continues": "WO-x"})
+    assert fold(handing_out(), right).active_run_id is not None
+    for wrong in (right.model_copy(update={"continues": "WO-y"}), right.model_copy(update={"continues": None})):
+        assert refusal(handing_out(), wrong).startswith("invalid_input")
+    assert refusal(started(), right).startswith("invalid_input")

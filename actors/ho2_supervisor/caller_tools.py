@@ -1,0 +1,97 @@
+"""Tools that the caller of a turn runs itself: what may be offered, which calls it is handed, whose results it sends.
+
+Nothing here runs one. Pure. Source: spec page "Launching, scaling, tapping, watching", HTTP edge (tool calls).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from bus.json_text import is_within
+from bus.messages.base import pack
+from bus.messages.control import PARAMETERS_DEPTH_MAX
+from bus.messages.ids import RunId, caller_call_id
+from bus.messages.session import CallerCall, CallResult, OpenCalls, RunConfig, SessionConfig
+from bus.messages.work_order import OutputResult, ToolCall, ToolSpec
+from config.json_schema import SchemaFault, check_schema
+from config.schema import SessionsConfig
+from config.tool_faults import TOOL_ID
+
+
+def offer_fault(wanted: SessionConfig | None, limits: SessionsConfig) -> str:
+    """Why these tools cannot be offered to a model; empty: they can, as far as the session knows.
+
+    That one has the name of a tool of the agent shows where all of those are known: at the executor.
+    """
+    tools = (wanted and wanted.caller_tools) or []
+    if wanted is not None and wanted.tool_choice == "required" and not tools:
+        return "a tool has to be called, and none is given (caller_tools)"
+    if len(tools) > limits.caller_tools_max:
+        return f"{len(tools)} caller_tools; at most {limits.caller_tools_max} are taken (sessions.caller_tools_max)"
+    size = sum(len(pack(tool.model_dump())) for tool in tools)
+    if size > limits.caller_tools_max_bytes:
+        limit = f"{limits.caller_tools_max_bytes} are taken (sessions.caller_tools_max_bytes)"
+        return f"caller_tools have {size} bytes; at most {limit}"
+    named: set[str] = set()
+    for number, tool in enumerate(tools):
+        if fault := _tool_fault(tool, named):
+            return f"caller_tools.{number}: {fault}"
+        named.add(tool.tool_id)
+    return ""
+
+
+def _tool_fault(tool: ToolSpec, named: set[str]) -> str:
+    if TOOL_ID.fullmatch(tool.tool_id) is None:
+        return "a tool's name has 1 to 64 letters, digits, `-` and `_`"
+    if tool.tool_id in named:
+        return f"{tool.tool_id} is there twice"
+    if tool.parameters.get("type", "object") != "object":
+        return f"the parameters of {tool.tool_id} do not describe an object"
+    if not is_within(tool.parameters, PARAMETERS_DEPTH_MAX):
+        return f"the parameters of {tool.tool_id} are nested too deeply"
+    try:
+        check_schema(tool.parameters)
+    except SchemaFault as fault:
+        return f"the schema of {tool.tool_id} {fault}"
+    return ""
+
+
+def results_fault(given: Sequence[CallResult], text: str, open_calls: OpenCalls | None) -> str:
+    """Why these results cannot be taken; empty: they answer every open call of the session, each once."""
+    if not given:
+        return ""
+    if text.strip():
+        return "results of calls come alone; send the message with a turn of its own"
+    wanted = [] if open_calls is None else open_calls.call_ids
+    named = [result.tool_call_id for result in given]
+    if unknown := [call for call in named if call not in wanted]:
+        return f"no call {unknown[0][:100]!r} of this session is open"
+    if missing := [call for call in wanted if call not in named]:
+        return f"the result of {missing[0]} is missing: every open call is answered at once"
+    return "" if len(set(named)) == len(named) else "a call is answered twice"
+
+
+def handed_out(output: OutputResult, config: RunConfig) -> list[ToolCall]:
+    """The calls of an answer that are the caller's to run: where there are any, the agent's own are not run."""
+    theirs = {tool.tool_id for tool in config.caller_tools or ()}.difference(output.tools_invented)
+    return [call for call in output.tool_calls if call.tool_id in theirs]
+
+
+def as_told(calls: Sequence[ToolCall], run_id: RunId, round_seq: int) -> list[CallerCall]:
+    """The calls as their caller gets them, under ids that are one of a kind."""
+    return [
+        CallerCall(
+            tool_call_id=caller_call_id(run_id, round_seq, call.call_id), name=call.tool_id, arguments=call.arguments
+        )
+        for call in calls
+    ]
+
+
+def words_of_reply(text: str, calls: Sequence[CallerCall]) -> str:
+    """What later prompts show of a reply that handed out calls."""
+    asked = [
+        f"[asked the caller for {call.name} {json.dumps(call.arguments, ensure_ascii=False)} as {call.tool_call_id}]"
+        for call in calls
+    ]
+    return "\n".join([text, *asked] if text else asked)
