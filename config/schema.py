@@ -545,7 +545,11 @@ class HttpConfig(Section):
     body_max_bytes: Positive = Field(description="of a request; a larger one is refused")
     body_timeout_ms: Positive = Field(description="until the whole of it has come")
     keep_alive_ms: Positive = Field(description="an idle connection is closed after this")
-    connections_max: Positive = Field(description="connections of one process; a further one is closed at once")
+    write_timeout_ms: Positive = Field(description="a client that reads nothing of its answer for so long is cut off")
+    connections_max: Positive = Field(description="connections of one process; a further one is refused")
+    refusals_max: Positive = Field(
+        description="refused connections that have not closed yet; further ones are closed without a word"
+    )
     key_turns_max: Positive = Field(description="turns of one key that a process waits for at once; more are `busy`")
     messages_max: Positive = Field(description="messages of a transcript")
     pieces_max: Positive = Field(
@@ -553,6 +557,7 @@ class HttpConfig(Section):
     )
     tail_wait_ms: Positive = Field(description="one long poll of the record for those who read events")
     recent_max: Positive = Field(description="events of a session kept for all its readers; older ones are read again")
+    keys_interval_ms: Positive = Field(description="keys made or taken back stand in the record so soon at the latest")
     ping_ms: Positive = Field(description="silence of a stream after which a comment says that it lives")
 
 

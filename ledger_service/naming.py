@@ -20,6 +20,7 @@ _ORDER = re.compile(r"WO-[A-Za-z0-9._:@#-]+")
 _CONSOLIDATION = re.compile(r"WO-CONS-[A-Za-z0-9-]+")
 _INPUT = re.compile(r"[A-Za-z0-9._:@-]+")
 _TRANSCRIPT = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{64}")
+_HTTP_KEY = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{16}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _DELIVERED = "/delivered"
 
@@ -88,6 +89,11 @@ def _transcript(name: _Named) -> bool:
     return _TRANSCRIPT.fullmatch(name.about) is not None
 
 
+def _http_key(name: _Named) -> bool:
+    """`<principal>/<fingerprint>`."""
+    return _HTTP_KEY.fullmatch(name.about) is not None
+
+
 def _own_name(name: _Named) -> bool:
     """Its own id or digest, of which no other writer makes entries: a repeat is meant to add nothing."""
     return bool(name.about)
@@ -108,6 +114,8 @@ _IDS: dict[tuple[str, str], Rule] = {
     ("signals", ""): _own_name,
     ("overlays", ""): _own_name,
     ("governance", "TRANSCRIPT_DELIVERED"): _transcript,
+    ("governance", "HTTP_KEY_CREATED"): _http_key,
+    ("governance", "HTTP_KEY_REVOKED"): _http_key,
     ("governance", ""): _own_name,
 }
 """(kind of stream, event type; "" for all others) -> the form of what follows `<event type>:`."""

@@ -75,7 +75,10 @@ WRITES: dict[str, dict[str, frozenset[str]]] = {
         )
     },
     "launcher": {"governance": frozenset({"CONFIG_SNAPSHOT"})},
-    "http": {"governance": frozenset({"TRANSCRIPT_DELIVERED"})},  # which session a client's own list of messages is
+    "http": {
+        # which session a client's own list of messages is; which keys it goes by
+        "governance": frozenset({"TRANSCRIPT_DELIVERED", "HTTP_KEY_CREATED", "HTTP_KEY_REVOKED"})
+    },
     "operator": {"governance": frozenset({"TAP_BODIES_READ", "TAP_BODIES_CLOSED"})},  # who looked at what was said
     "ledger": {"governance": frozenset({"RECOVERED", "WRITE_CONFLICT", "DENIED"})},
 }

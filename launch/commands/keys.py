@@ -6,6 +6,7 @@ import asyncio
 
 import click
 
+from bus.clock import SystemClock
 from bus.messages.control import Done, RevokeKey
 from bus.messages.ids import iso
 from bus.zeromq.key_book import revoke, workers_in
@@ -44,7 +45,7 @@ def list_keys(*, home: Home, as_json_: bool) -> int:
     rows += [
         {
             "name": key.principal,
-            "key": key.sha256[:16],
+            "key": f"key:{key.fingerprint}",
             "host": "",
             "token_id": "http",
             "version": "",
@@ -69,7 +70,7 @@ def revoke_key(*, home: Home, name: str) -> int:
 
     A worker is cut off, others get its orders, its name is not reused; over HTTP its bearer is refused from then on.
     """
-    if http_keys.revoke(home, name):
+    if http_keys.revoke(home, name, now_us=round(SystemClock().now() * 1_000_000)):
         say(f"the HTTP key of {name} is taken back")
         return exit_codes.OK
     worker = next((worker for worker in workers_in(home.keys) if worker.name == name), None)

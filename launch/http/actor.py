@@ -16,6 +16,7 @@ from launch.http.app import make_app, readiness
 from launch.http.context import Door
 from launch.http.events import Journals
 from launch.http.guard import names_of
+from launch.http.key_records import keep_recorded
 from launch.http.keys import KeyBook, Ownership, owner_secret
 from launch.http.metrics import Metrics
 from launch.http.server import HttpServer, bind, make_server
@@ -36,6 +37,7 @@ class HttpDoor(Actor):
         self._door: Door | None = None
         self._server: HttpServer | None = None
         self._serving: asyncio.Task[None] | None = None
+        self._recording: asyncio.Task[None] | None = None
 
     async def start(self, bus: Bus) -> None:
         """It listens. Raises OSError where it cannot."""
@@ -55,6 +57,14 @@ class HttpDoor(Actor):
         self._server = make_server(make_app(self._door), config, drain_s=self._config.bus.drain_ms / 1000)
         self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[bound]))
         self._serving.add_done_callback(self._ended)
+        launcher = self._config.launcher
+        self._recording = asyncio.get_running_loop().create_task(
+            keep_recorded(
+                bus, self._place.home, interval_s=config.keys_interval_ms / 1000,
+                timeout_s=launcher.client_timeout_ms / 1000,
+            )
+        )  # fmt: skip
+        self._recording.add_done_callback(self._ended)
         _log.info("http_door_open", address=address)
 
     async def ready(self) -> str:
@@ -87,12 +97,13 @@ class HttpDoor(Actor):
             await self._door.close()
         if self._server is not None:
             self._server.should_exit = self._server.force_exit = True
-        if self._serving is not None:
-            self._serving.cancel()
-            await asyncio.gather(self._serving, return_exceptions=True)
+        tasks = [task for task in (self._serving, self._recording) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _ended(self, serving: asyncio.Task[None]) -> None:
-        """That the server ends by itself is a fault of this process."""
-        error = None if serving.cancelled() else serving.exception()
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """That one of them ends by itself is a fault of this process."""
+        error = None if task.cancelled() else task.exception()
         if error is not None and not self.failed.done():
             self.failed.set_result(error)

@@ -19,7 +19,7 @@ from launch.http.context import Door
 from launch.http.guard import Guard
 from launch.http.openai_api import door_of
 from launch.http.openapi import document
-from launch.http.problems import Problem, of_fault
+from launch.http.problems import DEFECT, Problem, of_fault
 from launch.http.turns import ClientGone
 
 _CLIENT_GONE = 499
@@ -45,7 +45,7 @@ def make_app(door: Door) -> ASGIApp:
         Route("/v1/sessions/{session_id}/events", sessions_api.session_events),
     ]
     handlers: dict[Any, Any] = {
-        Problem: _problem, RuntimeFault: _fault, ClientGone: _gone, HTTPException: _http,
+        Problem: _problem, RuntimeFault: _fault, ClientGone: _gone, HTTPException: _http, Exception: _defect,
     }  # fmt: skip
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False  # a path is what it is
@@ -119,6 +119,10 @@ async def _http(request: Request, error: HTTPException) -> Response:
     code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "error")
     problem = Problem(error.status_code, code, error.detail, headers=error.headers)
     return await _problem(request, problem)
+
+
+async def _defect(request: Request, _error: Exception) -> Response:
+    return await _problem(request, DEFECT)
 
 
 async def _gone(_request: Request, _gone: ClientGone) -> Response:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import traceback
+from contextlib import suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 
+import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from launch.http.context import Door
-from launch.http.problems import Problem
+from launch.http.problems import DEFECT, Problem, head_too_large
 
+_log = structlog.get_logger("http")
 OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})
 """Paths that need no key: they say nothing of anybody."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -45,25 +50,41 @@ class Guard:
         if scope["type"] != "http":
             return
         status = 0
+        body = _Body(self.door, scope, receive)
 
         async def counted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if not body.is_whole:
+                    message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            elif not message.get("more_body") and not body.is_whole:
+                # With something unread the connection would be reset, and the answer lost on its way.
+                await send({**message, "more_body": True})
+                await body.discard()
+                message = {"type": "http.response.body", "body": b""}
             await send(message)
 
         try:
             scope["principal"] = self._let_in(scope)
-            await self.app(scope, _Body(self.door, scope, receive).receive, counted)
+            body.check_length()
+            await self.app(scope, body.receive, counted)
         except Problem as problem:
             if not status:
                 await answer(problem, counted)
+        except Exception as error:  # noqa: BLE001 - a defect of ours: named, never with the values that it met
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            _log.error("request_failed", error=type(error).__name__, at=f"{where.filename}:{where.lineno}")
+            if not status:
+                await answer(DEFECT, counted)
         finally:
             endpoint = scope.get("endpoint")
             self.door.metrics.count(getattr(endpoint, "__name__", "none"), scope["method"], status)
 
     def _let_in(self, scope: Scope) -> str:
         """Whose request it is; "" where no key is needed. Raises Problem."""
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > self.door.config.http.head_max_bytes:
+            raise head_too_large()  # it came in one piece
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
@@ -97,14 +118,19 @@ class _Body:
         self._door = door
         self._left = door.config.http.body_max_bytes
         self._until = asyncio.get_running_loop().time() + door.config.http.body_timeout_ms / 1000
-        self._is_whole = False
-        lengths = [value for name, value in scope["headers"] if name == b"content-length"]
-        if lengths and lengths[0].isdigit() and int(lengths[0][:20]) > self._left:
+        headers = dict(scope["headers"])
+        length = headers.get(b"content-length", b"")
+        self._length = int(length[:20]) if length.isdigit() else 0
+        self.is_whole = not self._length and b"transfer-encoding" not in headers
+
+    def check_length(self) -> None:
+        """Raises Problem for one that says itself that it is too large."""
+        if self._length > self._left:
             raise self._too_large()
 
     async def receive(self) -> Message:
         """The next message of the server. Raises Problem."""
-        if self._is_whole:
+        if self.is_whole:
             return await self._receive()
         try:
             async with asyncio.timeout_at(self._until):
@@ -115,8 +141,17 @@ class _Body:
             self._left -= len(message.get("body", b""))
             if self._left < 0:
                 raise self._too_large()
-            self._is_whole = not message.get("more_body", False)
+            self.is_whole = not message.get("more_body", False)
         return message
+
+    async def discard(self) -> None:
+        """The rest of it has come, or its time is over."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._until):
+                is_more = True
+                while is_more:
+                    message = await self._receive()
+                    is_more = message["type"] == "http.request" and message.get("more_body", False)
 
     def _too_large(self) -> Problem:
         limit = self._door.config.http.body_max_bytes
@@ -124,11 +159,11 @@ class _Body:
 
 
 async def answer(problem: Problem, send: Send) -> None:
-    """The problem as a whole response; the connection is closed where a body may still be on its way."""
+    """The problem as a whole response."""
     body = json.dumps(problem.body(), ensure_ascii=False).encode("utf-8", "replace")
     headers = {"content-type": "application/json", "content-length": str(len(body)), **problem.headers}
-    if problem.status in (408, 413):
-        headers["connection"] = "close"
+    if problem.status == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+        headers["connection"] = "close"  # as where it came in pieces
     raw = [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": problem.status, "headers": raw})
     await send({"type": "http.response.body", "body": body})

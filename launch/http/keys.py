@@ -1,4 +1,7 @@
-"""Bearer keys of the door, and which sessions are whose. `<home>/keys/http/` holds hashes; a key is shown once.
+"""Bearer keys of the HTTP door, and which sessions are whose. `<home>/keys/http/` holds hashes; a key is shown once.
+
+A key that was taken back leaves a file in `revoked/`, which outweighs its own: from the moment that it is there the key
+opens nothing, whatever breaks off afterwards.
 
 A session's id says by itself to whom it belongs: its second half is a keyed hash of the first and of the principal's
 name. So no door keeps a list, two doors agree, and nobody reaches a session by an id that he made up or saw.
@@ -14,28 +17,46 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 from uuid import UUID
 
 from pydantic import Field, ValidationError
 
 from bus.messages.base import Record
+from bus.zeromq.curve import write_durably
 from launch.home import Home, make_private
-from launch.run_file import write_whole
+
+R = TypeVar("R", bound=Record)
 
 PRINCIPAL = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 """Names of principals: they stand in ids of records and in paths."""
 _PREFIX = "hobus-"
 _KEY_MAX_CHARS = 200
 _HALF = 8
+_SETTLED_NS = 1_000_000_000
+"""A directory that changed less than this ago may change again without another time: it is read again."""
 
 
-class DoorKey(Record):
+class HttpKey(Record):
     """One key as it lies in its file, `<principal>.json`."""
 
     principal: str = Field(pattern=rf"^{PRINCIPAL.pattern}$")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     created_at_us: int
     expires_at_us: int | None = Field(description="None: never")
+
+    @property
+    def fingerprint(self) -> str:
+        """By which people and records name it."""
+        return self.sha256[:16]
+
+
+class RevokedKey(Record):
+    """A key that was taken back, `revoked/<fingerprint>.json`."""
+
+    principal: str = Field(pattern=rf"^{PRINCIPAL.pattern}$")
+    fingerprint: str = Field(pattern=r"^[0-9a-f]{16}$")
+    revoked_at_us: int
 
 
 def directory_of(home: Home) -> Path:
@@ -45,48 +66,63 @@ def directory_of(home: Home) -> Path:
 
 def create(home: Home, principal: str, *, new_id: Callable[[], str], now_us: int, ttl_s: int | None) -> str:
     """The key of this principal, who had none; it is written down nowhere. Raises FileExistsError, OSError."""
-    path = directory_of(home) / f"{principal}.json"
+    path = _path_of(home, principal)
     make_private(home.keys)
-    make_private(path.parent)
-    if path.exists():
+    if any(key.principal == principal for key in keys_in(home)):
         raise FileExistsError(path)
     word = _PREFIX + (new_id() + new_id()).replace("-", "")
     until = None if ttl_s is None else now_us + ttl_s * 1_000_000
-    kept = DoorKey(principal=principal, sha256=_hash(word), created_at_us=now_us, expires_at_us=until)
-    write_whole(path, kept.model_dump_json())
-    path.chmod(0o600)
+    kept = HttpKey(principal=principal, sha256=_hash(word), created_at_us=now_us, expires_at_us=until)
+    write_durably(path, kept.model_dump_json().encode())
     return word
 
 
-def revoke(home: Home, principal: str) -> bool:
-    """Whether there was such a key; every door refuses it from the next request on. Raises OSError."""
-    if not PRINCIPAL.fullmatch(principal):
+def revoke(home: Home, principal: str, *, now_us: int) -> bool:
+    """Whether there was such a key; every door refuses it from the next request on, durably. Raises OSError."""
+    key = next((key for key in keys_in(home) if key.principal == principal), None)
+    if key is None:
         return False
-    path = directory_of(home) / f"{principal}.json"
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        return False
+    gone = RevokedKey(principal=principal, fingerprint=key.fingerprint, revoked_at_us=now_us)
+    write_durably(_revoked(home) / f"{key.fingerprint}.json", gone.model_dump_json().encode())
+    _path_of(home, principal).unlink(missing_ok=True)
     return True
 
 
-def keys_in(home: Home) -> list[DoorKey]:
-    """Every key, by principal; a file that is none is no key."""
-    found: list[DoorKey] = []
-    directory = directory_of(home)
-    for path in sorted(directory.glob("*.json")) if directory.is_dir() else ():
-        with suppress(OSError, ValidationError):
-            found.append(DoorKey.model_validate_json(path.read_bytes()))
-    return found
+def keys_in(home: Home) -> list[HttpKey]:
+    """Every key that is good unless its time is over, by principal; a file that is none is no key."""
+    gone = {path.stem for path in _revoked(home).glob("[!.]*.json")}
+    return [key for key in _all_in(directory_of(home), HttpKey) if key.fingerprint not in gone]
 
 
-@dataclass(slots=True)
+def revoked_in(home: Home) -> list[RevokedKey]:
+    """Every key that was taken back."""
+    return _all_in(_revoked(home), RevokedKey)
+
+
+class Watched:
+    """Whether the keys of a home may have changed since it was asked last."""
+
+    def __init__(self, home: Home) -> None:
+        self._folders = (directory_of(home), _revoked(home))
+        self._stamp: tuple[int, ...] = ()
+
+    def has_changed(self, *, now_us: int) -> bool:
+        """By the times of their directories. To be asked before they are read."""
+        stamp = tuple(_changed_ns(folder) for folder in self._folders)
+        if stamp == self._stamp:
+            return False
+        # Two changes within one tick of the file system's clock have one time.
+        self._stamp = stamp if max(stamp) + _SETTLED_NS < now_us * 1000 else ()
+        return True
+
+
 class KeyBook:
-    """The keys as a door asks for them: read again whenever their directory has changed."""
+    """The keys as a door asks for them."""
 
-    home: Home
-    _by_hash: dict[str, DoorKey] | None = None
-    _stamp: int = -1
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._watched = Watched(home)
+        self._by_hash: dict[str, HttpKey] = {}
 
     def principal_of(self, authorization: str, *, now_us: int) -> str | None:
         """Whose bearer key this header shows; None for none, an unknown or an expired one."""
@@ -94,21 +130,13 @@ class KeyBook:
         word = word.strip()
         if scheme.lower() != "bearer" or not word or len(word) > _KEY_MAX_CHARS:
             return None
+        if self._watched.has_changed(now_us=now_us):
+            self._by_hash = {key.sha256: key for key in keys_in(self._home)}
         # By its hash: how long the look-up takes says nothing about a key.
-        known = self._known().get(_hash(word))
+        known = self._by_hash.get(_hash(word))
         if known is None or (known.expires_at_us is not None and known.expires_at_us <= now_us):
             return None
         return known.principal
-
-    def _known(self) -> dict[str, DoorKey]:
-        try:
-            stamp = directory_of(self.home).stat().st_mtime_ns
-        except OSError:
-            stamp = 0
-        if self._by_hash is None or stamp != self._stamp:
-            self._by_hash = {key.sha256: key for key in keys_in(self.home)}
-            self._stamp = stamp
-        return self._by_hash
 
 
 def owner_secret(home: Home, *, new_id: Callable[[], str]) -> bytes:
@@ -147,6 +175,29 @@ class Ownership:
     def _signed(self, principal: str, first: bytes) -> str:
         rest = hmac.digest(self.secret, first + principal.encode(), "sha256")[:_HALF]
         return str(UUID(bytes=first + rest, version=4))
+
+
+def _path_of(home: Home, principal: str) -> Path:
+    return directory_of(home) / f"{principal}.json"
+
+
+def _revoked(home: Home) -> Path:
+    return directory_of(home) / "revoked"
+
+
+def _all_in(folder: Path, cls: type[R]) -> list[R]:
+    found: list[R] = []
+    for path in sorted(folder.glob("[!.]*.json")):
+        with suppress(OSError, ValidationError):
+            found.append(cls.model_validate_json(path.read_bytes()))
+    return found
+
+
+def _changed_ns(folder: Path) -> int:
+    try:
+        return folder.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _hash(word: str) -> str:

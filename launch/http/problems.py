@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from http import HTTPStatus
 from math import ceil
@@ -26,7 +27,7 @@ STATUS = {
 _TYPES = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
     409: "conflict_error", 413: "invalid_request_error", 415: "invalid_request_error", 421: "invalid_request_error",
-    429: "rate_limit_error",
+    408: "invalid_request_error", 429: "rate_limit_error", 431: "invalid_request_error",
 }  # fmt: skip
 
 
@@ -55,6 +56,23 @@ class Problem(Exception):
         """As OpenAI's API writes it; what is ours stands beside it."""
         kind = _TYPES.get(self.status, "server_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code, **self.facts}}
+
+
+DEFECT = Problem(500, "internal", "a defect of the door; its log says where")
+
+
+def head_too_large() -> Problem:
+    """A head beyond its bound, whoever finds it."""
+    return Problem(431, "head_too_large", "request line and headers are too large (http.head_max_bytes)")
+
+
+def as_bytes(problem: Problem) -> bytes:
+    """A whole answer for a connection that had no whole request; it is the last one there."""
+    body = json.dumps(problem.body()).encode()
+    headers = {"content-type": "application/json", "content-length": str(len(body)), "connection": "close"}
+    lines = [f"{name}: {value}" for name, value in (headers | problem.headers).items()]
+    head = "\r\n".join([f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}", *lines, "", ""])
+    return head.encode("latin-1", "replace") + body
 
 
 def of_fault(fault: RuntimeFault) -> Problem:

@@ -20,7 +20,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from config.schema import HttpConfig
 from launch.home import Home
+from launch.http.problems import Problem, as_bytes, head_too_large
 from launch.listen import parts_of
+
+_TOO_MANY = Problem(
+    503, "too_many_connections", "this door has as many connections as it may (http.connections_max)",
+    headers={"retry-after": "1"},
+)  # fmt: skip
+_MALFORMED = Problem(400, "malformed_request", "this is no HTTP request")
+_TOO_SLOW = Problem(408, "too_slow", "the head of the request did not come in time (http.head_timeout_ms)")
 
 
 def bind(home: Home, listen: str) -> tuple[socket.socket, str]:
@@ -56,26 +64,43 @@ def bind(home: Home, listen: str) -> tuple[socket.socket, str]:
 
 
 class Bounded(H11Protocol):
-    """The protocol of uvicorn, which waits for a request for ever and takes any number of connections, with bounds."""
+    """The protocol of uvicorn, which waits for ever and takes any number of connections, with bounds.
+
+    Whoever is not let in is told why and gets an end of stream; the connection goes when he closes it, or soon after:
+    closed at once, with something of his unread, it would be reset, and the answer lost.
+    """
 
     bounds: ClassVar[HttpConfig]
-    _head: asyncio.TimerHandle | None = None
+    leaving: ClassVar[set[Bounded]]
+    """Those that were told no and have not closed yet; they count for themselves."""
+    _timer: asyncio.TimerHandle | None = None
+    _stuck: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """One connection too many is closed at once."""
+        """One connection too many is refused."""
         super().connection_made(transport)
-        if len(self.connections) > self.bounds.connections_max:
-            transport.abort()
+        if len(self.connections) - len(self.leaving) > self.bounds.connections_max:
+            self._turn_away(_TOO_MANY)
         else:
             self._expect_head()
 
     def data_received(self, data: bytes) -> None:
         """From its first byte, or from the connection's beginning, a request has so long to be there."""
+        if self in self.leaving:
+            return
         super().data_received(data)
-        if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
+        if self in self.leaving or self.transport.is_closing():
+            return
+        if self.conn.their_state is h11.IDLE:
             self._expect_head()
         else:
-            self._forget()
+            self._forget_head()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no request is refused; uvicorn says so in another shape, and not where an answer has begun."""
+        del msg
+        is_long = len(self.conn.trailing_data[0]) > self.bounds.head_max_bytes
+        self._turn_away(head_too_large() if is_long else _MALFORMED)
 
     def on_response_complete(self) -> None:
         """The next request may have begun already."""
@@ -83,23 +108,54 @@ class Bounded(H11Protocol):
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:
             self._expect_head()
 
+    def pause_writing(self) -> None:
+        """Who does not read what was sent to him has so long to go on."""
+        self.flow.pause_writing()
+        self._stuck = self.loop.call_later(self.bounds.write_timeout_ms / 1000, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """He reads."""
+        self._forget_stuck()
+        self.flow.resume_writing()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for."""
-        self._forget()
+        self.leaving.discard(self)
+        self._forget_head()
+        self._forget_stuck()
         super().connection_lost(exc)
 
-    def _expect_head(self) -> None:
-        if self._head is None:
-            self._head = self.loop.call_later(self.bounds.head_timeout_ms / 1000, self._too_late)
+    def _turn_away(self, problem: Problem) -> None:
+        has_begun = self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
+        if has_begun or len(self.leaving) >= self.bounds.refusals_max:
+            self.transport.abort()
+            return
+        self.leaving.add(self)
+        self._forget_head()
+        self.transport.write(as_bytes(problem))
+        self.transport.write_eof()
+        self._timer = self.loop.call_later(self.bounds.head_timeout_ms / 1000, self.transport.abort)
 
-    def _forget(self) -> None:
-        if self._head is not None:
-            self._head.cancel()
-            self._head = None
+    def _expect_head(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(self.bounds.head_timeout_ms / 1000, self._too_late)
+
+    def _forget_head(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _forget_stuck(self) -> None:
+        if self._stuck is not None:
+            self._stuck.cancel()
+            self._stuck = None
 
     def _too_late(self) -> None:
-        self._head = None
-        self.transport.abort()
+        self._timer = None
+        if self.conn.trailing_data[0]:
+            self._turn_away(_TOO_SLOW)
+        else:
+            self.transport.abort()  # it has asked for nothing
 
 
 class HttpServer(uvicorn.Server):
@@ -115,11 +171,12 @@ def make_server(app: ASGIApp, config: HttpConfig, *, drain_s: float) -> HttpServ
     """A server that is not started."""
     settings = uvicorn.Config(
         app,
-        http=type("BoundedByConfig", (Bounded,), {"bounds": config}),
+        http=type("BoundedByConfig", (Bounded,), {"bounds": config, "leaving": set()}),
         ws="none",
         loop="none",
         lifespan="off",
         log_config=None,
+        log_level="critical",  # what strangers do is counted, not logged; faults of handlers are logged by the guard
         access_log=False,
         server_header=False,
         proxy_headers=False,

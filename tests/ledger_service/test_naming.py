@@ -44,6 +44,9 @@ RIGHTFUL = [
     ("launcher/1@9", "governance", "CONFIG_SNAPSHOT", "sha256:1", None),
     ("broker/1@9", "governance", "KEY_ENROLLED", "key:1", None),
     ("operator/1@9", "governance", "TAP_BODIES_READ", "look-1", None),
+    ("http/1@9", "governance", "TRANSCRIPT_DELIVERED", f"alice/{'0' * 64}", None),
+    ("http/1@9", "governance", "HTTP_KEY_CREATED", f"alice/{'0' * 16}", None),
+    ("http/1@9", "governance", "HTTP_KEY_REVOKED", f"alice/{'0' * 16}", None),
 ]
 
 

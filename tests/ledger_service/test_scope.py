@@ -61,6 +61,8 @@ RECORD_TABLE = {
     ("governance", "RECOVERED"): {"ledger"},
     ("governance", "WRITE_CONFLICT"): {"ledger"},
     ("governance", "TRANSCRIPT_DELIVERED"): {"http"},
+    ("governance", "HTTP_KEY_CREATED"): {"http"},
+    ("governance", "HTTP_KEY_REVOKED"): {"http"},
 }
 
 

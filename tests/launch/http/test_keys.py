@@ -1,12 +1,16 @@
 """Keys of the door, and whose sessions are whose."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.clock import SystemClock
+from bus.messages.base import unpack
 from launch.home import home_of
-from launch.http.keys import KeyBook, Ownership, create, directory_of, keys_in, owner_secret, revoke
+from launch.http.key_records import CREATED, REVOKED, entries_of
+from launch.http.keys import KeyBook, Ownership, create, directory_of, keys_in, owner_secret, revoke, revoked_in
 
 NEW_ID = SystemClock().new_id
 NAMES = st.text("abcdefgh0123_-", min_size=1, max_size=8)
@@ -23,13 +27,54 @@ def test_a_key_is_good_until_it_ends_or_is_taken_back(tmp_path):
     assert book.principal_of(f"Bearer {bob}", now_us=1_000_000) is None
     with pytest.raises(FileExistsError):
         create(home, "alice", new_id=NEW_ID, now_us=0, ttl_s=None)
-    assert revoke(home, "alice") and not revoke(home, "alice") and not revoke(home, "../http.secret")
+    assert revoke(home, "alice", now_us=11)
+    assert not revoke(home, "alice", now_us=12) and not revoke(home, "../http.secret", now_us=12)
     assert book.principal_of(f"Bearer {alice}", now_us=0) is None
     assert [key.principal for key in keys_in(home)] == ["bob"]
-    files = list(directory_of(home).iterdir())
+    files = [path for path in directory_of(home).rglob("*") if path.is_file()]
     assert bob not in "".join(path.read_text() for path in files) and all(
         path.stat().st_mode & 0o77 == 0 for path in files
     )
+
+
+def test_a_key_that_is_being_taken_back_opens_nothing_whatever_breaks_off(tmp_path):
+    """Killed between the word that it is gone and its file; a new one of the same name is another key."""
+    home = home_of(tmp_path)
+    first = create(home, "alice", new_id=NEW_ID, now_us=1, ttl_s=None)
+    file = directory_of(home) / "alice.json"
+    kept = file.read_bytes()
+    assert revoke(home, "alice", now_us=2)
+    file.write_bytes(kept)
+    book = KeyBook(home)
+    assert book.principal_of(f"Bearer {first}", now_us=0) is None and keys_in(home) == []
+    second = create(home, "alice", new_id=NEW_ID, now_us=3, ttl_s=None)
+    assert book.principal_of(f"Bearer {first}", now_us=0) is None
+    assert book.principal_of(f"Bearer {second}", now_us=0) == "alice"
+
+
+def test_a_change_within_one_tick_of_the_file_system_is_seen(tmp_path):
+    """Two changes may have one time: a book that read between them reads again."""
+    home = home_of(tmp_path)
+    alice = create(home, "alice", new_id=NEW_ID, now_us=1, ttl_s=None)
+    now_ns = directory_of(home).stat().st_mtime_ns
+    book = KeyBook(home)
+    assert book.principal_of(f"Bearer {alice}", now_us=now_ns // 1000) == "alice"
+    assert revoke(home, "alice", now_us=2)
+    for folder in (directory_of(home), directory_of(home) / "revoked"):
+        os.utime(folder, ns=(now_ns, now_ns))
+    assert book.principal_of(f"Bearer {alice}", now_us=now_ns // 1000) is None
+
+
+def test_what_is_recorded_of_keys_is_no_key(tmp_path):
+    """Name, fingerprint and times, the same at every door."""
+    home = home_of(tmp_path)
+    words = [create(home, name, new_id=NEW_ID, now_us=5, ttl_s=9) for name in ("alice", "bob")]
+    assert revoke(home, "bob", now_us=7)
+    one, two = (entries_of(keys_in(home), revoked_in(home)) for _ in range(2))
+    assert one == two and [(entry.event_type, unpack(entry.bodies[0])["name"]) for entry in one] == [
+        (CREATED, "alice"), (REVOKED, "bob"),
+    ]  # fmt: skip
+    assert not any(word.removeprefix("hobus-") in repr(one) for word in words)
 
 
 def test_a_damaged_file_is_no_key_and_harms_no_other(tmp_path):

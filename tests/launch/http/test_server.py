@@ -1,0 +1,287 @@
+"""The port of the HTTP door as strangers meet it: the real server and application, over sockets of loopback."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+import structlog
+
+from config.snapshot import load_snapshot
+from launch.home import home_of
+from launch.http.app import make_app
+from launch.http.context import Door
+from launch.http.guard import Guard, names_of
+from launch.http.keys import Ownership
+from launch.http.metrics import Metrics
+from launch.http.server import bind, make_server
+from launch.listen import parts_of
+
+SNAPSHOT = load_snapshot()
+CONFIG = SNAPSHOT.config
+KEY = "hobus-secret-of-alice"
+HEAD = f"Host: 127.0.0.1\r\nAuthorization: Bearer {KEY}\r\n"
+
+
+class Port:
+    """A server at a port of its own."""
+
+    def __init__(self, server, address):
+        self.server = server
+        self.address = parts_of(address)
+        self.writers = []
+
+    @property
+    def leaving(self):
+        """Who was told no and has not closed."""
+        return self.server.config.http_protocol_class.leaving
+
+    async def open(self, data=b""):
+        """A connection, on which this was sent."""
+        reader, writer = await asyncio.open_connection(*self.address)
+        self.writers.append(writer)
+        writer.write(data if isinstance(data, bytes) else data.encode())
+        return reader, writer
+
+    async def close(self):
+        """Every connection of its clients is gone."""
+        for writer in self.writers:
+            writer.transport.abort()
+        await asyncio.gather(*(writer.wait_closed() for writer in self.writers), return_exceptions=True)
+
+    async def said(self, data, *, then=b""):
+        """Status and code of the answer, and the whole of it; 0 where there was none."""
+        reader, writer = await self.open(data)
+        if then:
+            await writer.drain()
+            await asyncio.sleep(0.05)
+            writer.write(then)
+        return await ended(reader, writer)
+
+    async def lives(self):
+        """It answers somebody else."""
+        status, _, _ = await self.said(f"GET /healthz HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n")
+        return status == 200
+
+
+async def ended(reader, writer):
+    """What came until the end, as (status, code, bytes)."""
+    try:
+        async with asyncio.timeout(20):
+            data = await reader.read()
+    except ConnectionError:
+        data = b""
+    writer.close()
+    if not data:
+        return 0, "", data
+    head, _, body = data.partition(b"\r\n\r\n")
+    status = int(head.split()[1])
+    return status, json.loads(body)["error"]["code"] if status >= 400 else "", data
+
+
+def door_of(config):
+    """A door without a cluster: what is asked here comes to none."""
+    return Door(
+        bus=None, snapshot=SimpleNamespace(config=config, agents=SNAPSHOT.agents), ownership=Ownership(b"secret"),
+        principal_of={f"Bearer {KEY}": "alice"}.get, hosts=names_of("127.0.0.1", []), metrics=Metrics(), journals=None,
+    )  # fmt: skip
+
+
+@asynccontextmanager
+async def serving(tmp_path, app=None, **bounds):
+    """The server, with these settings changed."""
+    http = CONFIG.http.model_copy(update=bounds)
+    door = door_of(CONFIG.model_copy(update={"http": http}))
+    (tmp_path / "run").mkdir()
+    bound, address = bind(home_of(tmp_path), "127.0.0.1:0")
+    server = make_server(make_app(door) if app is None else Guard(app, door), http, drain_s=1)
+    task = asyncio.ensure_future(server.serve(sockets=[bound]))
+    port = Port(server, address)
+    try:
+        yield port
+    finally:
+        await port.close()
+        server.should_exit = server.force_exit = True
+        await task
+
+
+async def test_slow_heads_are_told_so_and_keep_out_nobody(tmp_path):
+    """Slow loris: fifty heads that never end; who says nothing at all is closed without a word."""
+    async with serving(tmp_path, head_timeout_ms=300) as port:
+        slow = [await port.open(b"GET / HT") for _ in range(50)]
+        silent = await port.open()
+        assert await port.lives()
+        assert {(await ended(*one))[:2] for one in slow} == {(408, "too_slow")}
+        assert (await ended(*silent))[2] == b""
+        assert await port.lives() and not port.leaving
+
+
+async def test_a_dripping_head_has_no_more_time_than_a_silent_one(tmp_path):
+    """A byte now and then prolongs nothing."""
+    async with serving(tmp_path, head_timeout_ms=300) as port:
+        reader, writer = await port.open(b"GET / HTTP/1.1\r\nX: ")
+        end = asyncio.ensure_future(ended(reader, writer))
+        for _ in range(100):
+            if end.done():
+                break
+            writer.write(b"a")
+            await asyncio.sleep(0.02)
+        assert (await end)[:2] == (408, "too_slow")
+
+
+async def test_a_slow_body_is_told_so(tmp_path):
+    """Its head was whole."""
+    async with serving(tmp_path, body_timeout_ms=200) as port:
+        request = f"POST /v1/sessions HTTP/1.1\r\n{HEAD}Content-Type: application/json\r\nContent-Length: 50\r\n\r\n{{"
+        assert (await port.said(request))[:2] == (408, "too_slow")
+        assert await port.lives()
+
+
+async def test_the_answer_to_a_body_that_nobody_wants_is_heard(tmp_path):
+    """Too large, without a key, to no route: whoever sends it whole gets the answer, not a reset."""
+    size = CONFIG.http.body_max_bytes + 1_000_000
+    async with serving(tmp_path) as port:
+        for head, status in ((HEAD, 413), ("Host: 127.0.0.1\r\n", 401)):
+            request = (
+                f"POST /v1/sessions HTTP/1.1\r\n{head}Content-Type: application/json\r\nContent-Length: {size}\r\n\r\n"
+            )
+            assert (await port.said(request.encode() + b"x" * size))[0] == status
+        assert await port.lives()
+
+
+async def test_more_connections_than_allowed_are_refused_and_the_others_served(tmp_path):
+    """Of three hundred at once the first twenty are held, so many are told why, nobody more is kept in memory."""
+    async with serving(tmp_path, connections_max=20, refusals_max=30) as port:
+        held = [await port.open() for _ in range(20)]
+        said = await asyncio.gather(*(port.said(f"GET /healthz HTTP/1.1\r\n{HEAD}\r\n") for _ in range(300)))
+        assert {one[:2] for one in said} <= {(503, "too_many_connections"), (0, "")}
+        assert sum(one[0] == 503 for one in said) >= 30
+        assert b"retry-after: 1" in next(one[2] for one in said if one[0])
+        crowd = [await port.open() for _ in range(100)]
+        await asyncio.sleep(0.1)
+        assert len(port.leaving) <= 30 and len(port.server.server_state.connections) <= 50
+        for _, writer in [*crowd, *held[1:]]:
+            writer.close()
+        writer = held[0][1]
+        writer.write(f"GET /healthz HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n".encode())
+        assert (await ended(*held[0]))[0] == 200
+        while port.server.server_state.connections:
+            await asyncio.sleep(0.01)
+        assert await port.lives()
+
+
+@pytest.mark.parametrize("then", [b"", b"b" * 60_000 + b"\r\n\r\n"])
+async def test_a_giant_head_is_refused(tmp_path, then):
+    """In one piece or in many, without an end or with one."""
+    async with serving(tmp_path) as port:
+        limit = CONFIG.http.head_max_bytes
+        request = f"GET /healthz HTTP/1.1\r\n{HEAD}X: {'a' * (limit + 1)}"
+        assert (await port.said(request if then else f"{request}\r\n\r\n", then=then))[:2] == (431, "head_too_large")
+        many = "".join(f"X-{number}: {'a' * 90}\r\n" for number in range(limit // 90))
+        assert (await port.said(f"GET /healthz HTTP/1.1\r\n{HEAD}{many}\r\n"))[:2] == (431, "head_too_large")
+        assert await port.lives()
+
+
+NO_REQUESTS = [
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    b"\x00" * 2000,
+    b"GET\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"GET /\r\nHTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n folded\r\n: x\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: gzip\r\n\r\n",
+    b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer a\x00b\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("data", NO_REQUESTS)
+async def test_what_is_no_request_is_refused_in_the_shape_of_all_errors(tmp_path, data):
+    """Another protocol, smuggling, half a line: one answer, and an end."""
+    async with serving(tmp_path, head_timeout_ms=500) as port:
+        status, code, _ = await port.said(data)
+        assert (status, code) in {(400, "malformed_request"), (501, "malformed_request")}
+        assert await port.lives()
+
+
+PATHS = [
+    ("GET", "/../../etc/passwd", 404), ("GET", "/%2e%2e/%2e%2e/etc/passwd", 404), ("GET", "//v1/models", 404),
+    ("GET", "/v1/models/..%2f..%2fetc%2fpasswd", 404), ("GET", "/v1/sessions/..%5c..%5cx", 404),
+    ("GET", "/v1/sessions/%00", 404), ("GET", "/v1/sessions/%ff%fe", 404), ("GET", "/healthz/../v1/models", 404),
+    ("GET", "/v1/models;x=1", 404), ("GET", "/V1/MODELS", 404), ("GET", "http://evil.example/v1/models", 404),
+    ("GET", "/v1/%6dodels/", 404), ("OPTIONS", "*", 404), ("CONNECT", "127.0.0.1:22", 404), ("TRACE", "/healthz", 405),
+    ("PROPFIND", "/v1/sessions", 405), ("GET", "/" + "a" * 8000, 404), ("GET", "/v1/sessions/" + "%2e" * 3000, 404),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "status"), PATHS)
+async def test_a_path_is_what_it_is_and_never_a_way_out(tmp_path, method, path, status):
+    """Raw, as no client library would send it."""
+    async with serving(tmp_path) as port:
+        found, code, data = await port.said(f"{method} {path} HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n")
+        assert found == status and code.endswith({404: "not_found", 405: "method_not_allowed"}[status])
+        assert b"root:" not in data and path.encode() not in data
+
+
+STRANGERS = [
+    ("Host: evil.example", 421, "host_not_allowed"),
+    ("Host: 127.0.0.1.evil.example:8420", 421, "host_not_allowed"),
+    ("Host: ", 421, "host_not_allowed"),
+    ("Host: 127.0.0.1\r\nOrigin: https://evil.example", 403, "origin_not_allowed"),
+    ("Host: 127.0.0.1\r\nOrigin: null", 403, "origin_not_allowed"),
+    ("Host: 127.0.0.1\r\nOrigin: http://127.0.0.1", 403, "origin_not_allowed"),
+]
+
+
+@pytest.mark.parametrize(("headers", "status", "code"), STRANGERS)
+async def test_names_and_pages_of_others_are_refused(tmp_path, headers, status, code):
+    """DNS rebinding comes under its own name, a page's script with its origin; a key helps neither."""
+    async with serving(tmp_path) as port:
+        for path in ("/healthz", "/v1/models", "/docs"):
+            request = f"GET {path} HTTP/1.1\r\n{headers}\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\r\n"
+            assert (await port.said(request))[:2] == (status, code)
+
+
+async def test_garbage_behind_an_answer_ends_the_connection_alone(tmp_path):
+    """The answer came before the body was whole: what follows cannot be answered a second time."""
+    async with serving(tmp_path) as port:
+        head = f"POST /no HTTP/1.1\r\n{HEAD}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        status, code, data = await port.said(head, then=b"zz\r\nnonsense\r\n")
+        assert (status, code) == (404, "not_found") and data.count(b"HTTP/1.1") == 1
+        assert await port.lives()
+
+
+async def test_who_reads_nothing_of_his_answer_is_cut_off(tmp_path):
+    """An answer that fills every buffer holds its connection for so long and no longer."""
+
+    async def endless(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        while True:
+            await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})
+            await asyncio.sleep(0)
+
+    async with serving(tmp_path, endless, write_timeout_ms=200) as port:
+        _, writer = await port.open(f"GET / HTTP/1.1\r\n{HEAD}\r\n")
+        async with asyncio.timeout(20):
+            while not port.server.server_state.connections:
+                await asyncio.sleep(0.01)
+            while port.server.server_state.connections:
+                await asyncio.sleep(0.05)
+        writer.close()
+
+
+async def test_a_defect_is_named_without_what_it_met(tmp_path):
+    """500 and its place in the log; nothing of the request, its key, or the values that the fault speaks of."""
+
+    async def broken(_scope, _receive, _send):
+        raise ValueError(f"no such thing: {KEY}")
+
+    with structlog.testing.capture_logs() as logged:
+        async with serving(tmp_path, broken) as port:
+            status, code, data = await port.said(f"GET /{KEY} HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n")
+    assert (status, code) == (500, "internal") and KEY.encode() not in data
+    (line,) = logged
+    assert line["error"] == "ValueError" and "test_server.py" in line["at"] and KEY not in str(line)
