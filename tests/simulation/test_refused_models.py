@@ -8,6 +8,7 @@ from bus.errors import GatewayError
 from bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
+from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of
 from tests.simulation.turns import AsksForTools
 
@@ -35,6 +36,17 @@ def test_a_provider_or_model_that_does_not_exist_is_refused(overrides, code, wor
         assert word in result.response and "configured: offline" in result.response
     assert count_of(entries, "DEGRADATION") == 0
     assert len(answers_of(entries, "in-1")) == 1
+    check_record(entries)
+
+
+def test_where_any_model_may_be_asked_for_the_embedded_rules_refuse_one_that_they_do_not_have():
+    """Sent, so no longer the gateway's to reject: the provider names what it has, and it costs nothing."""
+    with SimulatedCluster(snapshot(("gateway.providers.offline.any_model", True))) as cluster:
+        result = asked(cluster, "in-1", SessionConfig(model="a-great-model"))
+        entries = cluster.entries()
+    assert (result.outcome, result.code) == ("error", "PROVIDER_REFUSED")
+    assert "has no model 'a-great-model'; it has offline-rules-1" in result.response
+    assert (count_of(entries, "PROMPT_FAILED"), count_of(entries, "DEGRADATION")) == (1, 0)
     check_record(entries)
 
 
