@@ -1,10 +1,10 @@
 """Crash drills: this process ends or freezes at an exact frame, once. The operator's tool behind the kill tests.
 
 `HOBUS_DRILL=<actor>:<signal>:<moment>:<type>:<n>`, e.g. `ho2/1:KILL:before-send:ledger.write:3`: at the third Write
-that the first process of ho2/1 is about to send, it gets SIGKILL. Moments: before-send, after-send, on-receive;
-signals: KILL, STOP. A role in the place of an actor (`ho2`) means whichever of its processes is there first. A
-restarted process does not do it again: the point leaves a mark in the state directory first, with the pid of whom it
-hits.
+that the first process of ho2/1 is about to send, it gets SIGKILL. `ledger.write~PROMPT_SENT` counts those Writes alone
+whose body holds that word. Moments: before-send, after-send, on-receive; signals: KILL, STOP. A role in the place of an
+actor (`ho2`) means whichever of its processes is there first. A restarted process does not do it again: the point
+leaves a mark in the state directory first, with the pid of whom it hits.
 Source: spec page "Performance and reliability", R1 and R2.
 """
 
@@ -28,13 +28,21 @@ _SIGNALS = {"KILL": signal.SIGKILL, "STOP": signal.SIGSTOP}
 
 @dataclass(frozen=True, slots=True)
 class DrillPoint:
-    """Where a process is hit: at the `number`-th frame of this type, counted over all its connections."""
+    """Where a process is hit: at the `number`-th frame of this type, counted over all its connections.
+
+    `type`: a message type, or `<type>~<word>` for those with that word in their body.
+    """
 
     actor: str
     signal: signal.Signals
     moment: str
     type: str
     number: int
+
+    def is_at(self, moment: str, type_name: str, body: bytes) -> bool:
+        """Whether such a frame counts."""
+        wanted, _, word = self.type.partition("~")
+        return (moment, type_name) == (self.moment, wanted) and word.encode() in body
 
     def __str__(self) -> str:
         """As `HOBUS_DRILL` has it."""
@@ -74,9 +82,9 @@ class Drill:
         self._mark = mark
         self._seen = 0
 
-    def passed(self, moment: str, header: bytes) -> None:
+    def passed(self, moment: str, header: bytes, body: bytes) -> None:
         """A frame is at this moment; at the drill's own the process is hit."""
-        if moment != self._point.moment or unpack_header(header).type != self._point.type:
+        if not self._point.is_at(moment, unpack_header(header).type, body):
             return
         self._seen += 1
         if self._seen == self._point.number and self._leave_mark():
@@ -103,16 +111,16 @@ class DrilledLink:
         """Frames reach `on_frames` after the drill saw them."""
 
         def received(header: bytes, body: bytes) -> None:
-            self._drill.passed("on-receive", header)
+            self._drill.passed("on-receive", header, body)
             on_frames(header, body)
 
         self._link.attach(received)
 
     def send(self, header: bytes, body: bytes) -> None:
         """Handed on between the drill's two moments."""
-        self._drill.passed("before-send", header)
+        self._drill.passed("before-send", header, body)
         self._link.send(header, body)
-        self._drill.passed("after-send", header)
+        self._drill.passed("after-send", header, body)
 
     def discard(self) -> None:
         """As the link's."""

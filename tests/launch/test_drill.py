@@ -12,7 +12,14 @@ from launch.drill import DrillPoint, drilled, parse_drill
 from launch.errors import CommandError
 
 
-@pytest.mark.parametrize("text", ["ho2/1:KILL:before-send:ledger.write:3", "ho2:STOP:on-receive:wo.execute:1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ho2/1:KILL:before-send:ledger.write:3",
+        "ho2:STOP:on-receive:wo.execute:1",
+        "gateway:KILL:before-send:ledger.write~X:1",
+    ],
+)
 def test_a_point_is_written_as_it_is_read(text):
     """Reading and writing are each other's reverse."""
     assert str(parse_drill(text)) == text
@@ -33,6 +40,20 @@ def test_a_role_concerns_each_of_its_processes_and_an_actor_itself_alone():
     one = DrillPoint("ho2/1", signal.SIGSTOP, "before-send", "x", 1)
     assert [role.concerns(name) for name in ("ho2/1", "ho2/2", "ho1/1")] == [True, True, False]
     assert [one.concerns(name) for name in ("ho2/1", "ho2/10", "ho2")] == [True, False, False]
+
+
+def test_a_frame_counts_by_its_type_and_by_the_word_that_its_body_must_hold():
+    """`~` names the word; without it every body will do."""
+    any_write = DrillPoint("gateway", signal.SIGKILL, "before-send", "ledger.write", 1)
+    sent = DrillPoint("gateway", signal.SIGKILL, "before-send", "ledger.write~PROMPT_SENT", 1)
+    frames = [
+        ("before-send", "ledger.write", b"..PROMPT_SENT:x.."),
+        ("before-send", "ledger.write", b"..PROMPT_RECEIVED:x.."),
+        ("after-send", "ledger.write", b"..PROMPT_SENT:x.."),
+        ("before-send", "ledger.read", b"..PROMPT_SENT:x.."),
+    ]
+    assert [any_write.is_at(*frame) for frame in frames] == [True, True, False, False]
+    assert [sent.is_at(*frame) for frame in frames] == [True, False, False, False]
 
 
 def test_of_several_processes_the_first_one_is_hit_and_nobody_else(tmp_path, monkeypatch):
