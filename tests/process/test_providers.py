@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import psutil
 import pytest
@@ -17,13 +17,12 @@ from bus.messages.base import unpack
 from tests.gateway_service.providers.servers import (
     DONE,
     USAGE_PIECE,
-    Behave,
     Server,
     answering,
     completion,
     head,
     piece,
-    serving,
+    served,
     streaming,
 )
 from tests.process.cluster import Cluster, eventually, family_in
@@ -37,22 +36,8 @@ KEY = "sk-planted-8f2b6c1d9e"
 @pytest.fixture
 def server() -> Iterator:
     """Serves in a thread of its own, beside the commands of the test."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    ends: list = []
-
-    def start(behave: Behave) -> Server:
-        manager = serving(behave)
-        ends.append(manager)
-        return asyncio.run_coroutine_threadsafe(manager.__aenter__(), loop).result()
-
-    yield start
-    for manager in ends:
-        asyncio.run_coroutine_threadsafe(manager.__aexit__(None, None, None), loop).result()
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
+    with ExitStack() as stack:
+        yield lambda behave: stack.enter_context(served(behave))
 
 
 def add(cluster: Cluster, at: Server) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -52,6 +53,7 @@ class Server:
                 request = Request(method, path, headers, body)
                 self.requests.append(request)
                 gone = asyncio.ensure_future(reader.read(1))
+                gone.add_done_callback(lambda done: done.cancelled() or done.exception())  # a reset is an end as well
                 work = asyncio.ensure_future(self.behave(request, writer))
                 await asyncio.wait((gone, work), return_when=asyncio.FIRST_COMPLETED)
                 if not work.done():
@@ -76,6 +78,31 @@ async def serving(behave: Behave) -> AsyncIterator[Server]:
         yield server
     finally:
         listener.close()
+
+
+@contextmanager
+def served(behave: Behave) -> Iterator[Server]:
+    """The same in a thread of its own, for those whose own work must not make it late."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    manager = serving(behave)
+    try:
+        yield asyncio.run_coroutine_threadsafe(manager.__aenter__(), loop).result()
+        asyncio.run_coroutine_threadsafe(manager.__aexit__(None, None, None), loop).result()
+    finally:
+        asyncio.run_coroutine_threadsafe(_all_ended(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _all_ended() -> None:
+    """What still answers somebody is given up."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
 
 
 def head(status: int = 200, **headers: Any) -> bytes:

@@ -1,0 +1,244 @@
+"""What the gateway's drills stand on: a cluster whose models are servers of this process, and who asks as executors do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bus.errors import RuntimeFault
+from bus.messages.gateway import Prompt, PromptMessage, PromptResponse
+from bus.messages.work_order import Segment
+from bus.port import Bus
+from config.snapshot import load_snapshot
+from launch import identity
+from tests.gateway_service.providers.instances import KEY, MODEL, OPENAI
+from tests.gateway_service.providers.servers import DONE, Request, completion, head, piece
+from tests.gateway_service.rig import prompt
+from tests.process.cluster import Cluster, cluster_in, write_config
+
+MANY = 1_000_000_000
+MODEL_ID = str(MODEL["model_id"])
+TIRELESS = {
+    "launcher.crash_budget": MANY, "launcher.restart_backoff_max_ms": 200, "gateway.breaker.failures": 1_000_000,
+    "budget.agent_token_limit": MANY, "budget.provider_token_limit": MANY, "gateway.backoff_min_ms": 10,
+    "bus.client_rate": 100_000, "bus.client_burst": 100_000, "bus.client_open_max": 1024,
+}  # fmt: skip
+"""Of a drill that kills the gateway, or fails its calls, more often than anybody else would stand."""
+
+
+@contextmanager
+def cluster_of(urls: Mapping[str, str], settings: Mapping[str, Any], **env: str) -> Generator[Cluster]:
+    """Up, with a provider at each of these addresses, the first one asked by default; down and gone afterwards."""
+    with home_of(urls, settings, **env) as cluster:
+        cluster.up("--detach")
+        yield cluster
+
+
+@contextmanager
+def home_of(urls: Mapping[str, str], settings: Mapping[str, Any], **env: str) -> Generator[Cluster]:
+    """The same, and not up yet."""
+    directory = Path(tempfile.mkdtemp(prefix="hobus-gateway-"))
+    cluster = cluster_in(directory / "home", {"THE_KEY": KEY, **env})
+    shipped = load_snapshot().config.gateway.model_dump(mode="json")["providers"]
+    ours = {name: {**OPENAI, "base_url": f"{url}/v1", "concurrency_max": 64} for name, url in urls.items()}
+    changes = {
+        "gateway.providers": shipped | ours,
+        "gateway.default_route": {"provider_id": next(iter(urls)), "model_id": MODEL_ID},
+        **settings,
+    }
+    (cluster.home.root / "config").mkdir(parents=True)
+    write_config(cluster.home.root / "config" / "admin_config.json", *changes.items())
+    try:
+        yield cluster
+    finally:
+        cluster.end()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def kill_gateway(cluster: Cluster) -> bool:
+    """SIGKILL, if there is one just then."""
+    try:
+        row = cluster.row("gateway/1")
+    except (AssertionError, StopIteration):
+        return False
+    return bool(row.pid) and identity.end(row.pid, row.mark, signal.SIGKILL)
+
+
+# --- who asks -------------------------------------------------------------------------------------------------------
+
+
+def call_of(key: str, session_id: str, *, says: str = "", length: int = 100, **changes: Any) -> Prompt:
+    """The prompt of one call; its text begins with its key, which is how its provider knows it."""
+    text = f"{key} {says}".ljust(length, ".")
+    message = PromptMessage(role="user", segments=[Segment(name="user_input", text=text)])
+    return prompt(key, messages=[message], session_id=session_id, **changes)
+
+
+async def ask(
+    bus: Bus, wanted: Prompt, *, timeout_s: float, on_stream: Callable[[Any], None] | None = None
+) -> PromptResponse:
+    """As an executor asks: under the same key again while that may help. Raises RuntimeFault."""
+    loop = asyncio.get_running_loop()
+    ends_at, attempt = loop.time() + timeout_s, 1
+    while True:
+        try:
+            return await bus.request(
+                "gateway",
+                wanted,
+                expect=PromptResponse,
+                timeout_s=max(0.05, ends_at - loop.time()),
+                message_id=wanted.idempotency_key,
+                attempt=attempt,
+                on_stream=on_stream,
+            )
+        except RuntimeFault as fault:
+            pause_s = fault.pause_s(0.1, 0.5)
+            if not fault.retryable or ends_at - loop.time() <= pause_s:
+                raise
+        await asyncio.sleep(pause_s)
+        attempt += 1
+
+
+# --- the provider's side --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Call:
+    """One request as the provider's own books have it."""
+
+    key: str
+    number: int  # of this key, from 1
+    way: str = ""
+    content: str = ""
+    is_worked: bool = True  # it worked on it, and bills it; else it refused
+    is_whole: bool = False  # all of the answer left
+
+
+Way = Callable[["Books", Call, Request, asyncio.StreamWriter], Awaitable[None]]
+
+
+@dataclass
+class Books:
+    """A provider that does with each call what `choose` says, and writes down what it did."""
+
+    choose: Callable[[Call], str]
+    usage: Callable[[Request], tuple[int, int]] = lambda _request: (20, 9)
+    on_way: Callable[[str], None] = lambda _where: None
+    """Told how far a call is that is answered whole: request, half, whole."""
+    calls: list[Call] = field(default_factory=list[Call])
+    by_key: dict[str, list[Call]] = field(default_factory=dict[str, list[Call]])
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    async def behave(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        """One call, counted before anything else is done with it."""
+        key = str(request.json["messages"][-1]["content"]).split()[0]
+        with self.lock:
+            mine = self.by_key.setdefault(key, [])
+            call = Call(key, len(mine) + 1)
+            mine.append(call)
+            self.calls.append(call)
+        call.content = f"answer {call.number} to {key}"
+        call.way = self.choose(call)
+        call.is_worked = call.way not in REFUSALS
+        await WAYS[call.way](self, call, request, writer)
+
+    def answer(self, call: Call, request: Request) -> tuple[dict[str, Any], bytes, bytes]:
+        """Headers and the two halves of a whole answer."""
+        prompt_tokens, completion_tokens = self.usage(request)
+        usage = {"prompt_tokens": prompt_tokens, "completion_tokens": completion_tokens}
+        if request.json.get("stream"):
+            events = [piece(content=call.content[:6]), piece(content=call.content[6:]), piece("stop")]
+            lines = [b"data: " + _json(event) + b"\n\n" for event in [*events, {"choices": [], "usage": usage}]]
+            return {"content_type": "text/event-stream"}, lines[0], b"".join(lines[1:]) + DONE
+        data = _json(completion(call.content, usage=usage))
+        half = len(data) // 2
+        return {"content_type": "application/json", "content_length": len(data)}, data[:half], data[half:]
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+async def _whole(books: Books, call: Call, request: Request, writer: asyncio.StreamWriter) -> None:
+    headers, first, rest = books.answer(call, request)
+    books.on_way("request")
+    writer.write(head(200, **headers) + first)
+    await writer.drain()
+    books.on_way("half")
+    call.is_whole = True  # before it leaves: whoever has it may ask at once what stands here
+    writer.write(rest)
+    await writer.drain()
+    books.on_way("whole")
+
+
+async def _late(books: Books, call: Call, request: Request, writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(0.05)
+    await _whole(books, call, request, writer)
+
+
+async def _half(books: Books, call: Call, request: Request, writer: asyncio.StreamWriter) -> None:
+    headers, first, _rest = books.answer(call, request)
+    writer.write(head(200, **headers) + first)
+    await writer.drain()
+
+
+async def _broken(_books: Books, _call: Call, _request: Request, writer: asyncio.StreamWriter) -> None:
+    writer.write(head(200, content_type="application/json", content_length=12) + b'{"choices": ')
+    await writer.drain()
+
+
+async def _gone(_books: Books, _call: Call, _request: Request, writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+async def _busy(_books: Books, _call: Call, _request: Request, writer: asyncio.StreamWriter) -> None:
+    data = b'{"error": {"message": "slow down"}}'
+    writer.write(head(429, content_type="application/json", content_length=len(data), retry_after_ms=5) + data)
+    await writer.drain()
+
+
+async def _failing(_books: Books, _call: Call, _request: Request, writer: asyncio.StreamWriter) -> None:
+    data = b'{"error": {"message": "it broke"}}'
+    writer.write(head(500, content_type="application/json", content_length=len(data)) + data)
+    await writer.drain()
+
+
+async def _silent(_books: Books, _call: Call, _request: Request, _writer: asyncio.StreamWriter) -> None:
+    await asyncio.sleep(3600)
+
+
+async def _stuck(books: Books, call: Call, request: Request, writer: asyncio.StreamWriter) -> None:
+    await _half(books, call, request, writer)
+    await asyncio.sleep(3600)
+
+
+async def _drip(_books: Books, _call: Call, _request: Request, writer: asyncio.StreamWriter) -> None:
+    writer.write(head(200, content_type="application/json"))
+    while True:
+        writer.write(b" ")
+        await writer.drain()
+        await asyncio.sleep(0.1)
+
+
+REFUSALS = frozenset({"429", "500"})
+"""Of these a provider bills nothing."""
+
+WAYS: Mapping[str, Way] = {
+    "whole": _whole, "late": _late, "half": _half, "malformed": _broken, "disconnect": _gone,
+    "429": _busy, "500": _failing, "silent": _silent, "stuck": _stuck, "drip": _drip,
+}  # fmt: skip
+
+
+def ways_of(calls: list[Call]) -> dict[str, int]:
+    """How often it did what."""
+    return dict(sorted(Counter(call.way for call in calls).items()))

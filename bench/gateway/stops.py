@@ -1,0 +1,312 @@
+"""R8: how fast a cancel reaches a provider behind its official SDK, and that a chain of hanging ones ends in time.
+
+usage: python -m bench.gateway stops [--cancels 200] [--calls 20] [--write]
+
+Cancels: a call is brought to where its provider, a server on loopback, is silent: before its answer, in the middle of it,
+or in the middle of a streamed one. It is taken back, and the clock stops when the provider sees its connection end: by
+whoever asked the gateway (`prompt`), or by the operator's command to the session (`turn`), all the way through HO2 and HO1.
+
+Deadlines: three models, each the fallback of the one before, at providers that hang each in another way (silent, half
+an answer, a byte now and then), three attempts allowed at each. Whoever asked for a prompt gives d seconds and must have an
+answer, not only its own time run out, by d + 50 ms. Then the last model answers, and so must the call. Then the same with turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from bench.cancels import GOAL_MS, percentile
+from bench.cluster import machine
+from bench.documents import markdown, put_between
+from bench.gateway.parts import MODEL_ID, TIRELESS, Books, ask, call_of, cluster_of
+from bus.errors import RuntimeFault
+from bus.messages.gateway import PromptResponse
+from bus.messages.ids import iso, session_id_of
+from bus.messages.session import Cancel, CommandVerdict, HostCommand, ProcessTurn, SessionCommand
+from bus.port import Bus
+from launch.client import connected, place_of
+from launch.turns import process_turn
+from tests.gateway_service.providers.servers import Request, served
+from tests.process.cluster import Cluster
+
+HANGS = {"silent": "before its answer", "stuck": "in the middle of its answer", "streamed": "in the middle of a stream"}
+CHAIN = ("silent", "stuck", "drip")
+DEADLINES_S = (0.5, 1.0, 2.0, 4.0)
+TURN_DEADLINES_S = (1.0, 2.0, 4.0)
+RESERVE_MS = 100
+"""`gateway.fallback_reserve_ms`: what each model that may still be asked keeps of the call's time."""
+LIMIT_S = 30.0
+RESULTS = Path("bench/results/gateway_stops.json")
+
+
+@dataclass(slots=True)
+class Cancels:
+    """Calls that were taken back at one point."""
+
+    way: str
+    at: str
+    reached_ms: list[float] = field(default_factory=list[float])
+    open: int = 0  # connections that the provider never saw the end of
+
+    @property
+    def faults(self) -> list[str]:
+        """What must not be."""
+        p99 = percentile(self.reached_ms, 99)
+        found = [f"{self.way} {self.at}: p99 {p99} ms"] if p99 > GOAL_MS else []
+        return [*found, f"{self.way} {self.at}: {self.open} still open"] if self.open else found
+
+
+@dataclass(slots=True)
+class Deadlines:
+    """Calls with one deadline along the chain."""
+
+    what: str
+    last: str  # what the last model of the chain does
+    deadline_ms: int
+    late_ms: list[float] = field(default_factory=list[float])  # answered so long after the deadline; negative: before
+    outcomes: dict[str, int] = field(default_factory=dict[str, int])
+    models: dict[str, int] = field(default_factory=dict[str, int])  # calls of each
+
+    @property
+    def faults(self) -> list[str]:
+        """Late, untold, or not helped by a model that answers."""
+        name = f"{self.what}, last one {self.last}, {self.deadline_ms} ms"
+        found = [f"{name}: {max(self.late_ms)} ms late"] if max(self.late_ms) > GOAL_MS else []
+        right = ("success", "degraded") if self.last == "whole" else ("timeout", "error")
+        found += [f"{name}: {count} {told}" for told, count in self.outcomes.items() if not told.startswith(right)]
+        return found
+
+
+class _Hanging:
+    """A provider that hangs, and says when each connection ended."""
+
+    def __init__(self, way: str) -> None:
+        self.way = way
+        self.begun = asyncio.Event()
+        self.ended = asyncio.Event()
+        self.ended_at = 0.0
+        self.loop = asyncio.get_running_loop()
+        self.books = Books(lambda call: self.way)
+
+    async def behave(self, request: Request, writer: asyncio.StreamWriter) -> None:
+        asking = asyncio.ensure_future(self.books.behave(request, writer))
+        await asyncio.sleep(0.01)  # what it says first is on its way
+        self.loop.call_soon_threadsafe(self.begun.set)
+        try:
+            await asking
+        finally:
+            asking.cancel()
+            self.ended_at = time.monotonic()
+            self.loop.call_soon_threadsafe(self.ended.set)
+
+    def again(self) -> None:
+        """For the next one."""
+        self.begun.clear()
+        self.ended.clear()
+
+
+async def measure_cancels(count: int, ways: tuple[str, ...] = ("prompt", "turn")) -> list[Cancels]:
+    """So many of each, one after the other, on one cluster."""
+    provider = _Hanging("silent")
+    settings = {**TIRELESS, "gateway.breaker.silence_ms": 60_000, "budget.session_token_limit": 1_000_000_000}
+    settings |= {"ho2.classify": False, "ho3.enabled": False, "budget.budget_mode": "off"}
+    rows: list[Cancels] = []
+    with ExitStack() as stack:
+        server = stack.enter_context(served(provider.behave))
+        cluster = await asyncio.to_thread(stack.enter_context, cluster_of({"mine": server.url}, settings))
+        place = place_of(cluster.home, cluster.run())
+        async with (
+            connected(place, "ho1") as bus,
+            connected(place, "door") as door,
+            connected(place, "operator") as operator,
+        ):
+            for way in ways:
+                for at in HANGS:
+                    if (way, at) == ("turn", "stuck"):
+                        continue  # a turn's answer is always streamed
+                    provider.way = "stuck" if at == "streamed" else at
+                    row = Cancels(way, at)
+                    for number in range(count):
+                        provider.again()
+                        name = f"{way}-{at}-{number}"
+                        if way == "prompt":
+                            await _one_prompt(bus, provider, row, name)
+                        else:
+                            await _one_turn(door, operator, provider, row, name)
+                    rows.append(row)
+    return rows
+
+
+async def _one_prompt(bus: Bus, provider: _Hanging, row: Cancels, name: str) -> None:
+    wanted = call_of(f"WO-{name}#1", session_id_of("door", name), stream=row.at == "streamed")
+    asking = asyncio.ensure_future(
+        bus.request(
+            "gateway", wanted, expect=PromptResponse, timeout_s=LIMIT_S, message_id=wanted.idempotency_key,
+            on_stream=(lambda _: None) if wanted.stream else None,
+        )
+    )  # fmt: skip
+    await asyncio.wait_for(provider.begun.wait(), LIMIT_S)
+    at = time.monotonic()
+    asking.cancel()
+    await _until_ended(provider, row, at)
+    await asyncio.gather(asking, return_exceptions=True)
+
+
+async def _one_turn(door: Bus, operator: Bus, provider: _Hanging, row: Cancels, name: str) -> None:
+    session_id = session_id_of("door", name)
+    turn = ProcessTurn(session_id=None, input_id=name, text=f"{name} is what I ask")
+    asking = asyncio.ensure_future(process_turn(door, turn, timeout_s=LIMIT_S, retry_interval_s=0.2))
+    await asyncio.wait_for(provider.begun.wait(), LIMIT_S)
+    command = HostCommand(command_id=f"cancel-{name}", issued_at=iso(time.time()), command=Cancel(reason="enough"))
+    at = time.monotonic()
+    verdict = await operator.request(
+        "ho2", SessionCommand(session_id=session_id, command=command), expect=CommandVerdict, timeout_s=LIMIT_S,
+        key=session_id,
+    )  # fmt: skip
+    if verdict.outcome != "applied":
+        raise AssertionError(f"the cancel was rejected: {verdict.reason}")
+    await _until_ended(provider, row, at)
+    await asyncio.gather(asking, return_exceptions=True)
+
+
+async def _until_ended(provider: _Hanging, row: Cancels, at: float) -> None:
+    try:
+        await asyncio.wait_for(provider.ended.wait(), 3.0)
+        row.reached_ms.append(round((provider.ended_at - at) * 1000, 2))
+    except TimeoutError:
+        row.open += 1
+
+
+# --- deadlines --------------------------------------------------------------------------------------------------------
+
+
+def measure_deadlines(calls: int, what: str, last: str, deadlines_s: tuple[float, ...]) -> list[Deadlines]:
+    """Calls along a chain of three, so many at each deadline; `last`: what its last model does."""
+    ways = (*CHAIN[:2], last)
+    names = [f"m{number}" for number in range(1, len(ways) + 1)]
+    following = [{"provider_id": name, "model_id": MODEL_ID} for name in names[1:]]
+    settings = TIRELESS | {
+        "gateway.fallbacks": [{"provider_id": names[0], "model_id": MODEL_ID, "routes": following}],
+        "gateway.fallback_reserve_ms": RESERVE_MS,
+        "ho2.classify": False,
+        "ho3.enabled": False,
+        "budget.budget_mode": "off",
+    }
+    with ExitStack() as stack:
+        now = dict.fromkeys(names, "whole")  # at first, until each is loaded
+        books = {name: Books(lambda _call, name=name: now[name]) for name in names}
+        urls = {name: stack.enter_context(served(one.behave)).url for name, one in books.items()}
+        cluster = stack.enter_context(cluster_of(urls, settings))
+        asyncio.run(_each_asked(cluster, names))
+        now.update(zip(names, ways, strict=True))
+        return asyncio.run(_all_deadlines(cluster, calls, what, last, deadlines_s, books))
+
+
+async def _each_asked(cluster: Cluster, names: list[str]) -> None:
+    """A provider's SDK is loaded beside the gateway's start; how long that takes is not the subject."""
+    async with connected(place_of(cluster.home, cluster.run()), "ho1") as bus:
+        for name in names:
+            wanted = call_of(f"WO-{name}#1", session_id_of("door", name), provider_id=name, model_id=MODEL_ID)
+            assert (await ask(bus, wanted, timeout_s=LIMIT_S)).outcome == "SUCCESS"
+
+
+async def _all_deadlines(
+    cluster: Cluster, calls: int, what: str, last: str, deadlines_s: tuple[float, ...], books: Mapping[str, Books]
+) -> list[Deadlines]:
+    rows: list[Deadlines] = []
+    async with connected(place_of(cluster.home, cluster.run()), "ho1" if what == "prompt" else "door") as bus:
+        for deadline_s in deadlines_s:
+            row = Deadlines(what, last, round(deadline_s * 1000))
+            before = {name: len(one.calls) for name, one in books.items()}
+            outcomes: Counter[str] = Counter()
+            for number in range(calls):
+                name = f"d{row.deadline_ms}n{number}"
+                began = time.monotonic()
+                outcomes[await (_prompted if what == "prompt" else _turned)(bus, name, deadline_s)] += 1
+                row.late_ms.append(round((time.monotonic() - began - deadline_s) * 1000, 1))
+            row.outcomes = dict(outcomes)
+            row.models = {name: len(one.calls) - before[name] for name, one in books.items()}
+            rows.append(row)
+    return rows
+
+
+async def _prompted(bus: Bus, name: str, deadline_s: float) -> str:
+    wanted = call_of(f"WO-{name}#1", session_id_of("door", name))
+    try:
+        answer = await bus.request(
+            "gateway", wanted, expect=PromptResponse, timeout_s=deadline_s, message_id=wanted.idempotency_key
+        )
+    except RuntimeFault as fault:
+        return f"fault {fault.code}"
+    return f"{answer.outcome.lower()} {answer.error_code or ''}".strip()
+
+
+async def _turned(door: Bus, name: str, deadline_s: float) -> str:
+    turn = ProcessTurn(session_id=None, input_id=name, text=f"{name} is what I ask")
+    try:
+        result = await process_turn(door, turn, timeout_s=deadline_s, retry_interval_s=0.2)
+    except RuntimeFault as fault:
+        return f"fault {fault.code}"
+    return f"{result.outcome} {result.code or ''}".strip()
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+def table(cancels: list[Cancels], deadlines: list[Deadlines]) -> str:
+    """Both, as people read them."""
+    first = markdown(
+        ("taken back", "while the provider was silent", "calls", "reached, ms p50 / p99 / max", "still open"),
+        [
+            (row.way, HANGS[row.at], len(row.reached_ms) + row.open,
+             " / ".join(str(percentile(row.reached_ms, percent)) for percent in (50, 99, 100)), row.open)
+            for row in cancels
+        ],
+    )  # fmt: skip
+    second = markdown(
+        ("asked", "deadline d, ms", "the chain's last model", "calls", "latest after d, ms", "answered as", "calls of the three models"),
+        [
+            (row.what, row.deadline_ms, "answers" if row.last == "whole" else "hangs", len(row.late_ms), max(row.late_ms),
+             ", ".join(f"{count} {told}" for told, count in sorted(row.outcomes.items())),
+             ", ".join(str(count) for count in row.models.values()))
+            for row in deadlines
+        ],
+    )  # fmt: skip
+    return f"{first}\n\n{second}"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Of this drill."""
+    parser.add_argument("--cancels", type=int, default=200, help="of each row")
+    parser.add_argument("--calls", type=int, default=20, help="at each deadline")
+
+
+def run(given: argparse.Namespace) -> int:
+    """0 where every row reaches its goal."""
+    cancels = asyncio.run(measure_cancels(given.cancels)) if given.cancels else []
+    print(table(cancels, []), file=sys.stderr, flush=True)
+    deadlines: list[Deadlines] = []
+    for what, spans in (("prompt", DEADLINES_S), ("turn", TURN_DEADLINES_S)):
+        for last in (CHAIN[-1], "whole"):
+            deadlines += measure_deadlines(given.calls, what, last, spans)
+            print(table([], deadlines), file=sys.stderr, flush=True)
+    print(table(cancels, deadlines))
+    wrong = [fault for row in [*cancels, *deadlines] for fault in row.faults]
+    print(*wrong, sep="\n")
+    if given.write:
+        found = {
+            **machine(), "faults": wrong, "cancels": [asdict(row) for row in cancels],
+            "deadlines": [asdict(row) for row in deadlines],
+        }  # fmt: skip
+        RESULTS.write_text(json.dumps(found) + "\n", encoding="utf-8")
+        put_between("gateway stops", f"goal: p99 {GOAL_MS} ms, answered by d + {GOAL_MS} ms", table(cancels, deadlines))
+    return 1 if wrong else 0
