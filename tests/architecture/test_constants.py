@@ -104,7 +104,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "the record's format, in docs/ledger.md, and ids that stand in it: a record outlives every configuration": (
         "ledger_service.entry.*", "ledger_service.frame.*", "ledger_service.index.SCHEMA_VERSION",
         "ledger_service.mask.*", "ledger_service.scan._WRITTEN_BYTES_MIN", "ledger_service.segment._DIGITS",
-        "bus.messages.ledger.WriteEntry.*", "bus.messages.memory.AgentId:*", "bus.messages.memory.ArtifactId:*",
+        "actors.ho2_supervisor.session.snapshot.VERSION", "bus.messages.ledger.WriteEntry.*", "bus.messages.memory.AgentId:*", "bus.messages.memory.ArtifactId:*",
         "bus.messages.memory.SignalId:*", "bus.messages.memory.Signal.event_id:*",
         "bus.messages.memory.LogConsolidationFailure.*", "actors.session_host.records._REASON_MAX_CHARS",
         "actors.ho3_memory.decay.DECIMALS", "actors.ho2_supervisor.biases._DECIMALS",
@@ -127,7 +127,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "launch.descriptors.*", "launch.exit_codes.*", "launch.given._MAX_BYTES", "launch.home.*",
         "launch.interrupt.INTERRUPTED", "launch.kernel.*", "launch.listen._PORT_MAX", "launch.providers.check.*",
         "launch.checkup._PYTHON", "launch.http.app._CLIENT_GONE", "launch.http.keys._KEY_MAX_CHARS",
-        "launch.http.keys._HALF", "launch.http.openapi._KEY", "launch.http.problems.STATUS",
+        "launch.http.keys._HALF", "launch.http.keys._SETTLED_NS", "launch.http.openapi._KEY", "launch.http.problems.STATUS",
         "launch.http.turns._KEY_MAX_CHARS", "launch.http_client._RETRYABLE",
     ),
     "arguments of a library's class, for programs that have no configuration of ours: whoever calls it decides": (
