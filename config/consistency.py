@@ -171,6 +171,11 @@ def _route_faults(gateway: GatewayConfig) -> list[str]:
         if name not in gateway.providers
     ]
     faults += [
+        f"gateway.profiles.{name[:64]}.provider_id: no such provider; configured: {_names(gateway.providers)}"
+        for name, profile in gateway.profiles.items()
+        if profile.provider_id not in gateway.providers
+    ]
+    faults += [
         f"gateway.domain_tag_routes.{tag[:64]}: no prompt has this tag; tags: {_names(DOMAIN_TAGS)}" for tag in unknown
     ]
     faults += [

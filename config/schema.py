@@ -165,6 +165,21 @@ class Route(Section):
     model_id: str = Field(description="a model of that provider")
 
 
+class Profile(Section):
+    """Named settings of a provider, which a session or a run may choose (`provider_profile_id`)."""
+
+    provider_id: str = Field(description="a key of gateway.providers: whose settings these are")
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        description="in place of the contract's; null: the contract's"
+    )
+    reasoning_effort: Literal["Low", "Medium", "High"] | None = Field(
+        description="where the run names none; null: the model's own"
+    )
+    max_tokens: Positive | None = Field(
+        description="cap of an answer, tokens, or a lower one of contract or run; null: none"
+    )
+
+
 class BreakerConfig(Section):
     """When a provider's model is left alone; only faults of the provider count."""
 
@@ -203,6 +218,7 @@ class GatewayConfig(Section):
     domain_tag_routes: dict[str, Route] = Field(
         description="domain tag -> route; the first tag of a prompt that has one wins"
     )
+    profiles: dict[str, Profile] = Field(description="named settings of a provider, for sessions and runs to choose")
     fallbacks: list[Fallback] = Field(description="which models are asked after one whose provider is at fault")
     fallback_reserve_ms: Positive = Field(description="kept of a call's time for each model that may still be asked")
     provider_rates: dict[str, RateConfig] = Field(description="rate limits by provider id; one not named has none")

@@ -130,6 +130,7 @@ def sent(attempt: Attempt, *, at_us: int) -> WriteEntry:
         "token_budget": prompt.token_budget,
         "temperature": prompt.temperature,
         "reasoning_effort": prompt.reasoning_effort,
+        "provider_profile_id": prompt.provider_profile_id,
         "structured_output": prompt.structured_output,
         "tools": [tool.tool_id for tool in prompt.tools],
         "config_digest": prompt.config_digest,

@@ -31,7 +31,7 @@ from bus.port import Bus, Disk, Provider
 from bus.spool import RecordKeeper, Spool
 from bus.turnstile import Ticket, Turnstile
 from config.snapshot import Snapshot
-from gateway_service import access, chain, records, retry, routing, validation
+from gateway_service import access, chain, profiles, records, retry, routing, validation
 from gateway_service.access import Caller
 from gateway_service.account import Account
 from gateway_service.breaker import said_by
@@ -189,6 +189,7 @@ class GatewayService(Actor):
                 access.demand_own_key(prompt, call.message_id)
             route = routing.choose_route(prompt, self._config.gateway)
             access.authorise(prompt, caller, route, self._snapshot.agents, is_degraded=is_degraded)  # 3 authorise
+            prompt = profiles.with_profile(prompt, route, self._config.gateway)
             digests = records.digest_of(prompt, route), records.asked_digest(prompt)
             ask = Ask(prompt, route, *digests, call.trace, is_degraded)
             return await self._calls.answer(  # 4 idempotency

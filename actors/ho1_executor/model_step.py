@@ -243,6 +243,7 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
         token_budget=limits.token_budget,
         temperature=contract.boundary.temperature,
         reasoning_effort=limits.reasoning_effort,
+        provider_profile_id=limits.provider_profile_id,
         tools=list(tools),
         tool_choice=limits.tool_choice,
         output_schema=contract.output_schema if checked.wants_json else None,

@@ -64,6 +64,7 @@ class Prompt(Message):
     reasoning_effort: Literal["Low", "Medium", "High"] | None = Field(
         default=None, description="how hard the model shall think, if it can"
     )
+    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: as it is here")
     tools: list[ToolSpec] = Field(default_factory=list[ToolSpec])
     tool_choice: ToolChoice = Field(default="auto", description="required: the answer asks for one of its tools")
     output_schema: dict[str, Any] | None = Field(default=None, description="JSON Schema of the answer; None: free text")

@@ -24,7 +24,7 @@ ReasoningEffort = Literal["Low", "Medium", "High"]
 class SessionConfig(Record):
     """Mutable defaults for future runs (`aos.agent/SessionConfig@1`)."""
 
-    provider_profile_id: str | None = Field(default=None, description="named settings of a provider; None: the default")
+    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
     provider: str | None = Field(default=None, description="None: routed by tag or default")
     model: str | None = Field(default=None, description="None: routed by tag or default")
     reasoning_effort: ReasoningEffort | None = Field(
@@ -42,7 +42,7 @@ class SessionConfig(Record):
 class RunConfig(Record):
     """Resolved, immutable snapshot for one run (`aos.agent/RunConfig@1`)."""
 
-    provider_profile_id: str | None = Field(default=None, description="named settings of a provider; None: the default")
+    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
     provider: NonBlank = Field(description="provider id")
     model: NonBlank = Field(description="model id")
     reasoning_effort: ReasoningEffort | None = Field(

@@ -93,6 +93,7 @@ class Constraints(Record):
     reasoning_effort: Literal["Low", "Medium", "High"] | None = Field(
         default=None, description="how hard the model shall think, if it can; None: as it likes"
     )
+    provider_profile_id: str | None = Field(default=None, description="a key of gateway.profiles; None: none")
 
 
 class Exchange(Record):

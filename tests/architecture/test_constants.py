@@ -112,7 +112,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "launch.tapping.capture._BATCH_FIELDS",
     ),
     "the configuration's own format": (
-        "config.assets.Boundary.*", "config.consistency._AROUND_A_KEY_CHARS", "config.parse.INTEGER_MAX", "gateway_service.budget._STRICTNESS",
+        "config.assets.Boundary.*", "config.schema.Profile.temperature:*", "config.consistency._AROUND_A_KEY_CHARS", "config.parse.INTEGER_MAX", "gateway_service.budget._STRICTNESS",
     ),
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
         "actors.ho1_executor.mcp_servers.content.*", "actors.ho1_executor.mcp_servers.listing._NAME_CHARS",

@@ -162,6 +162,14 @@ def test_a_route_for_a_tag_that_no_prompt_has_is_a_fault() -> None:
     assert fault == f"gateway.domain_tag_routes.clasification: no prompt has this tag; {known}"
 
 
+def test_a_profile_of_a_provider_that_there_is_not_is_a_fault() -> None:
+    """Its name and the providers there are."""
+    settings = {"temperature": 0.1, "reasoning_effort": None, "max_tokens": None}
+    profiles = {"precise": {"provider_id": "offline", **settings}, "lost": {"provider_id": "cloud", **settings}}
+    (fault,) = faults(changed("gateway", profiles=profiles))
+    assert fault == "gateway.profiles.lost.provider_id: no such provider; configured: offline"
+
+
 def test_default_agent_must_exist() -> None:
     """`host.agent_id` names an agent; the fault lists the agents there are."""
     (fault,) = faults(changed("host", agent_id="NOBODY"))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from bus.errors import GatewayError
 from bus.messages.session import ProcessTurn, SessionConfig, TurnResult
+from config.schema import AdminConfig
 from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import snapshot
@@ -68,6 +71,22 @@ def test_how_hard_a_run_shall_think_reaches_the_provider_of_its_answer():
         assert asked(cluster, "in-1", SessionConfig(reasoning_effort="High")).outcome == "success"
     efforts = {contract: effort for contract, effort, _model in notes.asked}
     assert efforts["PRC-SYNTHESIZE-001"] == "High" and efforts["PRC-CLASSIFY-001"] is None
+
+
+def test_the_profile_of_a_run_reaches_the_provider_of_its_answer():
+    """And nobody else's prompts; a profile that there is not ends the turn, and is named."""
+    notes, shipped = Notes(), load_snapshot()
+    config = shipped.config.model_dump()
+    config["gateway"]["profiles"] = {
+        "hard": {"provider_id": "offline", "temperature": None, "reasoning_effort": "High", "max_tokens": None}
+    }
+    snapshot = dataclasses.replace(shipped, config=AdminConfig.model_validate(config))
+    with SimulatedCluster(snapshot, providers={"offline": notes}) as cluster:
+        assert asked(cluster, "in-1", SessionConfig(provider_profile_id="hard")).outcome == "success"
+        efforts = {contract: effort for contract, effort, _model in notes.asked}
+        refused = asked(cluster, "in-2", SessionConfig(provider_profile_id="harder"))
+    assert efforts["PRC-SYNTHESIZE-001"] == "High" and efforts["PRC-CLASSIFY-001"] is None
+    assert (refused.outcome, refused.code, "'harder'" in refused.response) == ("error", "PROVIDER_NOT_FOUND", True)
 
 
 class Refuses(AsksForTools):
