@@ -6,6 +6,7 @@ reason) is body 1, so that it can be erased and the rest stands.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -71,6 +72,13 @@ def failure_entry(message: LogConsolidationFailure, *, trace: str, at_us: int) -
     facts = {"signal_id": message.signal_id, "wo_id": message.wo_id, "code": message.code, "at": message.at}
     provenance = Provenance(agent_id=message.agent_id, work_order_id=message.wo_id)
     return _entry(name, OVERLAYS, [_sorted_pack(facts)], provenance, trace=trace, at_us=at_us)
+
+
+def owned(entry: WriteEntry, packages: Mapping[str, str]) -> WriteEntry:
+    """The entry with the package that owns its agent; `packages`: by agent id, of those that one owns."""
+    about = entry.provenance
+    package_id = packages.get(about.agent_id, "")
+    return entry.model_copy(update={"provenance": about.model_copy(update={"package_id": package_id})})
 
 
 def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:

@@ -46,6 +46,7 @@ class SessionHost(Actor):
     def __init__(self, *, snapshot: Snapshot, spool: Disk) -> None:
         self._snapshot = snapshot
         self._config = snapshot.config.host
+        self._packages = snapshot.agent_packages()
         self._spool = Spool(spool, SPOOL_FILE)
         self._answers = FirstAnswers[TurnResult](lambda result: result.outcome != "error")
 
@@ -101,7 +102,9 @@ class SessionHost(Actor):
 
         Once the reply of a turn that HO2 answered is on its way, HO2 is told which signals it may consolidate.
         """
-        turn = turns.turn_of(message, call, now=self._bus.clock.monotonic(), config=self._config)
+        turn = turns.turn_of(
+            message, call, now=self._bus.clock.monotonic(), config=self._config, packages=self._packages
+        )
         if refusal := turns.refusal_of(turn, self._config.prompt_max_bytes):
             return turns.error(turn, *refusal, elapsed_ms=0)
         with self._answers.asked((turn.session_id, turn.input_id, turn.text)) as told:

@@ -26,7 +26,6 @@ class DegradedPrompts:
         self._contract = contract
         self._pack = parse_pack(contract.prompt_pack_id, text)
         self._snapshot = snapshot
-        self._packages = snapshot.agent_packages()
 
     def prompt_of(self, turn: Turn) -> DegradedPrompt:
         """The call for this turn; the same for every retry of its input id."""
@@ -42,7 +41,7 @@ class DegradedPrompts:
             agent_id=turn.agent_id,
             agent_class=agent_class,
             framework_id=agent.framework_id if agent else "",
-            package_id=self._packages.get(turn.agent_id, ""),
+            package_id=turn.package_id,
             work_order_id=order_id,
             session_id=turn.session_id,
             tier=self._contract.tier or "",

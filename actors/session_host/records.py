@@ -63,4 +63,4 @@ def turn_degraded(turn: Turn, reply: str, *, now: float, delivered: bool) -> Wri
 
 
 def _provenance(turn: Turn) -> Provenance:
-    return Provenance(agent_id=turn.agent_id, session_id=turn.session_id)
+    return Provenance(agent_id=turn.agent_id, package_id=turn.package_id, session_id=turn.session_id)

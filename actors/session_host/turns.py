@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bus.dispatch import Call
@@ -45,6 +45,7 @@ class Turn:
     input_id: str
     text: str
     agent_id: str
+    package_id: str  # that owns the agent; empty: none
     is_first: bool
     started: float
     deadline: float
@@ -59,7 +60,7 @@ class Turn:
         return max(0, round((now - self.started) * 1000))
 
 
-def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig) -> Turn:
+def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig, packages: Mapping[str, str]) -> Turn:
     """The turn of a request; a first turn's session follows from the caller's role and its input id.
 
     Degrading may take `host.reserve_share_max` of a turn's whole time at most, so that a short deadline still leaves
@@ -69,7 +70,8 @@ def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig)
         session_id=(session_id := message.session_id or session_id_of(call.role, message.input_id)),
         input_id=message.input_id,
         text=words_of(message.text, message.results),
-        agent_id=message.agent_id or config.agent_id,
+        agent_id=(agent_id := message.agent_id or config.agent_id),
+        package_id=packages.get(agent_id, ""),
         is_first=message.session_id is None,
         started=now,
         deadline=(until := call.deadline if call.deadline is not None else now + config.turn_timeout_ms / 1000),

@@ -68,6 +68,19 @@ def test_a_longer_reason_than_configured_is_refused(chars, is_taken):
         assert len(made.entries()) - before == is_taken
 
 
+def test_every_entry_names_the_package_that_owns_its_agent():
+    """Signals, overlays and what changes them; an agent that none owns has none."""
+    with cluster() as made:
+        made.log(*habit())
+        made.log_overlay(artifact())
+        off = m.DeactivateOverlay(agent_id=AGENT, artifact_id=artifact().artifact_id, reason="-", at=at(9))
+        made.ask(off, m.OverlayChanged)
+        made.ask(m.LogSignals(agent_id="MINE", signals=[signal(9, 9)]), m.SignalsLogged)
+        entries = made.entries()
+    packages = [(entry.provenance.agent_id, entry.provenance.package_id) for entry in entries]
+    assert packages == [(AGENT, "PKG-ADMIN-AGENT-001")] * 7 + [("MINE", "")]
+
+
 def test_an_event_that_is_sent_again_counts_once():
     """In the same message, in another one, after a restart."""
     with cluster() as made:

@@ -370,6 +370,7 @@ def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
     )  # fmt: skip
     assert entry.bodies[1:] == [b"what is up?", b"fine"]
     (degradation,) = of_type(cluster.run(cluster.entries("governance")), "DEGRADATION")
+    assert {one.provenance.package_id for one in (entry, degradation)} == {"PKG-ADMIN-AGENT-001"}
     assert (degradation.decision, degradation.reason.partition(":")[2]) == ("DEGRADED", fault.code)
     check_attempts(cluster.run(cluster.settled_entries()))
 
