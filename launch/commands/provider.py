@@ -86,7 +86,11 @@ def check_providers(*, home: Home, names: tuple[str, ...], as_json_: bool) -> in
 
 @provider.command(name="add")
 @click.argument("name", required=False)
-@click.option("--kind", type=click.Choice(["openai", "anthropic"]), help="openai: any server of chat completions.")
+@click.option(
+    "--kind",
+    type=click.Choice(["openai", "anthropic", "plugin"]),
+    help="openai: any server of chat completions; plugin: a class of an installed package.",
+)
 @click.option("--base-url", metavar="URL", help="Where it is; without it the maker's own address.")
 @click.option(
     "--model",
@@ -97,6 +101,14 @@ def check_providers(*, home: Home, names: tuple[str, ...], as_json_: bool) -> in
 )
 @click.option("--any-model", is_flag=True, help="Others may be asked for, too, at an unknown price.")
 @click.option("--key", metavar="REF", help="env:NAME, file:PATH, stdin (kept in a file of this user alone) or none.")
+@click.option("--entry-point", metavar="NAME", help="Of kind plugin: its name in the group hobus.providers.")
+@click.option(
+    "--option",
+    "options",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Of kind plugin: what it is given (JSON, or a text).",
+)
 @click.option("--default", "becomes_default", is_flag=True, help="What names no provider goes to its first model.")
 @with_home
 def add_provider(  # noqa: PLR0913 - one per option
@@ -108,6 +120,8 @@ def add_provider(  # noqa: PLR0913 - one per option
     models: tuple[str, ...],
     any_model: bool,
     key: str | None,
+    entry_point: str | None,
+    options: tuple[str, ...],
     becomes_default: bool,
 ) -> int:
     """Add a provider to the home's configuration; on a terminal what is missing is asked for.
@@ -116,8 +130,15 @@ def add_provider(  # noqa: PLR0913 - one per option
     """
     asks = is_terminal(sys.stdin) and is_terminal(sys.stderr)
     name = name or _asked("Name", asks, flag="NAME")
-    kind = kind or _asked("Kind (openai, anthropic)", asks, flag="--kind", default="openai")
-    if base_url is None:
+    kind = kind or _asked("Kind (openai, anthropic, plugin)", asks, flag="--kind", default="openai")
+    for flag, is_given in (("--entry-point", bool(entry_point)), ("--option", bool(options))):
+        if is_given and kind != "plugin":
+            raise CommandError(f"{flag} is for kind plugin", exit_code=exit_codes.USAGE)
+    if kind == "plugin":
+        if base_url is not None:
+            raise CommandError("--base-url is for kinds openai and anthropic", exit_code=exit_codes.USAGE)
+        entry_point = entry_point or _asked("Entry point", asks, flag="--entry-point")
+    elif base_url is None:
         base_url = _asked("Address", asks, flag="", default=_ADDRESSES.get(kind, ""))
     if not models and not any_model:
         said = _asked("Models, with commas between them", asks, flag="--model")
@@ -132,11 +153,13 @@ def add_provider(  # noqa: PLR0913 - one per option
     wanted = Wanted(
         provider_id=name,
         kind=kind,
-        base_url=base_url.rstrip("/"),
+        base_url=(base_url or "").rstrip("/"),
         models=models,
         any_model=any_model,
         key=None if key == "none" else key,
         becomes_default=becomes_default,
+        entry_point=entry_point or "",
+        options=options,
         secret=secret,
     )
     path = add(home, wanted)

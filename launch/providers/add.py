@@ -39,6 +39,10 @@ class Wanted:
     key: str | None
     """A reference."""
     becomes_default: bool
+    entry_point: str = ""
+    """Of kind `plugin`, in place of an address."""
+    options: tuple[str, ...] = ()
+    """Of kind `plugin`: `NAME=VALUE`, the value as JSON, else as the text that it is."""
     secret: str = field(default="", repr=False)
     """A key to be kept in the home; then `key` is where (`key_path`)."""
 
@@ -96,20 +100,37 @@ def _stored(home: Home, wanted: Wanted) -> Generator[None]:
 
 
 def instance_of(wanted: Wanted, gateway: GatewayConfig) -> dict[str, Any]:
-    """Its settings. Raises CommandError for a price that is none."""
+    """Its settings. Raises CommandError for a price, or an option, that is none."""
     instance: dict[str, Any] = {
         "kind": wanted.kind,
-        "base_url": wanted.base_url,
         "key": wanted.key,
         "models": [_model(text) for text in wanted.models],
         "any_model": wanted.any_model,
         "concurrency_max": gateway.providers["offline"].concurrency_max,
-        "structured": "json_schema",
-        "omit": [],
     }
+    if wanted.kind == "plugin":
+        options = dict(_option(text) for text in wanted.options)
+        return instance | {"entry_point": wanted.entry_point, "options": options}
+    # Anthropic's SDK has no word for a temperature any more, and its newer models refuse one.
+    omit = ["temperature"] if wanted.kind == "anthropic" else []
+    instance |= {"base_url": wanted.base_url, "structured": "json_schema", "omit": omit}
     if wanted.kind == "openai":
         instance["max_tokens_field"] = "max_completion_tokens" if _is_theirs(wanted.base_url) else "max_tokens"
     return instance
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, separator, said = text.partition("=")
+    if not name or not separator:
+        raise CommandError(
+            f"--option {text[:64]}: an option is NAME=VALUE",
+            hint="--option prefix=hello, or --option depth=3",
+            exit_code=exit_codes.USAGE,
+        )
+    try:
+        return name, json_value(said)
+    except BadText:
+        return name, said
 
 
 def _is_theirs(base_url: str) -> bool:

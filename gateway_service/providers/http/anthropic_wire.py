@@ -42,7 +42,8 @@ def request(
     if prompt.reasoning_effort is not None and "reasoning_effort" not in config.omit:
         output["effort"] = prompt.reasoning_effort.lower()
     if prompt.structured_output and prompt.output_schema is not None and config.structured != "none":
-        output["format"] = {"type": "json_schema", "schema": prompt.output_schema}
+        schema = taken_schema(prompt.output_schema)
+        output |= {} if schema is None else {"format": {"type": "json_schema", "schema": schema}}
     if output:
         body["output_config"] = output
     if prompt.tools:
@@ -55,6 +56,19 @@ def request(
     if stream:
         body["stream"] = True
     return body
+
+
+def taken_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
+    """The schema in the form that its API takes, as the SDK makes it: closed objects, other bounds as words.
+
+    None for one that has no such form: it is not asked for, and the answer is judged by it all the same.
+    """
+    from anthropic import transform_schema  # noqa: PLC0415 - where a request is made, its client has loaded it
+
+    try:
+        return transform_schema(schema)
+    except (ValueError, AssertionError, TypeError, AttributeError, RecursionError):  # its words for what it cannot say
+        return None
 
 
 def response(answer: Any, names: ToolNames) -> PromptResponse:

@@ -236,6 +236,26 @@ async def test_a_server_is_asked_for_a_schema_in_the_way_it_knows(structured, wa
     assert "temperature" not in server.requests[0].json
 
 
+@pytest.mark.parametrize(
+    ("schema", "sent"),
+    [
+        (
+            {"type": "object", "properties": {"a": {"type": "number", "minimum": 0}}},
+            {"type": "object", "additionalProperties": False,
+             "properties": {"a": {"type": "number", "description": "{minimum: 0}"}}},
+        ),
+        ({"type": "object", "properties": {"a": {"type": ["string", "null"]}}}, None),
+        ({"type": "object", "properties": {"a": True}}, None),
+    ],
+    ids=["open", "two types", "anything"],
+)  # fmt: skip
+async def test_anthropic_is_asked_for_a_schema_in_the_form_that_it_takes(schema, sent):
+    """Closed objects, other bounds in words, as its SDK has it; one that has no such form is not asked for."""
+    async with serving(answering(message())) as server:
+        await ask(instance(ANTHROPIC, server.url), prompt(output_schema=schema, structured_output=True))
+    assert server.requests[0].json.get("output_config", {}).get("format", {}).get("schema") == sent
+
+
 @pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
 async def test_the_models_of_a_server_are_listed(kind):
     """For `hobus provider check`: no prompt is sent."""

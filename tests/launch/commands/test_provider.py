@@ -78,7 +78,23 @@ def test_prices_keys_and_kinds_are_taken(tmp_path):
     (model,) = providers["claude"].models
     assert (model.input_usd_per_million, model.output_usd_per_million, model.cached_usd_per_million) == (3, 15, 0.3)
     assert providers["claude"].base_url == "https://api.anthropic.com"
+    assert providers["claude"].omit == ["temperature"] and providers["gpt"].omit == []
     assert providers["gpt"].any_model and providers["gpt"].max_tokens_field == "max_completion_tokens"
+
+
+def test_a_class_of_a_package_is_added_with_its_options_and_its_key(tmp_path, monkeypatch, capsys):
+    """A value is JSON where it is JSON, else a text; the listing names the entry point; a check says what is missing."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(f"{KEY}\n"))
+    words = ("--kind", "plugin", "--entry-point", "echo", "--any-model", "--key", "stdin")
+    assert added(tmp_path, "mine", *words, "--option", "prefix=> ", "--option", "depth=3") == exit_codes.OK
+    mine = load_snapshot(tmp_path / "config").config.gateway.providers["mine"]
+    assert (mine.kind, mine.entry_point, mine.options) == ("plugin", "echo", {"prefix": "> ", "depth": 3})
+    assert mine.key == f"file:{tmp_path / 'keys' / 'provider-mine'}"
+    capsys.readouterr()
+    assert hobus(tmp_path, "list") == exit_codes.OK and "entry point echo" in capsys.readouterr().out
+    assert hobus(tmp_path, "check", "mine") == exit_codes.FAILED
+    said = capsys.readouterr()
+    assert "no installed package has an entry point 'echo'" in said.out and KEY not in said.out + said.err
 
 
 def test_a_key_that_is_typed_goes_into_a_file_of_this_user_alone(tmp_path, monkeypatch, capsys):
@@ -134,7 +150,15 @@ def test_what_is_no_key_is_refused_with_a_sentence(tmp_path, monkeypatch, capsys
         (("x", "--kind", "openai", "--base-url", URL, "--any-model", "--default", "--key", "none"), "needs a --model"),
         (("a/b", "--kind", "openai", "--base-url", URL, "--model", "m", "--key", "none"), "is named with letters"),
         (("offline", "--kind", "openai", "--base-url", URL, "--model", "m", "--key", "none"), "already"),
-        (("x", "--kind", "nonsense"), "'openai', 'anthropic'"),
+        (("x", "--kind", "nonsense"), "'openai', 'anthropic', 'plugin'"),
+        (("x", "--kind", "plugin", "--any-model", "--key", "none"), "missing --entry-point"),
+        (
+            ("x", "--kind", "plugin", "--entry-point", "e", "--any-model", "--key", "none", "--option", "a"),
+            "NAME=VALUE",
+        ),
+        (("x", "--kind", "plugin", "--entry-point", "e", "--base-url", URL, "--any-model"), "--base-url is for kinds"),
+        (("x", "--kind", "openai", "--entry-point", "e", "--any-model"), "--entry-point is for kind plugin"),
+        (("x", "--kind", "openai", "--option", "a=1", "--any-model"), "--option is for kind plugin"),
         (("x", "--base-url", URL), "missing --model"),
     ],
 )
