@@ -39,19 +39,23 @@ def home_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test marked `process` is watched by `no_process_is_left`; it and slow ones have time on busy machines, too."""
+    """Tests marked `process`, and slow ones, have time on busy machines, too."""
     for item in items:
-        if isinstance(item, pytest.Function) and item.get_closest_marker("process") is not None:
-            item.fixturenames.insert(0, "no_process_is_left")
         if any(item.get_closest_marker(name) is not None for name in ("process", "slow")):
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
 
 
-@pytest.fixture
-def no_process_is_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The test ends all that it started, detached clusters and their orphans included."""
+@pytest.fixture(autouse=True)
+def no_process_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test marked `process` ends all that it started, detached clusters and their orphans included.
+
+    What was started for its whole module runs on.
+    """
+    if request.node.get_closest_marker("process") is None:
+        yield
+        return
     mark = uuid.uuid4().hex
-    monkeypatch.setenv(_MARK, mark)
+    request.getfixturevalue("monkeypatch").setenv(_MARK, mark)
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     yield
     left = _marked(mark) + [child for child in psutil.Process().children(recursive=True) if child.pid not in before]

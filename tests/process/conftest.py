@@ -1,12 +1,15 @@
-"""Clusters of real processes, ended after each test."""
+"""Clusters of real processes, and servers for them to ask, ended after each test."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.gateway_service.providers.servers import Behave, Server, serving
 from tests.process.cluster import Cluster, cluster_in
 
 
@@ -29,3 +32,24 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[[str], Cluster]]:
 def cluster(make_cluster: Callable[[str], Cluster]) -> Cluster:
     """One cluster, not up yet."""
     return make_cluster("home")
+
+
+@pytest.fixture
+def server() -> Iterator:
+    """Serves in a thread of its own, beside the commands of the test."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    ends: list = []
+
+    def start(behave: Behave) -> Server:
+        manager = serving(behave)
+        ends.append(manager)
+        return asyncio.run_coroutine_threadsafe(manager.__aenter__(), loop).result()
+
+    yield start
+    for manager in ends:
+        asyncio.run_coroutine_threadsafe(manager.__aexit__(None, None, None), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()

@@ -7,8 +7,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -22,7 +21,6 @@ from tests.gateway_service.providers.servers import (
     completion,
     head,
     piece,
-    served,
     streaming,
 )
 from tests.process.cluster import Cluster, eventually, family_in
@@ -31,13 +29,6 @@ from tests.process.mcp_servers import ROOT
 pytestmark = pytest.mark.process
 
 KEY = "sk-planted-8f2b6c1d9e"
-
-
-@pytest.fixture
-def server() -> Iterator:
-    """Serves in a thread of its own, beside the commands of the test."""
-    with ExitStack() as stack:
-        yield lambda behave: stack.enter_context(served(behave))
 
 
 def add(cluster: Cluster, at: Server) -> None:

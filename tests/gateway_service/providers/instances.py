@@ -26,7 +26,7 @@ async def breathe() -> None:
 
 
 def instance(
-    kind: dict[str, Any], base_url: str, *, gateway: dict[str, Any] | None = None, **changes: Any
+    kind: dict[str, Any], base_url: str, *, gateway: dict[str, Any] | None = None, secret: str = KEY, **changes: Any
 ) -> HttpProvider:
     """A provider of this kind at this address."""
     suffix = "/v1" if kind["kind"] == "openai" else ""
@@ -36,7 +36,7 @@ def instance(
         config,
         snapshot(gateway=gateway or {}).config.gateway,
         chars_per_token=4,
-        given=lambda: {"THE_KEY": KEY},
+        given=lambda: {"THE_KEY": secret},
         beside=asyncio.to_thread,
         breathe=breathe,
     )
