@@ -14,10 +14,14 @@ from typing import Any
 
 import psutil
 
+from bus.clock import SystemClock
 from bus.messages.ledger import Entry
+from bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from config.snapshot import load_snapshot
 from launch import identity, run_file
 from launch.children import environment
+from launch.client import place_of
+from launch.door import answer_of
 from launch.home import Home, holder, home_of
 from launch.run_file import ChildRow, RunFile
 from ledger_service.reader import read_entries
@@ -132,6 +136,12 @@ class Cluster:
         )
         self.asked.append(asked)
         return asked
+
+    async def turn(self, text: str, *, timeout_s: float, **config: Any) -> TurnResult:
+        """A turn of this process's own, beside others; `config`: what its run does in another way."""
+        overrides = SessionConfig(**config) if config else None
+        turn = ProcessTurn(input_id=SystemClock().new_id(), text=text, run_overrides=overrides)
+        return await answer_of(place_of(self.home, self.run()), turn, timeout_s=timeout_s)
 
     def kill(self, actor: str) -> ChildRow:
         """SIGKILL to this actor's process; its row as it was."""
