@@ -10,7 +10,7 @@ second (bench/outside_tools); then it is cancelled, and the clock stops when the
 session is asked the next question; in the end the outside is looked at: no card was charged.
 
 The deadline: the provider hangs, the client gives the turn d seconds, and has its answer (an honest error: nobody could
-answer) within d; `attempts` counts the model calls that were tried on the way. Fallback chains of providers do not exist yet.
+answer) within d; `attempts` counts the model calls that were tried on the way. Chains: `bench.gateway stops`.
 """
 
 from __future__ import annotations

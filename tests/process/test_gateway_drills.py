@@ -35,7 +35,7 @@ def test_the_record_has_every_call_that_the_provider_counted(point: str):
 
 def test_a_cancel_reaches_the_provider():
     """Whatever it was about to say, and whoever takes it back; how fast, the benchmark says."""
-    rows = asyncio.run(stops.measure_cancels(3))
+    rows = asyncio.run(stops.measure_cancels(3, ("prompt", "turn")))
     assert [len(row.reached_ms) for row in rows] == [3] * len(rows) and not any(row.open for row in rows), rows
 
 
