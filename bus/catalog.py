@@ -11,6 +11,7 @@ worker is lost.
 `reads`: changes nothing, so that it is answered anew when it comes again, and no answer is kept for that.
 `work`: what it costs its sender's rate (`bus.client_rate`) beside its size: a command writes, a page
 of the record is made while nobody else is answered, anything else waits for its turn elsewhere or reads a little.
+`timed`: the histogram of the broker that counts how long it took, from request to answer (`bus/histogram.py`).
 `by_tool`: its key is no stickiness but the tool that it needs; it goes to workers that announce that tool.
 """
 
@@ -47,6 +48,7 @@ class Row(NamedTuple):
     about: bool = False
     reads: bool = False
     work: int = 1
+    timed: str = ""
 
 
 _COMMAND, _PAGE = 4, 8
@@ -54,7 +56,7 @@ _COMMAND, _PAGE = 4, 8
 _ROWS = (
     # host
     Row(session.StartSession, "host", session.SessionReady, CLIENT_ROLES, work=_COMMAND),
-    Row(session.ProcessTurn, "host", session.TurnResult, CLIENT_ROLES, sensitive=True),
+    Row(session.ProcessTurn, "host", session.TurnResult, CLIENT_ROLES, sensitive=True, timed="turn"),
     Row(session.EndSession, "host", session.SessionClosed, CLIENT_ROLES, about=True, work=_COMMAND),
     # ho2 (StartSession and EndSession are passed on by the host)
     Row(session.TurnRequest, "ho2", session.TurnReply, frozenset({"host"}), sensitive=True),
@@ -74,7 +76,7 @@ _ROWS = (
         work_order.ExecuteWorkOrder, "ho1", work_order.Receipt, frozenset({"ho2"}), "slot", sensitive=True, by_tool=True
     ),
     # gateway
-    Row(gateway.Prompt, "gateway", gateway.PromptResponse, frozenset({"ho1"}), "slot", sensitive=True),
+    Row(gateway.Prompt, "gateway", gateway.PromptResponse, frozenset({"ho1"}), "slot", sensitive=True, timed="call"),
     Row(gateway.DegradedPrompt, "gateway", gateway.PromptResponse, frozenset({"host"}), sensitive=True),
     Row(gateway.ReadBudget, "gateway", gateway.Budget, frozenset({"ho1", "ho2", "operator"})),
     Row(gateway.ReadBreakers, "gateway", gateway.Breakers, frozenset({"ho1", "ho2", "operator"})),

@@ -116,6 +116,7 @@ class Delivery:
         pending = Pending(
             frame, body, row, service=service, direct=frame.destination if "/" in frame.destination else "",
             requester=peer, principal=behalf_of(peer, frame), deadline=deadline, is_post=frame.kind == Kind.POST,
+            now=state.now,
         )  # fmt: skip
         if share:
             pending.share = share

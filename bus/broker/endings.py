@@ -28,6 +28,8 @@ class Endings:
         if not pending.is_post:
             del self._state.asked[pending.requester.role][pending.header.message_id]
         pending.is_done = True
+        if pending.row.timed:
+            self._state.times[pending.row.timed].add(self._state.now - pending.came_at)
         if pending.share:
             self._state.shares.give_back(pending.share, len(pending.body))
         pending.body = b""

@@ -187,7 +187,7 @@ class Operations:
                 "version": peer.version,
                 "host": peer.host,
                 "address": peer.address,
-                "counters": dict(sorted(state.counts.items())) if is_me else dict(peer.counters),
+                "counters": state.counters() if is_me else dict(peer.counters),
             }
         )
 

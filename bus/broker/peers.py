@@ -88,6 +88,7 @@ class Pending:
         "also",
         "asked_anew",
         "body",
+        "came_at",
         "deadline",
         "direct",
         "header",
@@ -104,6 +105,7 @@ class Pending:
         "slotted",
         "tool",
         "unable_since",
+        "waits_since",
         "worker",
     )  # fmt: skip
 
@@ -119,7 +121,10 @@ class Pending:
         principal: str,
         deadline: float,
         is_post: bool,
+        now: float,
     ) -> None:
+        self.came_at = now
+        self.waits_since = now  # for a worker
         self.header = header
         self.body = body
         self.row = row

@@ -133,6 +133,8 @@ class Placement:
             pending.header = frame._replace(attempt=max(frame.attempt, late.attempt + 1))
         self._forward(pending, worker, remaining_ms)
         worker.idle_since = now
+        if pending.slotted:
+            state.waited(now - pending.waits_since)
         pending.service.delivered += 1
         if pending.is_post:
             self._endings.finish(pending)
@@ -229,6 +231,7 @@ class Placement:
         else:
             pending.header = pending.header._replace(attempt=pending.header.attempt + 1)
             self._state.counts["redelivered"] += 1
+            pending.waits_since = self._state.now
             self.place(pending)
 
     def replace_waiting(self, waiting: Iterable[Pending]) -> None:

@@ -16,9 +16,12 @@ from bus.codec import encode, pack_header
 from bus.conduct import Conduct
 from bus.envelope import Header, Kind, header
 from bus.fair import Shares
+from bus.histogram import Histogram
 from bus.messages.base import Message
 from bus.pacing import Others, PacedIntake, client_rate_of
 from bus.settings import BusSettings
+
+_QUEUE_WAIT = "queue_wait"
 
 SERVICES: tuple[str, ...] = tuple(sorted({row.service for row in ROWS}))
 
@@ -75,6 +78,7 @@ class State:
         self.deadlines = DeadlineHeap()
         self.gone: OrderedDict[str, str] = OrderedDict()  # instances that never come back -> why
         self.counts: Counter[str] = Counter()
+        self.times = {name: Histogram() for name in (_QUEUE_WAIT, *sorted({row.timed for row in ROWS if row.timed}))}
         self.in_flight = 0
         self.is_collecting = settings.reannounce_grace_ms > 0
         self.collects_until = now + settings.reannounce_grace_ms / 1000
@@ -83,6 +87,15 @@ class State:
         self.sequence = 0
         self.own_answers: list[tuple[Header, bytes]] = []
         self.conduct = Conduct(settings)
+
+    def waited(self, elapsed_s: float) -> None:
+        """A request that takes a slot has waited so long for one."""
+        self.times[_QUEUE_WAIT].add(elapsed_s)
+
+    def counters(self) -> dict[str, int]:
+        """As everybody's heartbeat has them."""
+        counts = dict(sorted(self.counts.items()))
+        return counts | {key: value for name, one in self.times.items() for key, value in one.counters(name).items()}
 
     def find(self, instance: str) -> Peer | None:
         """The bound peer that is this incarnation."""

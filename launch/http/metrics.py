@@ -5,10 +5,13 @@ No label is made from what a client sent: a route is named by its handler, a met
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.registry import Collector
 
+from bus.histogram import Told, told_in
 from bus.messages.control import PeerRow
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
@@ -25,11 +28,11 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
         self.turns = Histogram(
-            "hobus_turn_seconds", "From a request to the end of its turn", ("api", "outcome"), buckets=_SECONDS,
+            "hobus_http_turn_seconds", "From a request to the end of its turn", ("api", "outcome"), buckets=_SECONDS,
             registry=self.registry,
         )  # fmt: skip
         self.first_pieces = Histogram(
-            "hobus_turn_first_piece_seconds", "From a streamed request to the first piece of its answer", ("api",),
+            "hobus_http_first_piece_seconds", "From a streamed request to the first piece of its answer", ("api",),
             buckets=_SECONDS, registry=self.registry,
         )  # fmt: skip
         self.readers = Gauge("hobus_event_readers", "Readers of session events", registry=self.registry)
@@ -40,6 +43,9 @@ class Metrics:
             "hobus_peers", "Processes on the bus by role and state", ("role", "state"), registry=self.registry
         )
 
+        self._told = _ToldHistograms()
+        self.registry.register(self._told)
+
     def count(self, handler: str, method: str, status: int) -> None:
         """One request was answered."""
         self.requests.labels(handler, method if method in _METHODS else "other", str(status)).inc()
@@ -48,9 +54,39 @@ class Metrics:
         """Everything as text; of the peers what they are now."""
         self._peers.clear()
         self._states.clear()
+        self._told.clear()
         for row in peers:
             self._states.labels(row.role, row.state).inc()
             actor = row.instance.partition("@")[0]
-            for name, value in sorted(row.counters.items()):
+            histograms, counters = told_in(row.counters)
+            self._told.take((row.role, actor), histograms)
+            for name, value in sorted(counters.items()):
                 self._peers.labels(row.role, actor, name).set(value)
         return generate_latest(self.registry)
+
+
+class _ToldHistograms(Collector):
+    """Durations that the heartbeats tell of: turns and calls as the broker sees them, waits in its queues."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, list[tuple[tuple[str, str], Told]]] = {}
+
+    def clear(self) -> None:
+        """Nobody has told anything."""
+        self._rows.clear()
+
+    def take(self, labels: tuple[str, str], histograms: Mapping[str, Told]) -> None:
+        """What this role and actor told."""
+        for name, told in histograms.items():
+            self._rows.setdefault(name, []).append((labels, told))
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        """For the registry."""
+        for name, rows in sorted(self._rows.items()):
+            family = HistogramMetricFamily(
+                f"hobus_{name}_seconds", "As the heartbeats tell it", labels=("role", "actor")
+            )
+            for labels, told in rows:
+                buckets = [(f"{bound / 1000}", value) for bound, value in told.at_most_ms] + [("+Inf", told.count)]
+                family.add_metric(labels, buckets, told.sum_ms / 1000)
+            yield family

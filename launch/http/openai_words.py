@@ -175,9 +175,8 @@ def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple
     """Agent and overrides of a request. Raises Problem for a model that is none."""
     known = models_of(snapshot)
     if request.model not in known:
-        raise Problem(
-            404, "model_not_found", f"no model {request.model[:80]!r}; GET /v1/models lists them", param="model"
-        )
+        # Not said again: clients log errors, and what is no model may be anything, a key too.
+        raise Problem(404, "model_not_found", "no such model; GET /v1/models lists them", param="model")
     agent_id, config = known[request.model]
     changes: dict[str, Any] = {}
     if isinstance(request, ChatRequest):

@@ -14,7 +14,7 @@ from bus.catalog import BY_ROUTE, CLASSES, ROLES, ROWS, row_of
         ("gateway", "gateway.prompt", {"ho1"}),
         ("gateway", "gateway.degraded_prompt", {"host"}),
         ("ho2", "ho2.turn", {"host"}),
-        ("host", "host.process_turn", {"door", "operator"}),
+        ("host", "host.process_turn", {"door", "operator", "http"}),
         ("ledger", "ledger.write", set(ROLES)),
         ("broker", "broker.drain", {"operator", "launcher"}),
         ("broker", "broker.instance_lost", {"launcher"}),
@@ -27,8 +27,8 @@ def test_who_may_send_what(service, type_name, senders):
 
 
 def test_nobody_but_the_gateways_clients_reaches_the_gateway_and_ho1_never_reaches_memory():
-    """No row lets a door talk to the gateway, or an executor to HO3."""
-    assert not any(row.service == "gateway" and row.senders & {"door", "launcher", "broker"} for row in ROWS)
+    """No row lets a client talk to the gateway, or an executor to HO3."""
+    assert not any(row.service == "gateway" and row.senders & {"door", "http", "launcher", "broker"} for row in ROWS)
     assert not any(row.service == "ho3" and "ho1" in row.senders for row in ROWS)
 
 

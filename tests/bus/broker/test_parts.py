@@ -31,7 +31,16 @@ def pending(message_id, sender="ho2/1@a", row=ROW):
     frame = header(Kind.REQUEST, message_id, type="wo.execute", destination="ho1")
     asks = requester(sender)
     return Pending(
-        frame, b"", row, service=None, direct="", requester=asks, principal=asks.principal, deadline=1.0, is_post=False
+        frame,
+        b"",
+        row,
+        service=None,
+        direct="",
+        requester=asks,
+        principal=asks.principal,
+        deadline=1.0,
+        is_post=False,
+        now=0.0,
     )
 
 

@@ -174,7 +174,8 @@ def test_ready_and_metrics(door):
         async with door.http() as http:
             await http.get("/v1/../../etc/passwd")
             await http.request("BREW", "/v1/models/teapot%0a")
-            await session_of(http)
+            session = await session_of(http)
+            await http.post(f"/v1/sessions/{session}/turns", json={"text": ASKED, "input_id": "in-1"})
             ready = await door.http(who=None).get("/readyz")
             text = (await http.get("/metrics")).text
             return ready.status_code, text
@@ -183,6 +184,14 @@ def test_ready_and_metrics(door):
     assert status == 200
     assert 'hobus_http_requests_total{handler="start_session",method="POST",status="201"} 1.0' in text
     assert 'name="inbox_handled"' in text or "hobus_peer_counter" in text
+    for name, least in (("turn", 1), ("call", 2), ("queue_wait", 3)):
+        labels = 'actor="broker/1",role="broker"'
+        counted = next(line for line in text.splitlines() if line.startswith(f"hobus_{name}_seconds_count{{{labels}"))
+        assert float(counted.split()[-1]) >= least
+        everything = 'actor="broker/1",le="+Inf",role="broker"'
+        assert f"hobus_{name}_seconds_bucket{{{everything}}} {counted.split()[-1]}" in text
+    assert 'hobus_http_turn_seconds_count{api="native",outcome="success"} 1.0' in text
+    assert "_ms_le_" not in text
     assert "passwd" not in text and "BREW" not in text and "teapot" not in text
 
 
