@@ -14,11 +14,12 @@ from starlette.responses import JSONResponse, Response
 
 from bus.errors import RuntimeFault
 from bus.messages.session import SessionConfig, TurnResult
+from launch.http import caller_words, transcript, turns
 from launch.http import openai_words as words
-from launch.http import transcript, turns
 from launch.http.context import Door
 from launch.http.delivered import Delivered
 from launch.http.problems import Problem, of_fault, of_result
+from launch.http.response_events import ResponseEvents
 from launch.http.sse import PING, frame, streamed
 from launch.http.transcript import Kept, Said
 from launch.http.turns import Asked
@@ -104,7 +105,7 @@ async def chat(request: Request) -> Response:
     result = await turns.whole(door, chosen.asked, gone_of(request))
     if (problem := of_result(result)) is not None:
         raise problem
-    await _keep(door, chosen, result.response)
+    await _keep(door, chosen, result.response, result)
     headers["x-hobus-outcome"] = result.outcome
     return JSONResponse(words.completion(result, model=body.model, created=created), headers=headers)
 
@@ -120,7 +121,7 @@ async def responses(request: Request) -> Response:
     key = request.headers.get("idempotency-key")
     if body.previous_response_id is not None:
         given = session_id_in(door, principal_of(request), words.session_in(body.previous_response_id))
-        said = [*(one for one in said if one.role == "system"), said[-1]]
+        said = _newest(said)
     chosen = await _choose(request, "responses", said, given=given, agent_id=agent_id, overrides=overrides, key=key)
     if body.previous_response_id is not None:
         await _must_be_newest(door, chosen.asked, body.previous_response_id)
@@ -132,7 +133,7 @@ async def responses(request: Request) -> Response:
     result = await turns.whole(door, chosen.asked, gone_of(request))
     if (problem := of_result(result)) is not None:
         raise problem
-    await _keep(door, chosen, result.response)
+    await _keep(door, chosen, result.response, result)
     headers["x-hobus-outcome"] = result.outcome
     identity = words.response_id(result.session_id, result.input_id)
     return JSONResponse(
@@ -167,19 +168,20 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
     """By name, else by what was said; else a new one. Raises Problem, RuntimeFault."""
     door, principal = door_of(request), principal_of(request)
     input_id, comes_back = turns.input_of(key, door.bus.new_id())
+    results = caller_words.results_in(said)
     asked = Asked(
-        api=api, principal=principal, session_id="", input_id=input_id, text=said[-1].text, comes_back=comes_back,
-        overrides=overrides, arrived=door.bus.clock.monotonic(),
+        api=api, principal=principal, session_id="", input_id=input_id, text="" if results else said[-1].text,
+        results=tuple(results), comes_back=comes_back, overrides=overrides, arrived=door.bus.clock.monotonic(),
     )  # fmt: skip
     if given is not None:
         session_id = session_id_in(door, principal, given)
         return Chosen(replace(asked, session_id=session_id), said, is_by_transcript=False)
-    session_id = await _by_transcript(door, principal, said[:-1], input_id)
+    session_id = await _by_transcript(door, principal, said[: -len(results) or -1], input_id)
     if session_id is not None:
         return Chosen(replace(asked, session_id=session_id), said, is_by_transcript=True)
     session_id = door.ownership.session_id(principal, f"{api}/{input_id}")
     await turns.start(door, session_id, agent_id=agent_id)
-    first = replace(asked, session_id=session_id, text=transcript.with_history(said))
+    first = replace(asked, session_id=session_id, text=transcript.with_history(said), results=())
     return Chosen(first, said, is_by_transcript=True)
 
 
@@ -205,15 +207,26 @@ async def _must_be_newest(door: Door, asked: Asked, previous: str) -> None:
 
 
 def _with_instructions(chosen: Chosen) -> Chosen:
-    """Instructions hold for one response in OpenAI's API: they stand before its message."""
+    """Instructions hold for one response in OpenAI's API: they stand before its message.
+
+    Results go on under those of the response that asked for them.
+    """
+    if chosen.asked.results:
+        return chosen
     return replace(chosen, asked=replace(chosen.asked, text=transcript.with_history(chosen.said)))
 
 
-async def _keep(door: Door, chosen: Chosen, delivered: str) -> None:
+def _newest(said: list[Said]) -> list[Said]:
+    """Of a transcript whose beginning the session knows: instructions, and the message or the results at its end."""
+    results = caller_words.results_in(said)
+    return [*(one for one in said if one.role == "system"), *said[-len(results) or -1 :]]
+
+
+async def _keep(door: Door, chosen: Chosen, delivered: str, result: TurnResult) -> None:
     """What the client has now is remembered; without that its next message begins a new session, with its history."""
     if not chosen.is_by_transcript:
         return
-    messages = [*chosen.said, Said("assistant", delivered)]
+    messages = [*chosen.said, Said("assistant", delivered, caller_words.called(result.caller_calls))]
     kept = Kept(session_id=chosen.asked.session_id, input_id=chosen.asked.input_id)
     try:
         record_id = transcript.transcript_id(chosen.asked.principal, messages)
@@ -258,7 +271,7 @@ async def _said(door: Door, chosen: Chosen, delivered: Delivered, end: _End) -> 
     if end.result is not None and end.problem is None:
         if rest := delivered.finish(end.result.response):
             yield rest
-        await _keep(door, chosen, delivered.text)
+        await _keep(door, chosen, delivered.text, end.result)
 
 
 async def _chat_frames(
@@ -279,7 +292,9 @@ async def _chat_frames(
     if end.problem is not None or end.result is None:
         yield frame((end.problem or Problem(500, "internal", "the turn has no result")).body())
         return
-    yield chunk({}, "stop", **words.ours(end.result))
+    for number, call in enumerate(caller_words.tool_calls(end.result.caller_calls)):
+        yield chunk({"tool_calls": [{"index": number, **call}]})
+    yield chunk({}, words.finish_reason(end.result), **words.ours(end.result))
     if wants_usage:
         yield chunk(None, usage=words.usage_of(end.result))
     yield frame("[DONE]")
@@ -289,32 +304,16 @@ async def _response_frames(
     door: Door, chosen: Chosen, body: words.ResponsesRequest, *, created: int
 ) -> AsyncGenerator[str]:
     identity = words.response_id(chosen.asked.session_id, chosen.asked.input_id)
-    item = words.output_item(identity, None)
-    at = {"item_id": item["id"], "output_index": 0, "content_index": 0}
-    number = 0
-
-    def event(kind: str, **fields: Any) -> str:
-        nonlocal number
-        number += 1
-        return frame({"type": kind, "sequence_number": number - 1, **fields}, event=kind)
-
-    begun = words.response(identity, model=body.model, created=created, text=None, result=None, request=body)
-    yield event("response.created", response=begun)
-    yield event("response.in_progress", response=begun)
-    yield event("response.output_item.added", output_index=0, item=item)
-    yield event("response.content_part.added", **at, part=words.output_part(""))
+    events = ResponseEvents(identity, body=body, created=created)
+    for line in events.begun():
+        yield line
     end, delivered = _End(), Delivered()
     async with aclosing(_said(door, chosen, delivered, end)) as said:
         async for new in said:
-            yield PING if new is None else event("response.output_text.delta", **at, delta=new, logprobs=[])
+            for line in [PING] if new is None else events.said(new):
+                yield line
     if end.problem is not None or end.result is None:
-        problem = end.problem or Problem(500, "internal", "the turn has no result")
-        told = {"code": "server_error", "message": f"{problem.code}: {problem.message}"}
-        yield event("response.failed", response={**begun, "status": "failed", "error": told})
+        yield events.failed(end.problem or Problem(500, "internal", "the turn has no result"))
         return
-    text = delivered.text
-    yield event("response.output_text.done", **at, text=text, logprobs=[])
-    yield event("response.content_part.done", **at, part=words.output_part(text))
-    yield event("response.output_item.done", output_index=0, item=words.output_item(identity, text))
-    whole = words.response(identity, model=body.model, created=created, text=text, result=end.result, request=body)
-    yield event("response.completed", response=whole)
+    for line in events.done(delivered.text, end.result):
+        yield line

@@ -1,7 +1,7 @@
 """OpenAI's requests as far as a session can answer them, and its answers. Pure; what is not kept is refused or named.
 
-Refused, because the answer would be another one than was asked for: tools of the caller (the session has its own),
-several choices, log probabilities, a response format, images and audio. Not kept, and named in the header
+Refused, because the answer would be another one than was asked for: several choices, log probabilities, a response
+format, images and audio, tools that are no functions. Not kept, and named in the header
 `x-hobus-ignored`: sampling settings, which the cluster's configuration decides.
 """
 
@@ -16,8 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bus.messages.session import SessionConfig, TurnResult
 from config.snapshot import Snapshot
+from launch.http import caller_words
 from launch.http.problems import Problem
-from launch.http.transcript import Said
+from launch.http.transcript import Called, Said
 
 _IGNORED = frozenset(
     {
@@ -45,18 +46,65 @@ class Part(_Words):
     text: str | None = None
 
 
+class Function(_Words):
+    """What a call asks for."""
+
+    name: str
+    arguments: str
+
+
+class FunctionCall(_Words):
+    """A call in a transcript."""
+
+    id: str
+    function: Function
+
+
 class ChatMessage(_Words):
     """One message of a transcript."""
 
-    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
+    tool_calls: list[FunctionCall] | None = None
+    tool_call_id: str = ""
 
     def said(self, place: str) -> Said:
         """Its words. Raises Problem for what are none."""
-        if self.role in ("tool", "function") or (self.model_extra or {}).get("tool_calls"):
-            raise _unsupported(f"{place}.role", "messages about tools: a session calls its own tools")
+        if (self.role == "tool") != bool(self.tool_call_id):
+            raise Problem(400, "invalid_input", "a tool's message names its call", param=f"{place}.tool_call_id")
+        calls = tuple(Called(call.id, call.function.name, call.function.arguments) for call in self.tool_calls or ())
         role = "system" if self.role == "developer" else self.role
-        return Said(role, _text_of(self.content, place))
+        return Said(role, _text_of(self.content, place), calls, self.tool_call_id)
+
+
+class InputItem(_Words):
+    """One item of a response's input: a message, a call, or what a call brought."""
+
+    type: str = "message"
+    role: Literal["system", "developer", "user", "assistant"] | None = None
+    content: str | list[Part] | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+    output: str | list[Part] = ""
+
+    def added_to(self, said: list[Said], place: str) -> list[Said]:
+        """The transcript with it: calls are part of the message that asks for them. Raises Problem."""
+        match self.type:
+            case "message" if self.role is not None:
+                role = "system" if self.role == "developer" else self.role
+                return [*said, Said(role, _text_of(self.content, place))]
+            case "function_call" if self.call_id:
+                call = Called(self.call_id, self.name, self.arguments)
+                if said and said[-1].role == "assistant":
+                    return [*said[:-1], said[-1]._replace(calls=(*said[-1].calls, call))]
+                return [*said, Said("assistant", "", (call,))]
+            case "function_call_output" if self.call_id:
+                return [*said, Said("tool", _text_of(self.output, place), call_id=self.call_id)]
+            case "reasoning":
+                return said
+            case _:
+                raise _unsupported(place, f"an item of the type {self.type[:40]!r}")
 
 
 class Metadata(_Words):
@@ -70,6 +118,8 @@ class ChatRequest(_Words):
 
     model: str
     messages: list[ChatMessage]
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
     max_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -80,7 +130,7 @@ class ChatRequest(_Words):
     user: str | None = None
 
     def transcript(self, messages_max: int) -> list[Said]:
-        """Its messages, the user's last. Raises Problem."""
+        """Its messages, the user's or results of calls last. Raises Problem."""
         if len(self.messages) > messages_max:
             raise Problem(413, "too_large", f"at most {messages_max} messages (http.messages_max)", param="messages")
         said = [message.said(f"messages.{number}") for number, message in enumerate(self.messages)]
@@ -97,7 +147,9 @@ class ResponsesRequest(_Words):
     """`POST /v1/responses`."""
 
     model: str
-    input: str | list[ChatMessage]
+    input: str | list[InputItem]
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     stream: bool | None = False
@@ -107,17 +159,24 @@ class ResponsesRequest(_Words):
     user: str | None = None
 
     def transcript(self, messages_max: int) -> list[Said]:
-        """Its messages, the user's last. Raises Problem."""
-        given = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
+        """Its messages, the user's or results of calls last. Raises Problem."""
+        given = [InputItem(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         if len(given) > messages_max:
             raise Problem(413, "too_large", f"at most {messages_max} messages (http.messages_max)", param="input")
-        said = [message.said(f"input.{number}") for number, message in enumerate(given)]
-        return _asking(([Said("system", self.instructions)] if self.instructions else []) + said, "input")
+        said = [Said("system", self.instructions)] if self.instructions else []
+        for number, item in enumerate(given):
+            said = item.added_to(said, f"input.{number}")
+        return _asking(said, "input")
 
 
 def _asking(said: list[Said], param: str) -> list[Said]:
-    if not said or said[-1].role != "user":
-        raise Problem(400, "invalid_input", "the last message is the user's: it is what is answered", param=param)
+    if not said or said[-1].role not in ("user", "tool"):
+        raise Problem(
+            400,
+            "invalid_input",
+            "the last message is the user's, or results of calls: it is what is answered",
+            param=param,
+        )
     return said
 
 
@@ -139,8 +198,6 @@ def _unsupported(param: str, what: str) -> Problem:
 def check(request: ChatRequest | ResponsesRequest) -> list[str]:
     """The names of what is not kept. Raises Problem for what would change what the answer is."""
     extra: Mapping[str, Any] = request.model_extra or {}
-    if extra.get("tools") and extra.get("tool_choice") != "none":
-        raise _unsupported("tools", "tools of the caller: a session calls its own (`hobus tools`)")
     for name in sorted(_REFUSED & extra.keys()):
         if extra[name]:
             raise _unsupported(name, name)
@@ -179,6 +236,9 @@ def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple
         raise Problem(404, "model_not_found", "no such model; GET /v1/models lists them", param="model")
     agent_id, config = known[request.model]
     changes: dict[str, Any] = {}
+    tools, choice = caller_words.tools_of(request.tools, request.tool_choice)
+    if tools:
+        changes |= {"caller_tools": tools, "tool_choice": choice}
     if isinstance(request, ChatRequest):
         limit, effort = request.max_completion_tokens or request.max_tokens, request.reasoning_effort
     else:
@@ -222,13 +282,21 @@ def completion_id(session_id: str, input_id: str) -> str:
 
 def completion(result: TurnResult, *, model: str, created: int) -> dict[str, Any]:
     """A whole chat completion."""
-    message = {"role": "assistant", "content": result.response, "refusal": None}
+    calls = result.caller_calls
+    message: dict[str, Any] = {"role": "assistant", "content": result.response, "refusal": None}
+    if calls:
+        message |= {"content": result.response or None, "tool_calls": caller_words.tool_calls(calls)}
     return {
         "id": completion_id(result.session_id, result.input_id), "object": "chat.completion", "created": created,
         "model": model, "usage": usage_of(result),
-        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(result)}],
         **ours(result),
     }  # fmt: skip
+
+
+def finish_reason(result: TurnResult) -> str:
+    """Why an answer ends."""
+    return "tool_calls" if result.caller_calls else "stop"
 
 
 def chunk(
@@ -273,9 +341,15 @@ def response(  # noqa: PLR0913 - what it is made of
         "status": "in_progress" if text is None else "completed", "error": None, "incomplete_details": None,
         "instructions": request.instructions, "metadata": {}, "parallel_tool_calls": False, "temperature": None,
         "tool_choice": "none", "tools": [], "top_p": None, "previous_response_id": request.previous_response_id,
-        "output": [] if text is None else [output_item(identity, text)], "usage": usage,
+        "output": [] if text is None else output_of(identity, text, result), "usage": usage,
         **({} if result is None else ours(result)),
     }  # fmt: skip
+
+
+def output_of(identity: str, text: str, result: TurnResult | None) -> list[dict[str, Any]]:
+    """The items of a whole response: its message, unless there are calls and nothing was said, and the calls."""
+    calls = [] if result is None else [caller_words.call_item(call) for call in result.caller_calls]
+    return [output_item(identity, text), *calls] if text or not calls else calls
 
 
 def output_item(identity: str, text: str | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from bus.messages.session import TurnResult
 
 STATUS = {
     "invalid_input": 400, "unreadable": 400, "malformed": 400, "rejected": 400,
+    "tool_name_taken": 400,
     "FORBIDDEN": 403, "AUTH_ERROR": 403, "denied": 403,
     "not_found": 404,
     "input_conflict": 409, "run_active": 409, "run_waiting": 409, "session_closed": 409,

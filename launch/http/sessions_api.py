@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse, Response
 from bus.errors import RuntimeFault
 from bus.messages.ids import CommandId, InputId, RunId, iso
 from bus.messages.session import (
+    CallResult,
     Command,
     EndSession,
     HostCommand,
@@ -46,7 +47,10 @@ class StartBody(_Body):
 class TurnBody(_Body):
     """`POST /v1/sessions/{session_id}/turns`."""
 
-    text: str = Field(description="the message of the user")
+    text: str = Field(default="", description="the message of the user; none beside results")
+    results: list[CallResult] = Field(
+        default_factory=list[CallResult], description="of every open call (caller_calls of the turn before)"
+    )
     input_id: InputId | None = Field(default=None, description="null: from the Idempotency-Key, else drawn")
     run_overrides: SessionConfig | None = None
     stream: bool = Field(default=False, description="as server-sent events: turn, delta, reset, waiting, result, error")
@@ -94,7 +98,8 @@ async def turn(request: Request) -> Response:
     input_id, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
     asked = Asked(
         api="native", principal=principal_of(request), session_id=session_id, input_id=body.input_id or input_id,
-        text=body.text, comes_back=not body.lease, overrides=body.run_overrides, arrived=door.bus.clock.monotonic(),
+        text=body.text, results=tuple(body.results), comes_back=not body.lease, overrides=body.run_overrides,
+        arrived=door.bus.clock.monotonic(),
     )  # fmt: skip
     headers = {"x-hobus-session": session_id, "x-hobus-input": asked.input_id}
     if body.stream:

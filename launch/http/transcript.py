@@ -35,11 +35,33 @@ _STREAM = "governance"
 _LAST = 64
 
 
+class Called(NamedTuple):
+    """A call that a message asks for; arguments are JSON text."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+    def alike(self) -> Called:
+        """The same for arguments that mean the same: clients write them anew."""
+        try:
+            return self._replace(arguments=json.dumps(json.loads(self.arguments), sort_keys=True))
+        except (ValueError, RecursionError):
+            return self
+
+
 class Said(NamedTuple):
     """One message of a transcript."""
 
     role: str
     text: str
+    calls: tuple[Called, ...] = ()
+    call_id: str = ""  # of a tool's message: the call that it answers
+
+    def __str__(self) -> str:
+        asked = [f"[asked for {call.name} {call.arguments} as {call.call_id}]" for call in self.calls]
+        who = f"{self.role} ({self.call_id})" if self.call_id else self.role
+        return f"{who}: {' '.join([self.text, *asked] if self.text else asked)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +74,28 @@ class Kept:
 
 def transcript_id(principal: str, messages: Iterable[Said]) -> str:
     """The submission id of what is known of this transcript."""
-    words = json.dumps([principal, *messages], ensure_ascii=False, separators=(",", ":"))
+    alike = [said._replace(calls=tuple(call.alike() for call in said.calls)) for said in messages]
+    words = json.dumps([principal, *alike], ensure_ascii=False, separators=(",", ":"))
     return f"{EVENT}:{principal}/{sha256(words.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def with_history(messages: Sequence[Said]) -> str:
-    """The first message of a new session: the last one, behind all that was said before it elsewhere."""
+    """The first message of a new session: the last one, behind all that was said before it elsewhere.
+
+    Results of calls that were handed out elsewhere are part of what was said.
+    """
     *earlier, last = messages
+    words = last.text
+    if last.role == "tool":
+        words, earlier = "Go on with these results.", list(messages)
     if not earlier:
-        return last.text
+        return words
     instructions = [said.text for said in earlier if said.role == "system"]
-    exchange = [f"{said.role}: {said.text}" for said in earlier if said.role != "system"]
+    exchange = [str(said) for said in earlier if said.role != "system"]
     parts = (["Instructions of the caller:", *instructions, ""] if instructions else []) + (
         ["Said earlier in this conversation:", *exchange, ""] if exchange else []
     )
-    return "\n".join([*parts, "Message:", last.text]) if parts else last.text
+    return "\n".join([*parts, "Message:", words]) if parts else words
 
 
 async def find(bus: Bus, record_id: str, *, timeout_s: float) -> Kept | None:

@@ -17,6 +17,7 @@ from bus.errors import RuntimeFault
 from bus.messages.base import Message
 from bus.messages.ids import iso
 from bus.messages.session import (
+    CallResult,
     Cancel,
     CommandVerdict,
     HostCommand,
@@ -51,12 +52,13 @@ class Asked:
     comes_back: bool  # it can ask for the same answer again
     overrides: SessionConfig | None
     arrived: float  # on the bus's monotonic clock
+    results: tuple[CallResult, ...] = ()  # of open calls, in place of a text
 
     def turn(self, *, stream: bool) -> ProcessTurn:
         """As the host is asked."""
         return ProcessTurn(
-            session_id=self.session_id, input_id=self.input_id, text=self.text, run_overrides=self.overrides,
-            stream=stream, lease=not self.comes_back,
+            session_id=self.session_id, input_id=self.input_id, text=self.text, results=list(self.results),
+            run_overrides=self.overrides, stream=stream, lease=not self.comes_back,
         )  # fmt: skip
 
 

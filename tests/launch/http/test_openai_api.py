@@ -111,7 +111,6 @@ def test_the_same_key_gets_the_same_answer_once(door):
     ("more", "status", "code"),
     [
         ({"model": "nobody"}, 404, "model_not_found"),
-        ({"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}, 400, "unsupported_parameter"),
         ({"n": 2}, 400, "unsupported_parameter"),
         ({"response_format": {"type": "json_object"}}, 400, "unsupported_parameter"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_input"),

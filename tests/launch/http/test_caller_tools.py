@@ -1,0 +1,244 @@
+"""Tools of the client through the door, by OpenAI's own client: chat completions and responses, streamed and whole."""
+
+import json
+
+import openai
+import pytest
+
+from bus.messages.session import CallerCall
+from launch.http import caller_words, transcript
+from launch.http.problems import Problem
+from launch.http.transcript import Called, Said
+from tests.launch.http.door import SimulatedDoor
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+WEATHER = {"name": "get_weather", "description": "The weather of a city.", "parameters": CITY}
+TOOLS = [{"type": "function", "function": WEATHER}]
+FLAT = [{"type": "function", **WEATHER}]
+ASKS = 'use get_weather {"city": "Bern"}'
+
+
+@pytest.fixture
+def door():
+    """One door."""
+    with SimulatedDoor() as made:
+        yield made
+
+
+def sessions(door):
+    """The sessions of the inputs that the record has, in order."""
+    return [entry.provenance.session_id for entry in door.cluster.entries() if entry.event_type == "RunRequested"]
+
+
+def test_a_call_is_handed_to_the_client_and_its_result_answered(door):
+    """One session, found by its transcript; what else the client may say of itself is its own."""
+
+    async def work():
+        client = door.openai()
+        said = [{"role": "system", "content": "be brief"}, {"role": "user", "content": ASKS}]
+        first = await client.chat.completions.create(model="ADMIN", messages=said, tools=TOOLS)
+        [call] = first.choices[0].message.tool_calls
+        asking = first.choices[0].message.model_dump(exclude_none=True)
+        asking["tool_calls"][0]["function"]["arguments"] = json.dumps(json.loads(call.function.arguments), indent=1)
+        said += [asking, {"role": "tool", "tool_call_id": call.id, "content": "sunny"}]
+        second = await client.chat.completions.create(model="ADMIN", messages=said, tools=TOOLS)
+        said += [second.choices[0].message.model_dump(exclude_none=True), {"role": "user", "content": "thanks"}]
+        third = await client.chat.completions.create(model="ADMIN", messages=said, tools=TOOLS)
+        return first, call, second, third
+
+    first, call, second, third = door.run(work())
+    assert first.choices[0].finish_reason == "tool_calls"
+    assert (call.function.name, json.loads(call.function.arguments)) == ("get_weather", {"city": "Bern"})
+    assert first.choices[0].message.content is None
+    assert second.choices[0].finish_reason == "stop"
+    assert second.choices[0].message.content == "get_weather: sunny"
+    assert sessions(door) == [first.session_id] * 3
+    assert third.session_id == first.session_id
+
+
+def test_a_streamed_call_comes_with_its_arguments_and_goes_on_at_any_door(door):
+    """The SDK puts it together; the transcript that counts has the call in it."""
+
+    async def work():
+        said = [{"role": "user", "content": ASKS}]
+        stream = await door.openai().chat.completions.create(model="ADMIN", messages=said, tools=TOOLS, stream=True)
+        chunks = [chunk async for chunk in stream]
+        [delta] = [chunk.choices[0].delta.tool_calls[0] for chunk in chunks if chunk.choices[0].delta.tool_calls]
+        said += [
+            {"role": "assistant", "content": "", "tool_calls": [delta.model_dump(exclude={"index"})]},
+            {"role": "tool", "tool_call_id": delta.id, "content": "sunny"},
+        ]
+        stream = await door.openai(app=1).chat.completions.create(
+            model="ADMIN", messages=said, tools=TOOLS, stream=True
+        )
+        text = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+        return chunks, delta, text
+
+    door.apps.append(door.open())
+    chunks, delta, text = door.run(work())
+    assert (delta.index, delta.function.name, delta.type) == (0, "get_weather", "function")
+    assert chunks[-1].choices[0].finish_reason == "tool_calls"
+    assert text == "get_weather: sunny"
+    assert sessions(door) == [chunks[0].session_id] * 2
+
+
+@pytest.mark.parametrize("is_named", [False, True], ids=["by transcript", "by the response before"])
+def test_responses_hand_out_calls(door, is_named):
+    """Items of their own, whole and streamed; results are items too."""
+
+    async def work():
+        client = door.openai()
+        first = await client.responses.create(model="ADMIN", input=ASKS, tools=FLAT)
+        [item] = first.output
+        result = {"type": "function_call_output", "call_id": item.call_id, "output": "sunny"}
+        given = [result] if is_named else [{"role": "user", "content": ASKS}, item.model_dump(), result]
+        stream = await client.responses.create(
+            model="ADMIN", input=given, tools=FLAT, stream=True,
+            previous_response_id=first.id if is_named else openai.omit,
+        )  # fmt: skip
+        second = [event async for event in stream]
+        stream = await client.responses.create(model="ADMIN", input=ASKS, tools=FLAT, stream=True)
+        return first, item, second, [event async for event in stream]
+
+    first, item, second, streamed = door.run(work())
+    assert (first.output_text, item.type, item.name) == ("", "function_call", "get_weather")
+    assert json.loads(item.arguments) == {"city": "Bern"}
+    assert second[-1].response.output_text == "get_weather: sunny"
+    assert [event.sequence_number for event in second] == list(range(len(second)))
+    assert sessions(door)[:2] == [first.session_id] * 2
+    assert [event.type for event in streamed] == [
+        "response.created", "response.in_progress", "response.output_item.added",
+        "response.function_call_arguments.delta", "response.function_call_arguments.done",
+        "response.output_item.done", "response.completed",
+    ]  # fmt: skip
+    [whole] = streamed[-1].response.output
+    assert whole.model_dump() == streamed[-2].item.model_dump()
+
+
+@pytest.mark.parametrize(
+    ("choice", "called"),
+    [
+        ("auto", None),
+        ("none", None),
+        ("required", "get_weather"),
+        ({"type": "function", "function": {"name": "get_time"}}, "get_time"),
+    ],
+)
+def test_the_choice_of_a_tool_is_kept(door, choice, called):
+    """What has to be called is called, whatever the message says; where none may be, none is offered."""
+    tools = [*TOOLS, {"type": "function", "function": {"name": "get_time", "parameters": CITY}}]
+
+    async def work():
+        said = [{"role": "user", "content": "hello"}]
+        return await door.openai().chat.completions.create(
+            model="ADMIN", messages=said, tools=tools, tool_choice=choice
+        )
+
+    message = door.run(work()).choices[0].message
+    assert [call.function.name for call in message.tool_calls or ()] == ([called] if called else [])
+
+
+def test_results_of_calls_that_nobody_knows_begin_a_new_session_with_their_history(door):
+    """As any transcript that was not delivered like this does: the model reads what was said."""
+
+    async def work():
+        call = {"id": "call_x", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+        said = [
+            {"role": "user", "content": ASKS},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "call_x", "content": "sunny"},
+        ]
+        return await door.openai().chat.completions.create(model="ADMIN", messages=said, tools=TOOLS)
+
+    assert door.run(work()).outcome == "success"
+    [entry] = [entry for entry in door.cluster.entries() if entry.event_type == "RunRequested"]
+    text = (entry.bodies[1] or b"").decode()
+    assert "assistant: [asked for get_weather {} as call_x]\ntool (call_x): sunny\n" in text
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"tools": [{"type": "web_search"}]}, "unsupported_parameter"),
+        ({"tools": [{"type": "function", "function": {"name": 1}}]}, "invalid_input"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "invalid_input"),
+        ({"tools": [{"type": "function", "function": {"name": "list_tools"}}]}, "tool_name_taken"),
+        ({"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "x"}}}, "invalid_input"),
+        ({"tools": TOOLS, "tool_choice": {"type": "allowed_tools"}}, "unsupported_parameter"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "invalid_input"),
+    ],
+)
+def test_tools_that_cannot_be_are_refused_by_name(door, more, code):
+    """400, in OpenAI's shape."""
+
+    async def work():
+        asked = {"model": "ADMIN", "messages": [{"role": "user", "content": ASKS}]} | more
+        with pytest.raises(openai.BadRequestError) as refused:
+            await door.openai().chat.completions.create(**asked)
+        return refused.value
+
+    assert door.run(work()).code == code
+
+
+def test_results_that_do_not_fit_a_named_session_are_refused(door):
+    """Nothing is open in it."""
+
+    async def work():
+        client = door.openai()
+        first = await client.chat.completions.create(model="ADMIN", messages=[{"role": "user", "content": "hello"}])
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.chat.completions.create(
+                model="ADMIN", messages=[{"role": "tool", "tool_call_id": "call_x", "content": "1"}],
+                extra_headers={"X-Hobus-Session": first.session_id},
+            )  # fmt: skip
+        return refused.value
+
+    refused = door.run(work())
+    assert (refused.code, "open" in refused.message) == ("invalid_input", True)
+
+
+def test_native_turns_bring_tools_and_results(door):
+    """The TurnResult as it is."""
+
+    async def work():
+        async with door.http() as client:
+            session = (await client.post("/v1/sessions", json={})).json()["session_id"]
+            tool = {"tool_id": "get_weather", "description": "", "parameters": CITY}
+            asked = {"text": ASKS, "run_overrides": {"caller_tools": [tool]}}
+            first = (await client.post(f"/v1/sessions/{session}/turns", json=asked)).json()
+            [call] = first["caller_calls"]
+            given = {"results": [{"tool_call_id": call["tool_call_id"], "content": "sunny"}]}
+            return call, (await client.post(f"/v1/sessions/{session}/turns", json=given)).json()
+
+    call, second = door.run(work())
+    assert (call["name"], call["arguments"]) == ("get_weather", {"city": "Bern"})
+    assert second["response"] == "get_weather: sunny"
+
+
+def test_a_transcript_is_known_by_what_its_calls_mean():
+    """Arguments that a client wrote anew are the same; another value, id or result is another transcript."""
+
+    def hashed(arguments='{"a": 1, "b": 2}', call_id="call_1", result="x"):
+        said = [
+            Said("user", "q"), Said("assistant", "", (Called(call_id, "f", arguments),)),
+            Said("tool", result, call_id=call_id),
+        ]  # fmt: skip
+        return transcript.transcript_id("alice", said)
+
+    assert hashed() == hashed('{"b":2,"a":1}')
+    assert len({hashed(), hashed("{}"), hashed("no json"), hashed(call_id="call_2"), hashed(result="y")}) == 5
+
+
+def test_results_are_what_a_transcript_ends_with():
+    """In their order; a message behind them is what is answered."""
+    said = [Said("user", "q"), Said("tool", "1", call_id="a"), Said("tool", "2", call_id="b")]
+    assert [(one.tool_call_id, one.content) for one in caller_words.results_in(said)] == [("a", "1"), ("b", "2")]
+    assert caller_words.results_in([*said, Said("user", "and?")]) == []
+
+
+def test_arguments_are_json_text():
+    """Which clients read."""
+    call = CallerCall(tool_call_id="call_1", name="f", arguments={"city": "Zürich"})
+    assert caller_words.tool_calls([call])[0]["function"] == {"name": "f", "arguments": '{"city": "Zürich"}'}
+    with pytest.raises(Problem):
+        caller_words.tools_of([7], None)
