@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors.ho2_supervisor.session.journal import Recorded, own_text, recorded
-from actors.ho2_supervisor.session.record import result_in
+from actors.ho2_supervisor.session.record import reply_in, result_in
 from bus.messages import session as events
 from bus.messages.ids import body_ref
 from bus.messages.ledger import Entry
@@ -106,7 +106,7 @@ def turns_in(entries: Iterable[Entry]) -> list[TurnSeen]:
                 result = result_in(taken, event.result_ref)
                 turn = _turn(seen, event, run)
                 turn.outcome = "success" if result is None else result.outcome
-                turn.reply = None if result is None else result.response
+                turn.reply = reply_in(taken, event, result)
             case events.RunFailed():
                 turn = _turn(seen, event, run)
                 turn.outcome, turn.code = "failed", event.code
