@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any
 
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 PING = ": still here\n\n"
 _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
@@ -28,4 +30,27 @@ def streamed(frames: AsyncGenerator[str], headers: Mapping[str, str] | None = No
             async for one in frames:
                 yield one.encode("utf-8", "replace")
 
-    return StreamingResponse(body(), media_type="text/event-stream", headers={**_HEADERS, **(headers or {})})
+    return _Streamed(body(), media_type="text/event-stream", headers={**_HEADERS, **(headers or {})})
+
+
+class _Streamed(StreamingResponse):
+    """Starlette's, without its task group for each answer, a quarter of the processor time that a turn takes here."""
+
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+        """Returns when all is sent, or when the client has gone: then the generator is closed."""
+        loop = asyncio.get_running_loop()
+        work = loop.create_task(self.stream_response(send))
+        watch = loop.create_task(_gone(receive))
+        watch.add_done_callback(lambda _: work.cancel())
+        try:
+            await work
+        except asyncio.CancelledError:
+            if not watch.done() or watch.cancelled():
+                raise  # it is this answer that is given up, not its client
+        finally:
+            watch.cancel()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
