@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench.gateway import audit, budgets, secrets, stops
+from bench.gateway import audit, budgets, secrets, speed, stops
 
-DRILLS = {"budgets": budgets, "audit": audit, "stops": stops, "secrets": secrets}
+DRILLS = {"budgets": budgets, "audit": audit, "stops": stops, "secrets": secrets, "speed": speed}
 """Each module has `add_options(parser)` and `run(options) -> int` (0: everything that must hold held)."""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from bench.cancels import GOAL_MS
 from bench.documents import DOCUMENT
-from bench.gateway import audit, budgets, secrets, stops
+from bench.gateway import audit, budgets, secrets, speed, stops
 from bench.gateway.compared import Compared, compared
 from bench.gateway.parts import Call
 from bus.messages.base import pack
@@ -149,3 +149,18 @@ def test_the_document_shows_the_committed_secrets():
     found = secrets.Found(**{name: figures[name] for name in secrets.Found.__dataclass_fields__})
     assert secrets.table(found) in (ROOT / DOCUMENT).read_text()
     assert found.faults == figures["faults"] == [] and all(found.looked.values()) and len(found.hits) >= 8
+
+
+def test_the_document_shows_the_committed_speed():
+    """What was measured, on how busy a machine, and which goals it misses."""
+    figures = json.loads((ROOT / speed.RESULTS).read_text())
+    found = {name: speed.Figures(**one) for name, one in figures["sides"].items()}
+    assert set(found) == set(speed.SIDES) and speed.goals(found) == figures["goals"]
+    assert speed.table(found) in (ROOT / speed.DOCUMENT).read_text()
+
+
+def test_a_missed_goal_is_said_to_be_missed():
+    """The gateway adds 2 ms where 1.5 are allowed, and answers as many calls as the SDK instead of twice as many."""
+    ours, direct = speed.Figures([3.0], [100.0], [2.0], [50.0]), speed.Figures([1.0], [100.0], [1.0], [50.0])
+    table = speed.table({"gateway": ours, "same call": direct, "openai SDK": direct})
+    assert "**missed: 2.0 ms**" in table and "**missed: 1.0x**" in table and "| at most 1.5 ms | 1.0 ms |" in table

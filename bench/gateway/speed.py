@@ -1,0 +1,345 @@
+"""P13, P14, P15: what a call through the gateway costs, beside the same call made directly and beside LiteLLM's proxy.
+
+usage: python -m bench.gateway speed [--rounds 5] [--no-peer] [--write]
+
+One upstream for all, a process that takes no time (`bench/gateway/upstream.py`), one client process, all sides in turns,
+round after round. `gateway`: prompts as an executor sends them, over the bus to a gateway with full duty: authenticated,
+reserved in four scopes, rate limited, through the breaker, PROMPT_SENT durable before the send and the answer recorded.
+`same call`: the gateway's own provider class in this process, so that the difference is the gateway. `openai SDK`: its
+default client and typed answers. `LiteLLM`: its proxy with one worker and no database, asked by the same SDK, in an
+environment of its own; it records nothing durable. Ratios are medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import openai
+
+from bench.cluster import machine
+from bench.documents import markdown, put_between
+from bench.gateway.parts import KEY, MANY, MODEL_ID, TIRELESS, call_of, cluster_of
+from bench.gateway.parts import ask as repeat
+from bench.peers.environment import PeerAway, python_of
+from bus.messages.gateway import Prompt
+from bus.messages.ids import session_id_of
+from bus.messages.streams import StreamDelta
+from bus.port import Bus
+from launch.client import connected, place_of
+from tests.gateway_service.providers.instances import OPENAI, instance
+from tests.process.cluster import eventually
+
+LITELLM = ("litellm[proxy]==1.106.2",)
+DOCUMENT = Path("docs/performance.md")
+RESULTS = Path("bench/results/gateway_speed.json")
+ONE, MANY_AT_ONCE, STREAMS = 1, 64, 16
+LENGTH = 600
+"""Characters of the prompt."""
+RATE = {"requests_per_minute": 10_000_000, "requests_burst": 100_000, "tokens_per_minute": MANY, "tokens_burst": MANY}
+GOALS = {"p13_added_ms": 1.5, "p14_per_litellm": 10.0, "p14_per_sdk": 2.0, "p15_added_ms": 1.5, "p15_per_litellm": 20.0}
+OWED_ADDED_TTFT_MS = 5.0
+SIDES = ("gateway", "same call", "openai SDK", "LiteLLM")
+
+Ask = Callable[[bool], Awaitable[float | None]]
+"""One call, streamed or not; of a streamed one seconds until its first words."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Of one side, a value per round."""
+
+    p50_ms: list[float] = field(default_factory=list[float])  # one in flight
+    per_s: list[float] = field(default_factory=list[float])  # 64 in flight
+    first_words_ms: list[float] = field(default_factory=list[float])  # p50, one in flight
+    streams_per_s: list[float] = field(default_factory=list[float])  # 16 in flight
+
+
+# --- the sides --------------------------------------------------------------------------------------------------------
+
+
+def through_gateway(bus: Bus) -> Ask:
+    """As an executor asks, each call one of its own order and session."""
+    numbers = itertools.count(1)
+    prefix = bus.new_id()
+
+    async def ask(streamed: bool) -> float | None:
+        key = f"WO-{prefix}-{next(numbers)}#1"
+        wanted = call_of(key, session_id_of("door", key), length=LENGTH, stream=streamed)
+        began, first = time.perf_counter(), list[float]()
+
+        def heard(message: Any) -> None:
+            if isinstance(message, StreamDelta):
+                first.append(time.perf_counter() - began)
+
+        answer = await repeat(bus, wanted, timeout_s=60, on_stream=heard if streamed else None)
+        assert answer.outcome == "SUCCESS", answer
+        return first[0] if streamed else None
+
+    return ask
+
+
+def same_call(url: str) -> Ask:
+    """The class that asks for the gateway, and nothing else of it."""
+    provider = instance(OPENAI, url, concurrency_max=64)
+    wanted: Prompt = call_of("WO-direct#1", session_id_of("door", "direct"), length=LENGTH)
+
+    async def ask(streamed: bool) -> float | None:
+        began, first = time.perf_counter(), list[float]()
+
+        def heard(_text: str) -> None:
+            if not first:
+                first.append(time.perf_counter() - began)
+
+        answer = await provider.complete(wanted, model_id=MODEL_ID, timeout_s=60, on_delta=heard if streamed else None)
+        assert answer.outcome == "SUCCESS"
+        return first[0] if streamed else None
+
+    return ask
+
+
+def by_sdk(url: str, key: str) -> Ask:
+    """As people ask: the SDK's default client and its types."""
+    client = openai.AsyncOpenAI(api_key=key, base_url=f"{url}/v1", max_retries=0)
+    text = "WO-direct#1 ".ljust(LENGTH, ".")
+    asked: dict[str, Any] = {"model": MODEL_ID, "messages": [{"role": "user", "content": text}], "max_tokens": 100}
+
+    async def ask(streamed: bool) -> float | None:
+        began, first = time.perf_counter(), None
+        if not streamed:
+            answer = await client.chat.completions.create(**asked)
+            assert answer.choices[0].message.content
+            return None
+        async for chunk in await client.chat.completions.create(stream=True, **asked):
+            if first is None and chunk.choices and chunk.choices[0].delta.content:
+                first = time.perf_counter() - began
+        assert first is not None
+        return first
+
+    return ask
+
+
+@contextmanager
+def upstream() -> Generator[str]:
+    """Its address."""
+    command = [sys.executable, "-m", "bench.gateway.upstream"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        process.kill()
+
+
+@contextmanager
+def litellm(url: str) -> Generator[str]:
+    """The address of its proxy in front of this one. Raises PeerAway."""
+    python = python_of("litellm-proxy", LITELLM)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with tempfile.TemporaryDirectory(prefix="hobus-litellm-") as directory:
+        config = Path(directory) / "config.yaml"
+        config.write_text(
+            json.dumps(
+                {
+                    "model_list": [
+                        {
+                            "model_name": MODEL_ID,
+                            "litellm_params": {
+                                "model": f"openai/{MODEL_ID}",
+                                "api_base": f"{url}/v1",
+                                "api_key": "sk-up",
+                            },
+                        }
+                    ],
+                    "general_settings": {"master_key": KEY},
+                    "litellm_settings": {"num_retries": 0, "telemetry": False},
+                }
+            )
+        )
+        command = [str(python.parent / "litellm"), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)]
+        environ = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+        log = (Path(directory) / "log").open("wb")
+        process = subprocess.Popen([*command, "--num_workers", "1"], stdout=log, stderr=log, env=environ)
+        address = f"http://127.0.0.1:{port}"
+        try:
+            eventually(lambda: _lives(f"{address}/health/liveliness"), within_s=180)
+            yield address
+        finally:
+            process.terminate()
+            process.wait(30)
+            log.close()
+
+
+def _lives(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+# --- one round --------------------------------------------------------------------------------------------------------
+
+
+async def taken(
+    ask: Ask, calls: int, at_once: int, *, streamed: bool = False
+) -> tuple[list[float], list[float], float]:
+    """Seconds of each call, seconds until the first words of each, and calls per second."""
+    times: list[float] = []
+    firsts: list[float] = []
+    left = iter(range(calls))
+
+    async def worker() -> None:
+        for _ in left:
+            began = time.perf_counter()
+            first = await ask(streamed)
+            times.append(time.perf_counter() - began)
+            if first is not None:
+                firsts.append(first)
+
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(at_once):
+            group.create_task(worker())
+    return times, firsts, calls / (time.perf_counter() - began)
+
+
+async def one_round(sides: dict[str, Ask], found: dict[str, Figures], scale: float) -> None:
+    """Every side in turn, for each figure."""
+    for name, ask in sides.items():
+        times, _, _ = await taken(ask, round(100 * scale), ONE)
+        found[name].p50_ms.append(round(statistics.median(times) * 1000, 2))
+    for name, ask in sides.items():
+        _, _, per_s = await taken(ask, round(800 * scale), MANY_AT_ONCE)
+        found[name].per_s.append(round(per_s, 1))
+    for name, ask in sides.items():
+        _, firsts, _ = await taken(ask, round(60 * scale), ONE, streamed=True)
+        found[name].first_words_ms.append(round(statistics.median(firsts) * 1000, 2))
+    for name, ask in sides.items():
+        _, _, per_s = await taken(ask, round(200 * scale), STREAMS, streamed=True)
+        found[name].streams_per_s.append(round(per_s, 1))
+
+
+async def measure(bus_place: Any, url: str, proxy: str | None, rounds: int, scale: float) -> dict[str, Figures]:
+    async with connected(bus_place, "ho1") as bus:
+        sides = {"gateway": through_gateway(bus), "same call": same_call(url), "openai SDK": by_sdk(url, KEY)}
+        if proxy is not None:
+            sides["LiteLLM"] = by_sdk(proxy, KEY)
+        warm = {name: Figures() for name in sides}
+        await one_round(sides, warm, scale / 4)
+        found = {name: Figures() for name in sides}
+        for number in range(rounds):
+            await one_round(sides, found, scale)
+            print(f"round {number + 1}: {found}", file=sys.stderr, flush=True)
+        return found
+
+
+def run_all(rounds: int, *, with_peer: bool, scale: float = 1.0) -> dict[str, Figures]:
+    """All sides up, measured, and down."""
+    settings = TIRELESS | {
+        "budget.budget_mode": "enforce", "gateway.provider_rates": {"mine": RATE}, "gateway.session_rate": RATE,
+    }  # fmt: skip
+    with upstream() as url, cluster_of({"mine": url}, settings) as cluster:
+        place = place_of(cluster.home, cluster.run())
+        if not with_peer:
+            return asyncio.run(measure(place, url, None, rounds, scale))
+        with litellm(url) as proxy:
+            return asyncio.run(measure(place, url, proxy, rounds, scale))
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def goals(found: dict[str, Figures]) -> dict[str, float]:
+    """Each goal's figure, the median over the rounds; only those whose sides were measured."""
+
+    def of(one: str, two: str, figure: str, how: Callable[[float, float], float]) -> float:
+        pairs = zip(getattr(found[one], figure), getattr(found[two], figure), strict=True)
+        return round(statistics.median(how(mine, theirs) for mine, theirs in pairs), 2)
+
+    reached = {
+        "p13_added_ms": of("gateway", "same call", "p50_ms", lambda mine, theirs: mine - theirs),
+        "p14_per_sdk": of("gateway", "openai SDK", "per_s", lambda mine, theirs: mine / theirs),
+        "p15_added_ms": of("gateway", "same call", "first_words_ms", lambda mine, theirs: mine - theirs),
+    }
+    if "LiteLLM" in found:
+        reached |= {
+            "p13_litellm_added_ms": of("LiteLLM", "openai SDK", "p50_ms", lambda mine, theirs: mine - theirs),
+            "p14_per_litellm": of("gateway", "LiteLLM", "per_s", lambda mine, theirs: mine / theirs),
+            "p15_litellm_added_ms": of("LiteLLM", "openai SDK", "first_words_ms", lambda mine, theirs: mine - theirs),
+            "p15_per_litellm": of("gateway", "LiteLLM", "streams_per_s", lambda mine, theirs: mine / theirs),
+        }
+    return reached
+
+
+def table(found: dict[str, Figures]) -> str:
+    """The sides, then the goals."""
+    first = markdown(
+        ("", "p50 ms, 1 in flight", "calls/s, 64 in flight", "first words p50 ms", "streams/s, 16 in flight"),
+        [
+            (name, *(round(statistics.median(getattr(found[name], one)), 1) for one in Figures.__dataclass_fields__))
+            for name in SIDES
+            if name in found
+        ],
+    )
+    reached = goals(found)
+    rows = [
+        _row("P13", "added p50 at one in flight", "at most", reached, "p13_added_ms", " ms"),
+        _row("P14", "calls/s at 64 / openai SDK called directly", "at least", reached, "p14_per_sdk", "x"),
+        _row("P14", "calls/s at 64 / LiteLLM proxy", "at least", reached, "p14_per_litellm", "x"),
+        _row("P15", "added time to first words", "at most", reached, "p15_added_ms", " ms"),
+        _row("P15", "streams/s at 16 / LiteLLM proxy", "at least", reached, "p15_per_litellm", "x"),
+    ]
+    second = markdown(("", "what", "goal", "reached"), [row for row in rows if row is not None])
+    beside = ""
+    if "LiteLLM" in found:
+        added, first_added = reached["p13_litellm_added_ms"], reached["p15_litellm_added_ms"]
+        beside = f"\n\nLiteLLM's proxy adds {added} ms to a call of the SDK, and {first_added} ms to its first words."
+    return f"{first}\n\n{second}{beside}"
+
+
+def _row(goal: str, what: str, side: str, reached: dict[str, float], name: str, unit: str) -> tuple[str, ...] | None:
+    if name not in reached:
+        return None
+    is_met = reached[name] <= GOALS[name] if side == "at most" else reached[name] >= GOALS[name]
+    said = f"{reached[name]}{unit}"
+    return goal, what, f"{side} {GOALS[name]}{unit}", said if is_met else f"**missed: {said}**"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Of this measurement."""
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--no-peer", action="store_true", help="without LiteLLM; no registry is asked")
+    parser.add_argument("--scale", type=float, default=1.0, help="calls of a round, as a share of the usual number")
+
+
+def run(given: argparse.Namespace) -> int:
+    """0: it measures, and says in the table what is missed."""
+    try:
+        found = run_all(given.rounds, with_peer=not given.no_peer, scale=given.scale)
+    except PeerAway as away:
+        print(away, file=sys.stderr)
+        return 1
+    print(table(found))
+    if given.write:
+        figures = {name: asdict(one) for name, one in found.items()}
+        RESULTS.write_text(json.dumps({**machine(), "goals": goals(found), "sides": figures}) + "\n", encoding="utf-8")
+        put_between("gateway speed", f"medians of {given.rounds} rounds", table(found), DOCUMENT)
+    return 0
