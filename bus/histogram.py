@@ -44,7 +44,7 @@ class Told(NamedTuple):
 
     at_most_ms: list[tuple[int, int]]  # (bound, how many took at most that), ascending
     sum_ms: int
-    count: int
+    number: int
 
 
 def told_in(counters: Mapping[str, int]) -> tuple[dict[str, Told], dict[str, int]]:

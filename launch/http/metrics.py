@@ -87,6 +87,6 @@ class _ToldHistograms(Collector):
                 f"hobus_{name}_seconds", "As the heartbeats tell it", labels=("role", "actor")
             )
             for labels, told in rows:
-                buckets = [(f"{bound / 1000}", value) for bound, value in told.at_most_ms] + [("+Inf", told.count)]
+                buckets = [(f"{bound / 1000}", value) for bound, value in told.at_most_ms] + [("+Inf", told.number)]
                 family.add_metric(labels, buckets, told.sum_ms / 1000)
             yield family

@@ -176,7 +176,7 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
     if given is not None:
         session_id = session_id_in(door, principal, given)
         return Chosen(replace(asked, session_id=session_id), said, is_by_transcript=False)
-    session_id = await _by_transcript(door, principal, said[: -len(results) or -1], input_id)
+    session_id = await _by_transcript(door, principal, said[: -len(results) or -1], asked)
     if session_id is not None:
         return Chosen(replace(asked, session_id=session_id), said, is_by_transcript=True)
     session_id = door.ownership.session_id(principal, f"{api}/{input_id}")
@@ -185,21 +185,29 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
     return Chosen(first, said, is_by_transcript=True)
 
 
-async def _by_transcript(door: Door, principal: str, earlier: list[Said], input_id: str) -> str | None:
-    """The session whose last answer ends what was said earlier, if nothing came after it but this very input."""
+async def _by_transcript(door: Door, principal: str, earlier: list[Said], asked: Asked) -> str | None:
+    """The session whose last answer ends what was said earlier; also if this very input was asked there since."""
     if not any(one.role == "assistant" for one in earlier):
         return None
     record_id = transcript.transcript_id(principal, earlier)
     kept = await transcript.find(door.bus, record_id, timeout_s=door.timeout_s)
     if kept is None or not door.ownership.owns(principal, kept.session_id):
         return None
+    there = replace(asked, session_id=kept.session_id)
     last = await transcript.last_input(door.bus, kept.session_id, timeout_s=door.timeout_s)
-    return kept.session_id if last in (kept.input_id, input_id) else None
+    return kept.session_id if last == kept.input_id or await _is_repeated(door, there) else None
+
+
+async def _is_repeated(door: Door, asked: Asked) -> bool:
+    """Whether the session has this input already: then it is asked for its answer, whatever came after it."""
+    if not asked.comes_back:
+        return False  # its id was drawn a moment ago
+    return await transcript.was_asked(door.bus, asked.session_id, asked.input_id, timeout_s=door.timeout_s)
 
 
 async def _must_be_newest(door: Door, asked: Asked, previous: str) -> None:
     last = await transcript.last_input(door.bus, asked.session_id, timeout_s=door.timeout_s)
-    if last != asked.input_id and words.response_id(asked.session_id, last) != previous:
+    if words.response_id(asked.session_id, last) != previous and not await _is_repeated(door, asked):
         raise Problem(
             409, "not_the_newest", "that response is not the newest of its session: a session has no branches",
             param="previous_response_id",

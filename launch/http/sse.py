@@ -12,12 +12,15 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 PING = ": still here\n\n"
+_LINE_ENDS = str.maketrans({end: f"\\u{ord(end):04x}" for end in "\u0085\u2028\u2029"})
+"""What some readers of streams take for the end of a line, though the standard does not; in JSON they stand escaped."""
 _HEADERS = {"cache-control": "no-cache, no-transform", "x-accel-buffering": "no"}
 
 
 def frame(data: str | Mapping[str, Any], *, event: str = "", identity: str = "") -> str:
-    """One event; data that is no text is written as JSON, on one line."""
+    """One event; data is JSON, as text or to be written so, on one line."""
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    text = text.translate(_LINE_ENDS)
     head = (f"id: {identity}\n" if identity else "") + (f"event: {event}\n" if event else "")
     return f"{head}data: {text}\n\n"
 

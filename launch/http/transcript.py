@@ -15,6 +15,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from bus.messages.base import pack, unpack
+from bus.messages.ids import requested_id, turn_key
 from bus.messages.ledger import (
     Entries,
     Entry,
@@ -122,6 +123,15 @@ async def keep(bus: Bus, record_id: str, kept: Kept, *, timeout_s: float) -> Non
         bodies=[pack({"session_id": kept.session_id, "input_id": kept.input_id})],
     )
     await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
+
+
+async def was_asked(bus: Bus, session_id: str, input_id: str, *, timeout_s: float) -> bool:
+    """Whether this input is in the record of the session, answered or not. Raises RuntimeFault."""
+    question = Lookup(
+        submission_ids=[requested_id(session_id, input_id)], once=[turn_key(session_id, input_id)], with_bodies=False
+    )
+    found = await bus.request("ledger", question, expect=Found, timeout_s=timeout_s)
+    return any(entry is not None for entry in found.entries)
 
 
 async def last_input(bus: Bus, session_id: str, *, timeout_s: float) -> str:

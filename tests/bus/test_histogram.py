@@ -33,7 +33,7 @@ def test_what_was_told_is_read_again_and_other_counters_stay(elapsed, others):
     told = found["queue_wait"]
     assert (
         isinstance(told, Told)
-        and told.count == len(elapsed)
+        and told.number == len(elapsed)
         and [bound for bound, _ in told.at_most_ms] == [*BOUNDS_MS]
     )
     assert abs(told.sum_ms - 1000 * sum(elapsed)) <= 1

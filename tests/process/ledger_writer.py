@@ -53,6 +53,7 @@ CONFIG = LedgerConfig(
     outage_wait_ms=1_000,
     client_outstanding_max=1_000,
     request_timeout_ms=1_000,
+    resubmit_pause_ms=10,
     spool_retry_ms=1_000,
     principal_tails_max=16,
     denied_interval_ms=500,

@@ -107,6 +107,38 @@ def test_the_same_key_gets_the_same_answer_once(door):
     assert conflict.code == "input_conflict"
 
 
+def test_the_same_key_gets_the_same_answer_after_the_conversation_has_gone_on(door):
+    """A late retry of an earlier message: its own answer, in its session, and nothing is asked again; in both APIs."""
+
+    async def work():
+        client, said, asked = door.openai(), [], []
+        for number in range(3):
+            said = [*said, {"role": "user", "content": f"hello {number}"}]
+            headers = {"Idempotency-Key": f"k{number}"}
+            asked.append({"model": "ADMIN", "messages": said, "extra_headers": headers})
+            answer = await client.chat.completions.create(**asked[-1])
+            said = [*said, {"role": "assistant", "content": answer.choices[0].message.content}]
+            asked[-1] = (asked[-1], answer)
+        again = [await client.chat.completions.create(**one) for one, _answer in asked]
+        first = await client.responses.create(model="ADMIN", input="hello", extra_headers={"Idempotency-Key": "r0"})
+        second = {
+            "model": "ADMIN", "input": "and you?", "previous_response_id": first.id,
+            "extra_headers": {"Idempotency-Key": "r1"},
+        }  # fmt: skip
+        two = await client.responses.create(**second)
+        await client.responses.create(model="ADMIN", input="bye", previous_response_id=two.id)
+        return (
+            [answer.id for _one, answer in asked],
+            [one.id for one in again],
+            two.id,
+            (await client.responses.create(**second)).id,
+        )
+
+    ids, again, two, repeated = door.run(work())
+    assert again == ids and repeated == two
+    assert len(requested(door)) == 6
+
+
 @pytest.mark.parametrize(
     ("more", "status", "code"),
     [

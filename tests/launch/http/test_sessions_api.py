@@ -7,6 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from launch.http.events import shown
+from launch.http.sse import frame
 from tests.launch.http.door import SimulatedDoor
 
 ASKED = "what packages are installed?"
@@ -71,6 +72,15 @@ def test_a_streamed_turn_names_itself_first_and_ends_with_its_result(door):
     for _, event, data in between:
         said = "" if event == "reset" else said + data.get("text", "")
     assert said == result["response"] and result["input_id"] == named["input_id"] == answer.headers["x-hobus-input"]
+
+
+def test_no_word_ends_a_line_of_a_stream_for_a_reader_that_takes_each_line_end_of_unicode_for_one():
+    """Httpx does, and Python's own splitlines: what a text holds never breaks an event in two."""
+    words = {"text": "a\u0085b\u2028c\u2029d\x0be\x1cf\r\ng"}
+    for data in (words, json.dumps(words, ensure_ascii=False)):
+        lines = frame(data, event="delta", identity="7").splitlines()
+        assert lines[:2] == ["id: 7", "event: delta"] and len(lines) == 4
+        assert json.loads(lines[2].removeprefix("data: ")) == words
 
 
 def test_nobody_reaches_a_session_of_another_key(door):
