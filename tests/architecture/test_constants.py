@@ -117,7 +117,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     "formats and interfaces of others: the kernel's, Python's, HTTP's, MessagePack's, models' and MCP servers'": (
         "actors.ho1_executor.mcp_servers.content.*", "actors.ho1_executor.mcp_servers.listing._NAME_CHARS",
         "actors.ho1_executor.tools.child_main._DESCRIPTORS_MAX", "actors.ho1_executor.tools.confine.*",
-        "actors.ho1_executor.tools.keeper.*", "bus.conduct.FRAME_BYTES", "bus.curve25519.*", "bus.disk.*",
+        "actors.ho1_executor.tools.keeper.*", "bus.conduct.FRAME_BYTES", "bus.histogram.BOUNDS_MS", "bus.curve25519.*", "bus.disk.*",
         "gateway_service.breaker.*", "gateway_service.pricing.TOKENS_MAX",
         "gateway_service.providers.http.answers._COUNT_MAX", "gateway_service.providers.http.faults._LEAST_ERROR",
         "gateway_service.providers.http.faults._MAY_HAVE_WORKED", "gateway_service.providers.http.faults._OF_TYPES",
