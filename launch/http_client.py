@@ -14,6 +14,7 @@ import contextlib
 import json
 from collections.abc import AsyncGenerator, Coroutine, Generator
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 import httpx2
 from pydantic import BaseModel, ConfigDict
@@ -100,7 +101,7 @@ class AsyncClient:
     async def ask(self, text: str, *, session_id: str | None = None, input_id: str | None = None) -> TurnResult:
         """The answer to one message, in a new session unless one is named. Raises HttpError."""
         input_id = input_id or self._clock.new_id()
-        session_id = session_id or await self._started(f"first:{input_id}")  # asked again: the same session
+        session_id = session_id or await self._started(f"first:{quote(input_id)}")  # asked again: the same session
         body = {"text": text, "input_id": input_id}
         found = await self._asked("POST", f"/v1/sessions/{session_id}/turns", body)
         return TurnResult.model_validate(found)
@@ -114,7 +115,7 @@ class AsyncClient:
         """
         input_id = input_id or self._clock.new_id()
         body = {"text": text, "input_id": input_id, "stream": True}
-        session_id = session_id or await self._started(f"first:{input_id}")
+        session_id = session_id or await self._started(f"first:{quote(input_id)}")
         path = f"/v1/sessions/{session_id}/turns"
         deadline = self._clock.monotonic() + self._timeout_s
         pause_s = _FIRST_PAUSE_S

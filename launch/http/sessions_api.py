@@ -136,6 +136,8 @@ async def session_events(request: Request) -> Response:
         text = ",".join(event.data for event in found)
         more = "true" if page.more else "false"
         return Response(f'{{"events":[{text}],"more":{more}}}', media_type="application/json")
+    if request.method == "HEAD":
+        return Response(media_type="text/event-stream")  # there is nothing to wait for
     return streamed(_event_frames(door, session_id, after))
 
 

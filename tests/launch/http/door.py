@@ -10,6 +10,7 @@ from launch.http.events import Journals
 from launch.http.guard import names_of
 from launch.http.keys import Ownership
 from launch.http.metrics import Metrics
+from launch.http_client import AsyncClient
 from launch.simulated import SimulatedCluster
 
 SNAPSHOT = load_snapshot()
@@ -61,6 +62,11 @@ class SimulatedDoor:
         )  # fmt: skip
         client._platform = "Linux"  # else it asks a thread, and there are none in virtual time
         return client
+
+    def client(self, who="alice", app=0):
+        """Our own client of one of the doors."""
+        transport = httpx2.ASGITransport(app=self.apps[app], raise_app_exceptions=False)
+        return AsyncClient("http://127.0.0.1", f"k-{who}", transport=transport, clock=self.doors[app].bus.clock)
 
     def __enter__(self):
         return self

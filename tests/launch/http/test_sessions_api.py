@@ -8,6 +8,7 @@ import pytest
 
 from launch.http.events import shown
 from launch.http.sse import frame
+from launch.http_client import HttpError
 from tests.launch.http.door import SimulatedDoor
 
 ASKED = "what packages are installed?"
@@ -158,6 +159,31 @@ def test_a_reader_who_comes_back_has_missed_nothing(door, cut):
     assert [event.sequence for event in whole] == [entry.sequence for entry in written[:50]]
     assert parts == whole == [shown(entry) for entry in written[:50]]
     assert door.doors[0].journals.readers == door.doors[1].journals.readers == 0
+
+
+def test_the_head_of_a_stream_of_events_is_an_answer_that_ends(door):
+    """It opens no reader: there is no body to write to."""
+
+    async def work():
+        async with door.http() as http:
+            return await http.head(f"/v1/sessions/{await session_of(http)}/events")
+
+    answer = door.run(work())
+    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/event-stream")
+
+
+@pytest.mark.parametrize("input_id", ["ü", " ", "a\nb"])
+def test_a_client_is_told_at_once_of_an_id_that_is_none(door, input_id):
+    """By the door, in its words; not after the client's time-out, and not that there is no door."""
+
+    async def work():
+        async with door.client() as client:
+            with pytest.raises(HttpError) as refused:
+                await client.ask("hello", input_id=input_id)
+            return refused.value
+
+    refused = door.run(work())
+    assert (refused.status, refused.code) == (400, "invalid_input") and "input_id" in str(refused)
 
 
 def test_events_as_a_page_and_a_number_that_is_none(door):
