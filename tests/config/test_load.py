@@ -19,15 +19,19 @@ from config.schema import AdminConfig
 SHIPPED: dict[str, Any] = json.loads((SHIPPED_ROOT / "admin_config.json").read_text(encoding="utf-8"))
 
 
+FREE = {
+    ("gateway", "domain_tag_routes"),
+    ("gateway", "profiles"),
+    ("gateway", "providers"),
+    ("gateway", "provider_rates"),
+    ("tools", "mcp_servers"),
+}
+"""Mappings whose keys are names that a user chooses."""
+
+
 def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The path of every setting; what stands inside a mapping of free names is one setting."""
-    free = {
-        ("gateway", "domain_tag_routes"),
-        ("gateway", "providers"),
-        ("gateway", "provider_rates"),
-        ("tools", "mcp_servers"),
-    }
-    if isinstance(value, dict) and path not in free:
+    if isinstance(value, dict) and path not in FREE:
         for key, item in value.items():
             yield from leaves(item, (*path, key))
     else:
@@ -36,14 +40,8 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 
 def objects(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """The path of every object with fixed keys."""
-    free = {
-        ("gateway", "domain_tag_routes"),
-        ("gateway", "providers"),
-        ("gateway", "provider_rates"),
-        ("tools", "mcp_servers"),
-    }
     if isinstance(value, dict):
-        if path not in free:
+        if path not in FREE:
             yield path
         for key, item in value.items():
             yield from objects(item, (*path, key))
