@@ -66,6 +66,9 @@ class Actor:
         """'' when ready, else a short reason why it is degraded; asked again until ready, and on if `is_watched`."""
         return ""
 
+    async def rest(self) -> None:
+        """Take no new work from outside of the bus; returns when there is none of it left."""
+
     async def drain(self) -> None:
         """Finish what was started; bounded by the caller."""
 
@@ -84,7 +87,7 @@ def handled_by(actor: type[Actor]) -> dict[str, type[Message]]:
     """Name of each handler -> class of the messages that it takes. Raises TypeError when two claim one type."""
     found: dict[str, type[Message]] = {}
     for name, method in inspect.getmembers(actor, inspect.iscoroutinefunction):
-        if name.startswith("_") or name in ("start", "ready", "drain"):
+        if name.startswith("_") or name in ("start", "ready", "rest", "drain"):
             continue
         hints = get_type_hints(method)
         parameters = list(inspect.signature(method).parameters)[1:]  # self

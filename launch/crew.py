@@ -25,6 +25,8 @@ from launch.nursery import Nursery
 from launch.scale import SCALABLE
 from launch.scaling import change_to, number_of
 from launch.supervision import (
+    FINISH,
+    FINISHES_BY_ITSELF,
     START_ORDER,
     Born,
     Effect,
@@ -162,6 +164,8 @@ class Crew:
                 del self.members[actor]
                 self.children.pop(actor, None)
             case "lost" | "gave_up" | "took_up" | "rest":
+                if effect.kind == "rest" and self.members[actor].role in FINISHES_BY_ITSELF:
+                    self.children[actor].signal(FINISH)
                 for word in self._words(actor, effect):
                     self._tell(word)
 

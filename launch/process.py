@@ -27,6 +27,7 @@ from launch.endpoints import Place
 from launch.home import home_of
 from launch.kernel import keep_memory_private, return_big_memory, set_title
 from launch.roles import Made
+from launch.supervision import FINISH
 from launch.version import software_version
 
 Ending = Literal["told", "orphaned", "failed", "damaged"]
@@ -127,6 +128,7 @@ class _Process:
         self._config = start.place.snapshot.config
         self._clock = SystemClock()
         self._ending: asyncio.Future[Ending] | None = None
+        self._is_to_rest = asyncio.Event()
 
     async def run(self) -> Ending:
         """Why it ended; nothing is left open."""
@@ -134,6 +136,7 @@ class _Process:
         self._ending = loop.create_future()
         loop.add_signal_handler(signal.SIGTERM, self._end, "told")
         loop.add_signal_handler(signal.SIGINT, self._end, "told")
+        loop.add_signal_handler(FINISH, self._is_to_rest.set)
         liveness.watch(
             self._start.liveness_fd,
             on_gone=lambda: _in_loop(loop, self._end),
@@ -153,8 +156,10 @@ class _Process:
         assert self._ending is not None  # noqa: S101 - set by run
         async with asyncio.TaskGroup() as group:
             work = group.create_task(self._work(wired))
+            rest = group.create_task(self._rest(wired))
             ending = await asyncio.shield(self._ending)
             work.cancel()
+            rest.cancel()
         _log.info("process_ending", why=ending)
         if ending == "orphaned":
             patience_s = await orphan.wait_until_not_needed(
@@ -164,6 +169,13 @@ class _Process:
         elif ending == "told":
             await wired.peer.stop(self._config.launcher.drain_share * self._config.launcher.drain_ms / 1000)
         return ending
+
+    async def _rest(self, wired: wiring.Wired) -> None:
+        """Once it is to finish by itself: ends when nothing is left, or by whatever comes first."""
+        await self._is_to_rest.wait()
+        _log.info("process_resting")
+        await wired.rest()
+        self._end("told")
 
     def _actor_failed(self, failure: asyncio.Future[BaseException]) -> None:
         if not failure.cancelled():

@@ -6,6 +6,7 @@ Source: spec page "Launching, scaling, tapping, watching", Launcher.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -22,6 +23,12 @@ START_ORDER = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "http
 
 STOP_ORDER = ("http", "host", "ho2", "ho1", "ho3", "gateway", "ledger", "broker")
 """Edges first, so that nobody loses what it still needs."""
+
+FINISHES_BY_ITSELF = frozenset({"http"})
+"""Roles whose work does not come over the bus: only they know when it is done. They are sent `FINISH`, and end."""
+
+FINISH = signal.SIGUSR1
+"""Take nothing new, finish, end. SIGTERM tells the same with little time."""
 
 NOT_AGAIN = f"exit {exit_codes.INTEGRITY}"
 """The end of a process for which another start would be the same: a damaged record, say."""
@@ -318,6 +325,8 @@ def _resting(member: Member, row: PeerRow | None, at: float, config: LauncherCon
             return member, []
         why = f"did not end within {config.drain_ms / 1000:g} s: killed (launcher.drain_ms)"
         return replace(member, told_at=at, note=why), [Effect("kill", instance=member.instance, detail=why)]
+    if member.role in FINISHES_BY_ITSELF and (at - member.resting_since) * 1000 <= config.finish_ms:
+        return member, []
     # A broker's row shows that nothing new will come once it says `draining` itself; the broker has no row for that.
     is_idle = row is not None and row.in_flight == 0 and (row.state == "draining" or member.role == "broker")
     is_late = (at - member.resting_since) * 1000 > config.finish_ms

@@ -47,6 +47,10 @@ class Wired:
         await self.peer.start(timeout_s=timeout_s)
         self._made.begin(self.peer.announce)
 
+    async def rest(self) -> None:
+        """The actor takes nothing new from outside of the bus, and has nothing of it left."""
+        await self._made.actor.rest()
+
     async def close(self) -> None:
         """Nothing is open any more."""
         self.peer.close()

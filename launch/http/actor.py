@@ -54,7 +54,7 @@ class HttpDoor(Actor):
             metrics=Metrics(),
             journals=Journals(bus, self._config),
         )
-        self._server = make_server(make_app(self._door), config, drain_s=self._config.bus.drain_ms / 1000)
+        self._server = make_server(make_app(self._door), config)
         self._serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[bound]))
         self._serving.add_done_callback(self._ended)
         launcher = self._config.launcher
@@ -79,17 +79,27 @@ class HttpDoor(Actor):
         state = self._server.server_state
         return {
             "connections": len(state.connections), "requests": state.total_requests,
-            "event_readers": self._door.journals.readers,
+            "turns": self._door.turns_under_way, "event_readers": self._door.journals.readers,
         }  # fmt: skip
 
-    async def drain(self) -> None:
-        """No new connection; streams of events end, turns under way are answered."""
+    async def rest(self) -> None:
+        """No new connection; streams of events end, turns under way are answered, however long they take."""
         if self._door is not None:
             self._door.closing.set()
             self._door.journals.close()
         if self._server is not None and self._serving is not None:
             self._server.should_exit = True
             await asyncio.shield(self._serving)
+
+    async def drain(self) -> None:
+        """The same for `bus.drain_ms`; whoever waits longer is told that this door closes."""
+        try:
+            async with asyncio.timeout(self._config.bus.drain_ms / 1000):
+                await self.rest()
+        except TimeoutError:
+            if self._door is not None:
+                self._door.give_up()
+            await self.rest()
 
     async def close(self) -> None:
         """Nothing is open any more."""

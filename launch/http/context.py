@@ -18,7 +18,7 @@ from config.snapshot import Snapshot
 from launch.http.events import Journals
 from launch.http.keys import Ownership
 from launch.http.metrics import Metrics
-from launch.http.problems import Problem
+from launch.http.problems import Problem, door_closing
 
 _log = structlog.get_logger("http")
 
@@ -38,6 +38,9 @@ class Door:
     journals: Journals
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     _turns: Counter[str] = field(default_factory=Counter[str])
+    _waiting: set[asyncio.Task[Any]] = field(default_factory=set[asyncio.Task[Any]])
+    """Who waits for a turn's answer."""
+    _has_given_up: bool = False
     _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
     @property
@@ -50,19 +53,38 @@ class Door:
         """How long it waits for the cluster's own services."""
         return self.config.launcher.client_timeout_ms / 1000
 
+    @property
+    def turns_under_way(self) -> int:
+        """How many are waited for."""
+        return len(self._waiting)
+
     @contextmanager
     def turn_of(self, principal: str) -> Generator[None]:
-        """One more turn of this key is waited for. Raises Problem (busy) beyond its share."""
+        """One more turn of this key is waited for, by this task.
+
+        Raises Problem: busy beyond its share, door_closing once this door has given up.
+        """
+        if self._has_given_up:
+            raise door_closing()
         limit = self.config.http.key_turns_max
         if self._turns[principal] >= limit:
             raise Problem(
                 429, "busy", f"{limit} turns of this key are under way (http.key_turns_max)",
                 headers={"retry-after": "1"},
             )  # fmt: skip
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - a handler runs in a task
         self._turns[principal] += 1
+        self._waiting.add(task)
         try:
             yield
+        except asyncio.CancelledError:
+            if task in self._waiting:
+                raise
+            task.uncancel()  # `give_up` did it
+            raise door_closing() from None
         finally:
+            self._waiting.discard(task)
             self._turns[principal] -= 1
             if not self._turns[principal]:
                 del self._turns[principal]
@@ -72,6 +94,12 @@ class Door:
         task = asyncio.get_running_loop().create_task(self._logged(what))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def give_up(self) -> None:
+        """Whoever waits for an answer is told to ask elsewhere; so is whoever comes."""
+        self._has_given_up = True
+        while self._waiting:
+            self._waiting.pop().cancel()
 
     async def close(self) -> None:
         """Streams end, and what goes on aside has ended."""

@@ -77,10 +77,17 @@ def as_bytes(problem: Problem) -> bytes:
     return head.encode("latin-1", "replace") + body
 
 
+def door_closing() -> Problem:
+    """No verdict on a turn: another door may be asked the same."""
+    return Problem(
+        503, "door_closing", "this door closes; ask again, another one answers", headers={"retry-after": "1"}
+    )
+
+
 def of_fault(fault: RuntimeFault) -> Problem:
     """The problem behind a fault of the bus or of a service."""
-    if fault.code == "cancelled":  # no verdict on a turn: this door ends, and another one may be asked the same
-        return Problem(503, "door_closing", fault.detail, headers={"retry-after": "1"})
+    if fault.code == "cancelled":  # this process ends
+        return door_closing()
     status = STATUS.get(fault.code, HTTPStatus.INTERNAL_SERVER_ERROR)
     headers: dict[str, str] = {}
     if fault.retry_after_ms is not None and fault.retryable:

@@ -167,8 +167,8 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def make_server(app: ASGIApp, config: HttpConfig, *, drain_s: float) -> HttpServer:
-    """A server that is not started."""
+def make_server(app: ASGIApp, config: HttpConfig) -> HttpServer:
+    """A server that is not started; told to end, it waits for every answer: what cuts them short is the door's."""
     settings = uvicorn.Config(
         app,
         http=type("BoundedByConfig", (Bounded,), {"bounds": config, "leaving": set()}),
@@ -182,6 +182,5 @@ def make_server(app: ASGIApp, config: HttpConfig, *, drain_s: float) -> HttpServ
         proxy_headers=False,
         h11_max_incomplete_event_size=config.head_max_bytes,
         timeout_keep_alive=max(1, config.keep_alive_ms // 1000),
-        timeout_graceful_shutdown=max(1, round(drain_s)),
     )
     return HttpServer(settings)

@@ -238,6 +238,17 @@ class TestCommands:
         assert member.state == state and [effect.kind for effect in effects] == kinds
         assert ("hobus restart ho1/1" in member.note) == (then == "stay")
 
+    def test_a_door_ends_by_itself_when_its_clients_are_answered(self):
+        """No request in flight on the bus says nothing of them; who takes too long is told to end all the same."""
+        started, _ = after(Member(actor="http/1", role="http"), Spawned("ho1/1@a", 100.0), Born("ho1/1@a", 41, "m"))
+        member, effects = after(started, Seen(row(), 100.5), LeaveAsked("remove", 200.0))
+        assert effects == [Effect("rest", instance="ho1/1@a")]
+        assert after(member, Seen(row(state="draining"), 201.0))[1] == []
+        ended = after(member, Exited("ho1/1@a", "exit 0", 204.0, 0.0))[1]
+        assert [effect.kind for effect in ended] == ["lost", "remove"]
+        late, effects = after(member, Seen(row(state="draining"), 230.1))
+        assert [effect.kind for effect in effects] == ["drain"] and "launcher.finish_ms" in late.note
+
     def test_work_that_takes_too_long_is_given_back_and_said_so(self):
         """Exactly finish_ms is still allowed; a broker that does not answer changes nothing about it."""
         member, _ = after(READY, LeaveAsked("start", 200.0))

@@ -104,6 +104,29 @@ def both_doors_are_in_ps_and_one_can_be_taken_away(cluster, url, client):
     assert cluster("scale", "http=2").code == 0
 
 
+def a_door_that_leaves_answers_first(cluster, url, key):
+    """Drained, and scaled away: streams without a key, which nobody could ask for again, are whole."""
+
+    def stream():
+        with openai.OpenAI(base_url=f"{url}/v1", api_key=key, max_retries=0) as sdk:
+            said = [{"role": "user", "content": ASKED}]
+            chunks = list(sdk.chat.completions.create(model="ADMIN", messages=said, stream=True))
+        ends.append(chunks[-1].choices[0].finish_reason)
+
+    for command in (("drain", "http/2"), ("scale", "http=1")):
+        both_up(cluster)
+        ends = []
+        readers = [threading.Thread(target=stream) for _ in range(8)]
+        for reader in readers:
+            reader.start()
+        time.sleep(0.3)
+        assert cluster(*command).code == 0
+        for reader in readers:
+            reader.join(30)
+        assert ends == ["stop"] * 8
+        assert cluster("scale", "http=2").code == 0
+
+
 def a_door_killed_in_the_middle_of_a_stream_costs_no_answer(cluster, client):
     """SIGKILL of both doors while the answer is written: asked again under its id it is one run, and no event is lost."""
     both_up(cluster)
@@ -294,6 +317,11 @@ def test_clients_of_two_doors(doors):
     the_readme_example_runs(doors.url, doors.key)
     both_doors_are_in_ps_and_one_can_be_taken_away(doors.cluster, doors.url, doors.client)
     a_key_that_was_taken_back_opens_nothing(doors.cluster, doors.url)
+
+
+def test_doors_that_leave(doors):
+    """Commands take a door away while it answers."""
+    a_door_that_leaves_answers_first(doors.cluster, doors.url, doors.key)
 
 
 def test_deaths_of_doors(doors):

@@ -1,5 +1,7 @@
 """The door as OpenAI's own client meets it, over the whole simulated cluster."""
 
+import asyncio
+
 import openai
 import pytest
 
@@ -83,6 +85,28 @@ def test_a_stream_is_the_answer_in_pieces_and_can_be_gone_on_with(door):
     assert chunks[-2].choices[0].finish_reason == "stop" and chunks[-2].outcome == "success"
     assert chunks[-1].choices == [] and chunks[-1].usage.total_tokens > 0
     assert second.session_id == chunks[0].session_id
+
+
+def test_who_still_waits_when_a_door_has_no_more_time_is_told_so(door):
+    """Whole, streamed, native, and whoever comes late: the words of the protocol, and when to ask again."""
+    said = {"model": "ADMIN", "messages": [{"role": "user", "content": ASKED}]}
+
+    async def work():
+        http, closing = door.http(), door.doors[0]
+        asked = [
+            asyncio.ensure_future(http.post("/v1/chat/completions", json=said | {"stream": is_streamed}))
+            for is_streamed in (False, True)
+        ]
+        while closing.turns_under_way < 2:
+            await asyncio.sleep(0.001)
+        closing.give_up()
+        return [await one for one in asked] + [await http.post("/v1/chat/completions", json=said)]
+
+    whole, streamed, late = door.run(work())
+    assert "door_closing" in streamed.text
+    for one in (whole, late):
+        assert (one.status_code, one.json()["error"]["code"]) == (503, "door_closing")
+        assert one.headers["retry-after"] == "1"
 
 
 def test_the_same_key_gets_the_same_answer_once(door):

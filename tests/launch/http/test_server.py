@@ -95,7 +95,7 @@ async def serving(tmp_path, app=None, **bounds):
     door = door_of(CONFIG.model_copy(update={"http": http}))
     (tmp_path / "run").mkdir()
     bound, address = bind(home_of(tmp_path), "127.0.0.1:0")
-    server = make_server(make_app(door) if app is None else Guard(app, door), http, drain_s=1)
+    server = make_server(make_app(door) if app is None else Guard(app, door), http)
     task = asyncio.ensure_future(server.serve(sockets=[bound]))
     port = Port(server, address)
     try:
