@@ -52,8 +52,15 @@ def _not_a_header(fields: Any) -> BusError:
 
 
 def encode(message: Message, max_bytes: int) -> bytes:
-    """The body bytes of a message. Raises MessageTooLarge above `max_bytes` (setting `bus.body_max_bytes`)."""
-    data: bytes = _PACKER.pack(message.__pydantic_serializer__.to_python(message))  # what model_dump() does, directly
+    """The body bytes of a message.
+
+    Raises MessageTooLarge above `max_bytes` (setting `bus.body_max_bytes`), BusError(malformed) for a number that no
+    message can carry.
+    """
+    try:
+        data: bytes = _PACKER.pack(message.__pydantic_serializer__.to_python(message))  # model_dump() does it directly
+    except OverflowError:
+        raise BusError("malformed", f"a number in a {message.TYPE} message needs more than 64 bits") from None
     if len(data) > max_bytes:
         raise MessageTooLarge(
             "too_large",

@@ -14,6 +14,9 @@ type_of_json = Any
 
 NonBlank = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Count = Annotated[int, Field(ge=0)]
+Sendable = Annotated[int, Field(lt=1 << 63)]
+"""A number that the wire can carry; for those that strangers choose."""
+Chosen = Annotated[Sendable, Field(ge=1)]
 Timestamp = Annotated[
     str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$", description="ISO 8601, UTC, microseconds")
 ]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from bus.messages.base import Count, Message, NonBlank, Record, Timestamp, unpack
+from bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp, unpack
 from bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
 from bus.messages.ledger import Entry
 from bus.messages.work_order import Cost, ToolChoice, ToolSpec
@@ -30,7 +30,7 @@ class SessionConfig(Record):
     reasoning_effort: ReasoningEffort | None = Field(
         default=None, description="how hard the model shall think, if it can"
     )
-    max_tokens: Count | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
+    max_tokens: Chosen | None = Field(default=None, description="cap of an answer, tokens; None: the contract decides")
     caller_tools: list[ToolSpec] | None = Field(
         default=None, description="tools that whoever asks runs itself, offered beside the agent's own; None: none"
     )

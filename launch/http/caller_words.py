@@ -46,6 +46,8 @@ def _tool(tool: Any, place: str) -> ToolSpec:
             param=place,
         )  # fmt: skip
     function = tool.get("function", tool)
+    if not isinstance(function, dict):
+        raise Problem(400, "invalid_input", "a function is an object", param=place)
     fields = [function.get(name, default) for name, default in (("name", ""), ("description", ""), ("parameters", {}))]
     name, description, parameters = fields
     if not isinstance(name, str) or not isinstance(description or "", str) or not isinstance(parameters or {}, dict):

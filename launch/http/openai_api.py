@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import structlog
 from pydantic import BaseModel, ValidationError
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from bus.errors import RuntimeFault
@@ -52,9 +52,11 @@ def principal_of(request: Request) -> str:
 
 
 async def read(request: Request, cls: type[W]) -> W:
-    """The body as this. Raises Problem, which names the field."""
+    """The body as this. Raises Problem, which names the field; ClientGone where it does not come whole."""
     try:
         return cls.model_validate_json(await request.body())
+    except ClientDisconnect:
+        raise turns.ClientGone from None
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])[:200]

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
+from bus.messages.base import Chosen
 from bus.messages.session import SessionConfig, TurnResult
 from config.snapshot import Snapshot
 from launch.http import caller_words
@@ -113,17 +114,25 @@ class Metadata(_Words):
     session_id: str | None = None
 
 
-class ChatRequest(_Words):
-    """`POST /v1/chat/completions`."""
+class _Request(_Words):
+    """What both APIs say of the answer's form."""
 
     model: str
+    response_format: dict[str, Any] | None = None
+    text: dict[str, Any] | None = None
+    modalities: list[str] | None = None
+
+
+class ChatRequest(_Request):
+    """`POST /v1/chat/completions`."""
+
     messages: list[ChatMessage]
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
-    max_tokens: Annotated[int, Field(ge=1)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_tokens: Chosen | None = None
+    max_completion_tokens: Chosen | None = None
     reasoning_effort: str | None = None
     n: int | None = 1
     metadata: Metadata | None = None
@@ -143,17 +152,16 @@ class Reasoning(_Words):
     effort: str | None = None
 
 
-class ResponsesRequest(_Words):
+class ResponsesRequest(_Request):
     """`POST /v1/responses`."""
 
-    model: str
     input: str | list[InputItem]
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     stream: bool | None = False
-    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_output_tokens: Chosen | None = None
     reasoning: Reasoning | None = None
     metadata: Metadata | None = None
     user: str | None = None
@@ -205,10 +213,10 @@ def check(request: ChatRequest | ResponsesRequest) -> list[str]:
         raise _unsupported("n", "several choices: a turn has one answer")
     if extra.get("logprobs") or extra.get("top_logprobs"):
         raise _unsupported("logprobs", "log probabilities")
-    formats = extra.get("response_format") or (extra.get("text") or {}).get("format") or {"type": "text"}
+    formats = request.response_format or (request.text or {}).get("format") or {"type": "text"}
     if not isinstance(formats, dict) or formats.get("type") != "text":
         raise _unsupported("response_format", "a response format other than text")
-    if any(kind != "text" for kind in extra.get("modalities") or ()):
+    if any(kind != "text" for kind in request.modalities or ()):
         raise _unsupported("modalities", "anything but text")
     return sorted(_IGNORED & extra.keys())
 

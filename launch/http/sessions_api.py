@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from bus.errors import RuntimeFault
+from bus.messages.base import Chosen, Sendable
 from bus.messages.ids import CommandId, InputId, RunId, iso
 from bus.messages.session import (
     CallResult,
@@ -62,8 +63,10 @@ class CommandBody(_Body):
 
     command: Command = Field(description="Steer, FollowUp, Pause, Resume, Cancel, Approve, Deny, LeaseHeartbeat")
     command_id: CommandId | None = Field(default=None, description="null: from the Idempotency-Key, else drawn")
-    run_seq: Annotated[int, Field(ge=1)] | None = Field(default=None, description="only if this is the active run")
-    expected_session_epoch: Annotated[int, Field(ge=0)] | None = Field(default=None, description="only in this epoch")
+    run_seq: Chosen | None = Field(default=None, description="only if this is the active run")
+    expected_session_epoch: Annotated[Sendable, Field(ge=0)] | None = Field(
+        default=None, description="only in this epoch"
+    )
 
 
 async def start_session(request: Request) -> Response:

@@ -94,7 +94,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "bus.broker.admission.HEADER_ROOM_BYTES",
         "bus.broker.delivery._CANCEL_MAX_BYTES", "bus.broker.tap_wire.*", "bus.codec.HEADER_MAX_BYTES",
         "bus.envelope.*", "bus.join_token.*", "bus.messages.control.*", "bus.messages.failure.*",
-        "bus.messages.ids.*", "bus.messages.launcher.*", "bus.zeromq.broker_loop._PARTS",
+        "bus.messages.base.Sendable:*", "bus.messages.ids.*", "bus.messages.launcher.*", "bus.zeromq.broker_loop._PARTS",
         "bus.zeromq.broker_loop._PROBE_PARTS", "bus.zeromq.curve_link._FRAMES", "bus.zeromq.link._FRAMES",
         "bus.zeromq.remote_router._KEY_CHARS", "bus.zeromq.tap._TOPIC_MAX_BYTES", "bus.zeromq.zap._KEY_BYTES",
         "actors.ho1_executor.tools.protocol.*", "launch.zygote.*", "launch.zygote_words.WORD_MAX_BYTES",

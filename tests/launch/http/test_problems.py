@@ -1,11 +1,13 @@
 """What a fault is told as."""
 
 import pytest
+import structlog
 
 from bus.errors import BusError, SessionFault
 from bus.messages.ids import session_id_of
 from bus.messages.session import TurnResult
 from launch.http.problems import of_fault, of_result
+from tests.launch.http.door import SimulatedDoor
 
 
 @pytest.mark.parametrize(
@@ -31,3 +33,67 @@ def test_a_cancelled_turn_is_a_verdict():
     problem = of_result(TurnResult(code="cancelled", **told))
     assert problem is not None and problem.status == 409
     assert of_result(TurnResult(code="degraded", **told | {"outcome": "degraded"})) is None
+
+
+SAID = {"messages": [{"role": "user", "content": "hello"}]}
+BEYOND = 10**23
+WRONG = [
+    ("chat/completions", SAID | {"max_tokens": BEYOND}, "max_tokens"),
+    ("chat/completions", SAID | {"max_completion_tokens": 2**63}, "max_completion_tokens"),
+    ("chat/completions", SAID | {"max_tokens": 0}, "max_tokens"),
+    ("chat/completions", SAID | {"modalities": 5}, "modalities"),
+    ("chat/completions", SAID | {"response_format": "text"}, "response_format"),
+    ("chat/completions", SAID | {"tools": [{"type": "function", "function": "weather"}]}, "tools.0"),
+    ("chat/completions", SAID | {"tools": [{"type": "function", "function": {"name": "a", "parameters": {"maximum": BEYOND}}}]},
+     None),
+    ("responses", {"input": "hello", "max_output_tokens": BEYOND}, "max_output_tokens"),
+    ("responses", {"input": "hello", "text": "oops"}, "text"),
+    ("responses", {"input": "hello", "text": [1]}, "text"),
+    ("responses", {"input": "hello", "text": {"format": "json"}}, "response_format"),
+    ("sessions/ID/turns", {"text": "hello", "run_overrides": {"max_tokens": BEYOND}}, "run_overrides.max_tokens"),
+    ("sessions/ID/turns", {"text": "hello", "run_overrides": {"max_tokens": 0}}, "run_overrides.max_tokens"),
+    ("sessions", {"session_config": {"max_tokens": BEYOND}}, "session_config.max_tokens"),
+    ("sessions/ID/commands", {"command": {"kind": "Pause"}, "run_seq": BEYOND}, "run_seq"),
+    ("sessions/ID/commands", {"command": {"kind": "Pause"}, "expected_session_epoch": BEYOND}, "expected_session_epoch"),
+]  # fmt: skip
+
+
+def test_what_a_client_got_wrong_is_told_as_its_own_with_the_field():
+    """Numbers beyond 64 bits, words where something else belongs: 400, never a defect of ours."""
+
+    async def work():
+        async with door.http() as http:
+            session = (await http.post("/v1/sessions", json={})).json()["session_id"]
+            return [
+                await http.post(
+                    f"/v1/{path.replace('ID', session)}",
+                    json={"model": "ADMIN", **body} if "s/ID" not in path and path != "sessions" else body,
+                )
+                for path, body, _ in WRONG
+            ]
+
+    with SimulatedDoor() as door:
+        found = door.run(work())
+    assert [(one.status_code, one.json()["error"]["param"]) for one in found] == [(400, param) for *_, param in WRONG]
+
+
+def test_who_leaves_amid_his_body_is_no_defect():
+    """The door answers nobody, and says nothing of it."""
+
+    async def receive():
+        return messages.pop(0) if messages else {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    messages, sent = [{"type": "http.request", "body": b"{", "more_body": True}], []
+    scope = {
+        "type": "http", "method": "POST", "path": "/v1/sessions", "raw_path": b"/v1/sessions", "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"authorization", b"Bearer k-alice"), (b"content-length", b"20"),
+                    (b"content-type", b"application/json")],
+        "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1), "scheme": "http", "http_version": "1.1", "root_path": "",
+    }  # fmt: skip
+    with SimulatedDoor() as door, structlog.testing.capture_logs() as logs:
+        door.run(door.apps[0](scope, receive, send))
+    assert [log for log in logs if log["event"] == "request_failed"] == []
+    assert sent[0]["status"] == 499
