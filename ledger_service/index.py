@@ -90,6 +90,10 @@ class Committed(NamedTuple):
     entry: StoredEntry
 
 
+class NoRoom(sqlite3.OperationalError):
+    """The disk has no room for what was to come into the index; nothing of it is damaged."""
+
+
 class Connection(sqlite3.Connection):
     """Where a damaged file has made words of SQLite no UTF-8 any more, that is an error of the file like any other."""
 
@@ -167,8 +171,24 @@ class Index:
     def apply(
         self, entries: Iterable[Committed], heads: Mapping[str, StreamHead], positions: Iterable[Position]
     ) -> None:
-        """Everything in one transaction."""
+        """Everything in one transaction. Raises NoRoom, and then the index is as it was."""
         self._db.execute("COMMIT")
+        try:
+            self._write(entries, heads, positions)
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_FULL:
+                raise
+            if self._db.in_transaction:  # SQLite may have taken it back by itself
+                self._db.execute("ROLLBACK")
+            self._names.clear()  # new ones went with the transaction
+            raise NoRoom(str(error)) from error
+        finally:
+            if not self._db.in_transaction:
+                self._db.execute("BEGIN")
+
+    def _write(
+        self, entries: Iterable[Committed], heads: Mapping[str, StreamHead], positions: Iterable[Position]
+    ) -> None:
         self._db.execute("BEGIN IMMEDIATE")
         self._db.executemany(
             _INSERT,
@@ -181,7 +201,6 @@ class Index:
             )
         self._db.executemany("INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?)", list(positions))
         self._db.execute("COMMIT")
-        self._db.execute("BEGIN")
 
     def by_submission(self, submission_id: str) -> list[Place]:
         """Entries whose id has the same hash: compare the entry."""

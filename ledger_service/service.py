@@ -20,7 +20,7 @@ from bus.port import Bus, Disk
 from config.schema import LedgerConfig
 from ledger_service.admission import StreamHead, refusal
 from ledger_service.denials import Denials
-from ledger_service.index import Committed
+from ledger_service.index import Committed, NoRoom
 from ledger_service.intake import World
 from ledger_service.naming import rests_on
 from ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
@@ -109,7 +109,8 @@ class LedgerService(Actor):
                     self._ledger.writer.submit(denied, self._bus.instance)
             while self._ledger.writer.has_work:
                 self._ledger.writer.commit()
-            self._ledger.tables.flush()
+            with suppress(NoRoom):  # the next start catches up
+                self._ledger.tables.flush()
         self.stop()
 
     def stop(self) -> None:
@@ -375,12 +376,18 @@ class LedgerService(Actor):
             self._lazily = None
 
     async def _keep_index(self) -> None:
-        """Sleeps while nothing is written; then one index transaction per interval."""
+        """Sleeps while nothing is written; then one index transaction per interval.
+
+        What finds no room there stays in memory, as much as it is: nothing else is written then, and all can be read.
+        """
         while True:
             await self._dirty.wait()
             self._dirty.clear()
             await self._bus.sleep(self._config.index_interval_ms / 1000)
-            self._open().tables.flush()
+            try:
+                self._open().tables.flush()
+            except NoRoom:
+                self._dirty.set()
             self._open().writer.fill_ahead()
 
     async def _record_denials(self) -> None:

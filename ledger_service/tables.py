@@ -94,7 +94,7 @@ class Tables:
         return found + list(islice(recent, limit - len(found)))
 
     def flush(self) -> None:
-        """Bring the index up to the entry written last. Raises sqlite3.Error."""
+        """Bring the index up to the entry written last. Raises sqlite3.Error; after NoRoom all is as before."""
         if not self._recent:
             return
         self._index.apply(self._recent.values(), self._heads, self._positions.values())

@@ -285,6 +285,27 @@ async def test_a_broken_index_ends_the_process_and_the_next_start_rebuilds_it(tm
         assert [ack.outcome for ack in acks] == ["known", "committed"]
 
 
+async def test_an_index_without_room_ends_nothing_and_catches_up_once_there_is_some(tmp_path):
+    """A full disk: what stands in the record is read from memory meanwhile, and the next start finds the same index."""
+    async with running(RealDisk(tmp_path)) as ledger:
+        await ledger.write(write("a"))
+        await ledger.bus.release()
+        db = ledger.service._ledger.opening.db._db
+        (pages,) = db.execute("PRAGMA page_count").fetchone()
+        db.execute(f"PRAGMA max_page_count = {pages}")
+        many = [f"b{number}" for number in range(500)]
+        await ledger.write(*map(write, many))
+        for _ in range(3):
+            await ledger.bus.release()
+        stats = await ledger.service.on_read_stats(ReadLedgerStats(), call())
+        assert (stats.index_behind, ledger.service.failed.done()) == (500, False)
+        assert [entry.submission_id for entry in await ledger.lookup("a", *many)] == ["a", *many]
+        db.execute(f"PRAGMA max_page_count = {100 * pages}")
+        await ledger.bus.release()
+        assert (await ledger.service.on_read_stats(ReadLedgerStats(), call())).index_behind == 0
+        assert ledger.service._ledger.opening.db.fault() == ""
+
+
 async def test_streams_of_sessions_are_read_by_their_name():
     """A session's journal is a stream like every other."""
     async with running(SimDisk(medium())) as ledger:
