@@ -17,7 +17,7 @@ from bus.first_answer import FirstAnswer
 from bus.ledger_client import LedgerClient
 from bus.messages.gateway import PromptResponse
 from bus.messages.ids import requested_id, turn_trace
-from bus.messages.ledger import Ack, Entry
+from bus.messages.ledger import Entry
 from bus.messages.session import TurnResult
 from bus.messages.streams import StreamReset
 from bus.port import Bus
@@ -101,23 +101,36 @@ class Degradation:
                 )
         else:
             if not ack.is_first:
-                return await self._winner(turn, ack)
+                return await self.answered(turn, self._left(turn, self._config.reply_reserve_ms)) or turns.error(
+                    turn,
+                    "unavailable",
+                    "This turn is answered, and the answer cannot be read now. "
+                    "Please ask again under the same input id.",
+                    elapsed_ms=self.elapsed_ms(turn),
+                )
         return turns.degraded(turn, response, elapsed_ms=self.elapsed_ms(turn), fault=fault)
 
-    async def _winner(self, turn: Turn, ack: Ack) -> TurnResult:
-        """What answered this input before: the run's own result, a verdict, or an earlier degraded reply."""
+    async def answered(self, turn: Turn, within_s: float) -> TurnResult | None:
+        """What answered this input before: the run's own result, a verdict, or an earlier degraded reply.
+
+        None: nothing did, or the ledger does not say so in time.
+        """
         try:
-            async with asyncio.timeout(self._left(turn, self._config.reply_reserve_ms)):
+            async with asyncio.timeout(within_s):
                 asked, entry, delivered, due = await self._recorded(turn)
-            return turns.result_in(turn, asked, delivered or entry, due, elapsed_ms=self.elapsed_ms(turn))
-        except TimeoutError:
-            sentence = (
-                "This turn is answered, and the answer cannot be read now. Please ask again under the same input id."
+            return (delivered or entry) and turns.result_in(
+                turn, asked, delivered or entry, due, elapsed_ms=self.elapsed_ms(turn)
             )
+        except TimeoutError:
+            return None
         except ValueError as error:
-            _log.warning("winning_answer_unreadable", submission_id=ack.submission_id, error=str(error))
-            sentence = "This turn was answered before, and that answer cannot be read any more."
-        return turns.error(turn, "unavailable", sentence, elapsed_ms=self.elapsed_ms(turn))
+            _log.warning("winning_answer_unreadable", input_id=turn.input_id, error=str(error))
+            return turns.error(
+                turn,
+                "unavailable",
+                "This turn was answered before, and that answer cannot be read any more.",
+                elapsed_ms=self.elapsed_ms(turn),
+            )
 
     async def _recorded(self, turn: Turn) -> list[Entry | None]:
         """The input as HO2 recorded it, what answers it, and what this names besides; asked until the ledger says."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import subprocess
 import time
@@ -11,12 +12,17 @@ from typing import IO
 
 import pytest
 
+from bus.messages.session import ProcessTurn, TurnResult
+from launch.client import connected, place_of
+from launch.door import ROLE as DOOR
+from launch.turns import process_turn
 from tests.process.cluster import cluster_in, eventually, write_config
 
 pytestmark = pytest.mark.process
 
 FULL_S = 15.0
 """In which a process that cannot start is tried so often that any other one had been given up."""
+DEADLINE_S = 30.0
 ROLES = ("ledger/1", "ho1/1", "ho2/1", "host/1")
 BUDGET = 3
 """Crashes after which any other process is given up."""
@@ -53,6 +59,38 @@ def test_who_dies_while_the_disk_is_full_is_there_again_once_there_is_room(small
         eventually(lambda: max(cluster.row(actor).restarts for actor in ROLES) > BUDGET)  # some may have found a byte
         eventually(lambda: all(row.state == "ready" for row in cluster.run().children))
         assert cluster.ask("is the ledger intact?")["outcome"] == "success"
+        cluster.verify()
+    finally:
+        cluster.end()
+
+
+def test_what_was_answered_is_told_again_while_not_a_byte_is_left(small: Path) -> None:
+    """The ledger lives on without room for its index, too, and answers from what it has, whoever lost the session."""
+    cluster = cluster_in(small / "home")
+
+    async def asked() -> list[TurnResult]:
+        config = place.snapshot.config
+        async with connected(place, DOOR, timeout_s=DEADLINE_S) as bus:
+
+            async def ask(turn: ProcessTurn) -> TurnResult:
+                pause_s = config.host.retry_interval_ms / 1000
+                return await process_turn(bus, turn, timeout_s=DEADLINE_S, retry_interval_s=pause_s)
+
+            first = await ask(ProcessTurn(input_id="in-1", text="hello"))
+            fill(small / "filler")
+            refused = await ask(ProcessTurn(session_id=first.session_id, input_id="in-2", text="x" * 900_000))
+            return [first, refused, await ask(ProcessTurn(session_id=first.session_id, input_id="in-1", text="hello"))]
+
+    try:
+        small_ledger = ("ledger.segment_bytes", 4 << 20), ("ledger.reserve_bytes", 1 << 20)
+        cluster.up("--config", str(write_config(small / "config.json", *small_ledger)))
+        place = place_of(cluster.home, cluster.run())
+        first, refused, again = asyncio.run(asked())
+        assert (first.outcome, refused.code) == ("success", "disk_full")
+        assert (again.outcome, again.response, again.run_id) == (first.outcome, first.response, first.run_id)
+        (small / "filler").unlink()
+        assert cluster.row("ledger/1").restarts == 0
+        eventually(lambda: all(row.state == "ready" for row in cluster.run().children))
         cluster.verify()
     finally:
         cluster.end()

@@ -94,6 +94,31 @@ def test_a_disk_that_fills_is_named_by_the_answer_and_by_the_ledger_until_there_
         assert cluster.ask(QUESTION, input_id="in-2").outcome == "success"
 
 
+@pytest.mark.parametrize("struck", [[], ["ho2"], ["host"], ["ho2", "host"]], ids=lambda struck: "+".join(struck) or "-")
+def test_an_answered_input_is_read_from_the_record_while_its_disk_is_full(struck: list[str]) -> None:
+    """Nobody owns its session any more, since another input could not be recorded, and nobody can take it over."""
+    with SimulatedCluster(load_snapshot()) as cluster:
+        medium = cluster.world.disk("ledger").medium
+        first = cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S)
+        capacity, medium.capacity_bytes = medium.capacity_bytes, medium.used_bytes() + (5 << 20)
+        cluster.world.run(asyncio.sleep(3))
+        other = cluster.ask(QUESTION, input_id="in-2", session_id=first.session_id, timeout_s=DEADLINE_S)
+        for role in struck:
+            cluster.strike(role, after_s=0.0, back_after_s=0.2 if role == "host" else 300.0)
+        again, another = (
+            cluster.ask(text, input_id="in-1", session_id=first.session_id, timeout_s=DEADLINE_S)
+            for text in (QUESTION, "hello")
+        )
+        medium.capacity_bytes = capacity
+        cluster.world.run(asyncio.sleep(5))
+        entries = cluster.entries()
+        assert cluster.verify().ok
+    assert (first.outcome, other.code, another.code) == ("success", "disk_full", "input_conflict")
+    assert (again.outcome, again.response, again.run_id) == (first.outcome, first.response, first.run_id)
+    assert not [entry for entry in entries if "DEGRADED-in-1" in entry.submission_id]
+    check_record(entries)
+
+
 def test_an_answer_that_died_with_its_gateway_is_asked_for_anew():
     """The end of its order stands in the record, and names a text that never came there."""
     with SimulatedCluster(with_thinking(load_snapshot(), 1000)) as cluster:
@@ -168,7 +193,7 @@ def test_what_a_model_said_beside_its_calls_outlives_the_record_of_its_answer(st
 
 
 @pytest.mark.parametrize("roles", [("gateway",), ("gateway", "ho2"), ("gateway", "ledger")])
-@pytest.mark.parametrize(("deadline_s", "seconds"), [(DEADLINE_S, 13.0), (1.0, 1.0)])
+@pytest.mark.parametrize(("deadline_s", "seconds"), [(DEADLINE_S, 14.0), (1.0, 1.0)])
 def test_a_turn_without_a_gateway_is_answered_within_seconds(
     roles: tuple[str, ...], deadline_s: float, seconds: float
 ) -> None:
