@@ -22,7 +22,7 @@ from launch.http.problems import Problem, of_fault, of_result
 from launch.http.response_events import ResponseEvents
 from launch.http.sse import PING, frame, streamed
 from launch.http.transcript import Kept, Said
-from launch.http.turns import Asked
+from launch.http.turns import Asked, Pieces
 from launch.sessions.named import full_session_id
 
 W = TypeVar("W", bound=BaseModel)
@@ -102,7 +102,8 @@ async def chat(request: Request) -> Response:
     created = round(door.bus.now())
     if body.stream:
         wants_usage = bool((body.stream_options or {}).get("include_usage"))
-        frames = _chat_frames(door, chosen, model=body.model, created=created, wants_usage=wants_usage)
+        pieces = await turns.begun(door, chosen.asked, gone_of(request))
+        frames = _chat_frames(door, chosen, pieces, model=body.model, created=created, wants_usage=wants_usage)
         return streamed(frames, headers)
     result = await turns.whole(door, chosen.asked, gone_of(request))
     if (problem := of_result(result)) is not None:
@@ -123,7 +124,7 @@ async def responses(request: Request) -> Response:
     key = request.headers.get("idempotency-key")
     if body.previous_response_id is not None:
         given = session_id_in(door, principal_of(request), words.session_in(body.previous_response_id))
-        said = _newest(said)
+        said = _new(said)
     chosen = await _choose(request, "responses", said, given=given, agent_id=agent_id, overrides=overrides, key=key)
     if body.previous_response_id is not None:
         await _must_be_newest(door, chosen.asked, body.previous_response_id)
@@ -131,7 +132,8 @@ async def responses(request: Request) -> Response:
     headers = _headers(chosen.asked, ignored)
     created = round(door.bus.now())
     if body.stream:
-        return streamed(_response_frames(door, chosen, body, created=created), headers)
+        pieces = await turns.begun(door, chosen.asked, gone_of(request))
+        return streamed(_response_frames(door, chosen, pieces, body, created=created), headers)
     result = await turns.whole(door, chosen.asked, gone_of(request))
     if (problem := of_result(result)) is not None:
         raise problem
@@ -226,10 +228,17 @@ def _with_instructions(chosen: Chosen) -> Chosen:
     return replace(chosen, asked=replace(chosen.asked, text=transcript.with_history(chosen.said)))
 
 
-def _newest(said: list[Said]) -> list[Said]:
-    """Of a transcript whose beginning the session knows: instructions, and the message or the results at its end."""
+def _new(said: list[Said]) -> list[Said]:
+    """What a session is told whose beginning it knows: all of it, or results and the instructions. Raises Problem."""
     results = caller_words.results_in(said)
-    return [*(one for one in said if one.role == "system"), *said[-len(results) or -1 :]]
+    if not results:
+        return said
+    earlier = said[: -len(results)]
+    if any(one.role == "user" for one in earlier):
+        raise Problem(
+            400, "unsupported_parameter", "not supported here: a message before results of calls", param="input"
+        )
+    return [*(one for one in earlier if one.role == "system"), *said[-len(results) :]]
 
 
 async def _keep(door: Door, chosen: Chosen, delivered: str, result: TurnResult) -> None:
@@ -263,10 +272,12 @@ class _End:
     problem: Problem | None = None
 
 
-async def _said(door: Door, chosen: Chosen, delivered: Delivered, end: _End) -> AsyncGenerator[str | None]:
+async def _said(
+    door: Door, chosen: Chosen, pieces: Pieces, delivered: Delivered, end: _End
+) -> AsyncGenerator[str | None]:
     """Words as they are delivered, None for a silence; how it ended stands in `end`, and is kept."""
     try:
-        async with aclosing(turns.pieces(door, chosen.asked)) as pieces:
+        async with aclosing(pieces):
             async for piece in pieces:
                 if isinstance(piece, TurnResult):
                     end.result, end.problem = piece, of_result(piece)
@@ -284,8 +295,8 @@ async def _said(door: Door, chosen: Chosen, delivered: Delivered, end: _End) -> 
         await _keep(door, chosen, delivered.text, end.result)
 
 
-async def _chat_frames(
-    door: Door, chosen: Chosen, *, model: str, created: int, wants_usage: bool
+async def _chat_frames(  # noqa: PLR0913 - what a stream is made of
+    door: Door, chosen: Chosen, pieces: Pieces, *, model: str, created: int, wants_usage: bool
 ) -> AsyncGenerator[str]:
     identity = words.completion_id(chosen.asked.session_id, chosen.asked.input_id)
     usage: dict[str, Any] = {"usage": None} if wants_usage else {}
@@ -296,7 +307,7 @@ async def _chat_frames(
 
     yield chunk({"role": "assistant", "content": ""}, session_id=chosen.asked.session_id)
     end = _End()
-    async with aclosing(_said(door, chosen, Delivered(), end)) as said:
+    async with aclosing(_said(door, chosen, pieces, Delivered(), end)) as said:
         async for new in said:
             yield PING if new is None else chunk({"content": new})
     if end.problem is not None or end.result is None:
@@ -311,14 +322,14 @@ async def _chat_frames(
 
 
 async def _response_frames(
-    door: Door, chosen: Chosen, body: words.ResponsesRequest, *, created: int
+    door: Door, chosen: Chosen, pieces: Pieces, body: words.ResponsesRequest, *, created: int
 ) -> AsyncGenerator[str]:
     identity = words.response_id(chosen.asked.session_id, chosen.asked.input_id)
     events = ResponseEvents(identity, body=body, created=created)
     for line in events.begun():
         yield line
     end, delivered = _End(), Delivered()
-    async with aclosing(_said(door, chosen, delivered, end)) as said:
+    async with aclosing(_said(door, chosen, pieces, delivered, end)) as said:
         async for new in said:
             for line in [PING] if new is None else events.said(new):
                 yield line

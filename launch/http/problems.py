@@ -12,7 +12,7 @@ from bus.errors import RuntimeFault
 from bus.messages.session import TurnResult
 
 STATUS = {
-    "invalid_input": 400, "unreadable": 400, "malformed": 400, "rejected": 400,
+    "invalid_input": 400, "malformed": 400, "rejected": 400,
     "tool_name_taken": 400,
     "FORBIDDEN": 403, "AUTH_ERROR": 403, "denied": 403,
     "not_found": 404,
@@ -20,7 +20,7 @@ STATUS = {
     "cancelled": 409, "fenced": 409,
     "too_large": 413,
     "busy": 429, "BUDGET_EXHAUSTED": 429, "HIERARCHY_EXCEEDED": 429, "TURN_LIMIT": 429, "NOT_ALLOCATED": 429,
-    "no_route": 503, "peer_lost": 503, "unavailable": 503, "disk_full": 503, "moved": 503,
+    "no_route": 503, "peer_lost": 503, "unavailable": 503, "disk_full": 503, "moved": 503, "unreadable": 503,
     "expired": 504, "deadline_exceeded": 504,
 }  # fmt: skip
 """Code of a fault or of a turn's verdict -> HTTP status; any other is 500."""
@@ -101,4 +101,6 @@ def of_result(result: TurnResult) -> Problem | None:
         return None
     code = result.code or "error"
     facts = {"session_id": result.session_id, "input_id": result.input_id, "outcome": result.outcome}
-    return Problem(STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR), code, result.response, facts=facts)
+    status = STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)
+    headers = {"retry-after": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}  # it passes
+    return Problem(status, code, result.response, headers=headers, facts=facts)

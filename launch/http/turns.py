@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeVar
@@ -30,11 +30,14 @@ from bus.messages.session import (
     StartSession,
     TurnResult,
 )
+from bus.messages.streams import StreamReset
 from launch.http.context import Door
-from launch.http.problems import Problem
+from launch.http.problems import Problem, of_result
 from launch.turns import process_turn
 
 T = TypeVar("T")
+Pieces = AsyncGenerator[Message | TurnResult | None]
+"""What a turn says, its result last; None for a silence."""
 Gone = Callable[[], Awaitable[None]]
 """Returns when the client has gone."""
 _KEY_MAX_CHARS = 200
@@ -86,7 +89,7 @@ async def whole(door: Door, asked: Asked, gone: Gone) -> TurnResult:
     return await unless_gone(door, asked, _answer(door, asked, None), gone)
 
 
-async def pieces(door: Door, asked: Asked) -> AsyncGenerator[Message | TurnResult | None]:
+async def pieces(door: Door, asked: Asked) -> Pieces:
     """The frames of the turn's stream, then its result; None after a silence of `http.ping_ms`. Raises RuntimeFault.
 
     Closing it early is the client going away.
@@ -118,6 +121,43 @@ async def pieces(door: Door, asked: Asked) -> AsyncGenerator[Message | TurnResul
     finally:
         if not work.done():
             _leave(door, asked, work)
+
+
+async def begun(door: Door, asked: Asked, gone: Gone) -> Pieces:
+    """`pieces`, once there is a first one, or a silence: what is known before that is told as its status.
+
+    Raises Problem, RuntimeFault; ClientGone where nobody is left to be answered.
+    """
+    source = pieces(door, asked)
+    work = asyncio.ensure_future(_first_of(source))
+    watch = asyncio.ensure_future(gone())
+    watch.add_done_callback(lambda _: work.cancel())
+    try:
+        first = await work
+    except asyncio.CancelledError:
+        if watch.done() and not watch.cancelled():
+            raise ClientGone from None
+        raise
+    finally:
+        watch.cancel()
+    if isinstance(first, TurnResult) and (problem := of_result(first)) is not None:
+        raise problem
+    return _going_on(first, source)
+
+
+async def _first_of(source: Pieces) -> Message | TurnResult | None:
+    """What is asked again before it said anything has taken nothing back."""
+    async for piece in source:
+        if not isinstance(piece, StreamReset):
+            return piece
+    raise AssertionError("a stream of pieces ends with its result")
+
+
+async def _going_on(first: Message | TurnResult | None, source: Pieces) -> Pieces:
+    async with aclosing(source):
+        yield first
+        async for piece in source:
+            yield piece
 
 
 class ClientGone(Exception):

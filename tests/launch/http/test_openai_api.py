@@ -103,10 +103,50 @@ def test_who_still_waits_when_a_door_has_no_more_time_is_told_so(door):
         return [await one for one in asked] + [await http.post("/v1/chat/completions", json=said)]
 
     whole, streamed, late = door.run(work())
-    assert "door_closing" in streamed.text
-    for one in (whole, late):
+    for one in (whole, streamed, late):
         assert (one.status_code, one.json()["error"]["code"]) == (503, "door_closing")
         assert one.headers["retry-after"] == "1"
+
+
+def test_what_is_wrong_before_the_first_piece_has_its_status_in_a_stream_too(door):
+    """Both APIs: a blank message, other words under a key, a key with too many turns; openai raises what it is."""
+
+    async def work():
+        client, found = door.openai(), []
+        key = {"Idempotency-Key": "k"}
+        await client.responses.create(model="ADMIN", input=ASKED, extra_headers=key)
+        await client.chat.completions.create(
+            model="ADMIN", messages=[{"role": "user", "content": ASKED}], extra_headers=key
+        )
+        for text, headers, expected in ((" ", {}, openai.BadRequestError), ("hello", key, openai.ConflictError)):
+            with pytest.raises(expected) as chat:
+                await client.chat.completions.create(
+                    model="ADMIN", messages=[{"role": "user", "content": text}], stream=True, extra_headers=headers
+                )
+            with pytest.raises(expected) as response:
+                await client.responses.create(model="ADMIN", input=text, stream=True, extra_headers=headers)
+            found += [chat.value.code, response.value.code]
+        return found
+
+    assert door.run(work()) == ["invalid_input", "invalid_input", "input_conflict", "input_conflict"]
+
+
+def test_every_message_behind_a_previous_response_reaches_the_turn(door):
+    """Also those before the last one; beside results of calls there can be none."""
+
+    async def work():
+        client = door.openai()
+        first = await client.responses.create(model="ADMIN", input=ASKED)
+        given = [{"role": "user", "content": "my name is Zaphod"}, {"role": "user", "content": "hello"}]
+        await client.responses.create(model="ADMIN", input=given, previous_response_id=first.id)
+        result = {"type": "function_call_output", "call_id": "call_1", "output": "x"}
+        with pytest.raises(openai.BadRequestError) as refused:
+            await client.responses.create(model="ADMIN", input=[given[0], result], previous_response_id=first.id)
+        return refused.value.code
+
+    assert door.run(work()) == "unsupported_parameter"
+    told = [body for entry in requested(door) for body in entry.bodies]
+    assert any(b"Zaphod" in (body or b"") for body in told)
 
 
 def test_the_same_key_gets_the_same_answer_once(door):
