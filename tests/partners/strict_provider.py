@@ -194,9 +194,9 @@ def _reply(wire: str, body: dict[str, Any]) -> tuple[str, str]:
     if last["role"] == "tool" or '"tool_result"' in said:
         return f"The tool said: {said[:200]}", ""
     offered = [tool["function"]["name"] if wire == "openai" else tool["name"] for tool in body.get("tools", [])]
-    asked = re.search(r"use ([\w.-]+)", said)
-    if asked is not None and asked[1] in offered:
-        return "", asked[1]
+    asked = next((name for name in re.findall(r"use ([\w.-]+)", said) if name in offered), "")
+    if asked:
+        return "", asked
     return ("word " * SLOW_WORDS if "slowly" in said else ANSWER), ""
 
 

@@ -1,4 +1,4 @@
-"""Servers that nobody here wrote, asked by the official SDKs as the gateway asks; what they counted is what is told."""
+"""Servers that nobody here wrote, asked by the official SDKs and by a whole cluster; what they counted is what it cost."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from bus.messages.base import unpack
 from bus.messages.gateway import PromptMessage, PromptResponse, ToolSpec
 from bus.messages.work_order import Segment
+from config.snapshot import load_snapshot
+from launch import exit_codes
 from tests.gateway_service.providers.instances import ANTHROPIC, OPENAI, instance
 from tests.gateway_service.rig import prompt
 from tests.partners.started import KINDS, NAMES, Counted, Partner, started
+from tests.process.cluster import Cluster, eventually
+from tests.process.pseudo_terminal import typing
 
 pytestmark = pytest.mark.process
 
@@ -29,12 +34,22 @@ SCHEMA = {
     "required": ["speech_act", "ambiguity"],
     "additionalProperties": False,
 }
+ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
+PRICES = 3.0, 15.0, 0.3
+"""Dollars per million tokens: input, output, cached."""
 
 
 @pytest.fixture(scope="module", params=NAMES)
 def partner(request, tmp_path_factory) -> Iterator[Partner]:
     """Each one in turn, for all tests of it."""
     with started(request.param, tmp_path_factory.mktemp(request.param)) as one:
+        yield one
+
+
+@pytest.fixture
+def strict(tmp_path) -> Iterator[Partner]:
+    """One that may be killed."""
+    with started("strict", tmp_path) as one:
         yield one
 
 
@@ -100,3 +115,76 @@ async def test_an_sdk_and_a_partner_understand_each_other(partner: Partner, kind
         assert counted.calls in (None, len(answers)) and astuple(counted)[1:] == used
     assert partner.models[kind] in await provider.models(timeout_s=30)
     await provider._client._sdk.close()
+
+
+def add(cluster: Cluster, partner: Partner, kind: str) -> None:
+    """The partner as the cluster's only provider of models, under the name of its kind."""
+    model = f"{partner.models[kind]}={'/'.join(map(str, PRICES))}"
+    words = ("--base-url", partner.base_url(kind), "--model", model, "--key", "env:THE_KEY", "--default")
+    answer = cluster("provider add", kind, "--kind", kind, *words)
+    assert answer.code == 0, answer.err
+    cluster.env["THE_KEY"] = partner.key
+    if not partner.calls_tools:  # random weights come to no end by themselves
+        contract = load_snapshot().contracts["PRC-SYNTHESIZE-001"].model_dump(mode="json")
+        contract["boundary"]["max_tokens"] = 64
+        (cluster.home.config / "contracts").mkdir()
+        (cluster.home.config / "contracts" / "PRC-SYNTHESIZE-001.json").write_text(json.dumps(contract))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cluster_answers_through_a_partner_and_counts_as_it_does(cluster: Cluster, partner: Partner, kind: str):
+    """It checks, asks and is answered; calls and tokens of `hobus cost` are the partner's own, its money theirs at its prices."""
+    add(cluster, partner, kind)
+    checked = cluster("provider check", kind)
+    assert checked.code == exit_codes.OK, checked.out + checked.err
+    before = partner.counted()
+    cluster.up("--detach")
+    result = cluster.ask(QUESTION)
+    assert (result["outcome"], result["response"] != "") == ("success", True), result
+    if partner.calls_tools:
+        answer = cluster.ask("use list_packages", "--session", result["session_id"])
+        assert answer["outcome"] == "success", answer
+    counted = since(before, partner.counted())
+    spent = cluster("cost", "--by", "model", "--json").json["total"]
+    assert (spent["input_tokens"], spent["output_tokens"]) == (counted.input_tokens, counted.output_tokens)
+    assert counted.calls in (None, spent["calls"]) and spent["failed"] == spent["open_calls"] == 0
+    received = [unpack(entry.bodies[0] or b"") for entry in cluster.entries("PROMPT_RECEIVED")]
+    assert any(one["finish_reason"] in ("tool_calls", "tool_use") for one in received) is partner.calls_tools
+    cached = sum(one["cached_tokens"] for one in received)
+    costs = (counted.input_tokens - cached, counted.output_tokens, cached)
+    assert spent["cost_usd"] == pytest.approx(sum(n * price for n, price in zip(costs, PRICES, strict=True)) / 1e6)
+    cluster("down")
+    for path in cluster.home.root.rglob("*"):
+        assert not path.is_file() or partner.key.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.parametrize(("kind", "is_followed"), [("openai", False), ("anthropic", False), ("openai", True)])
+def test_a_provider_that_is_killed_in_the_middle_of_an_answer_is_told_and_recorded(
+    cluster: Cluster, strict: Partner, kind: str, is_followed: bool
+):
+    """What was shown of it is taken back; the next of its chain answers, or the turn says what failed; nothing stays reserved."""
+    add(cluster, strict, kind)
+    if is_followed:
+        path = cluster.home.config / "admin_config.json"
+        config = json.loads(path.read_text())
+        offline = {"provider_id": "offline", "model_id": "offline-rules-1"}
+        chain = {"provider_id": kind, "model_id": strict.models[kind], "routes": [offline]}
+        config["gateway"]["fallbacks"] = [chain]
+        path.write_text(json.dumps(config))
+    cluster.up("--detach")
+    with typing("ask", "--home", str(cluster.home.root), "answer slowly, please") as asking:
+        asking.until("word word word")
+        strict.process.kill()
+        code = asking.end()
+        shown = asking.text.replace("\n", "")
+    assert code == (exit_codes.OK if is_followed else exit_codes.FAILED), shown
+    assert "word word" not in shown and ("error (PROVIDER_ERROR)" in shown) is not is_followed, shown
+    ended = {entry.submission_id.partition(":")[2]: entry for entry in cluster.entries(*ENDS)}
+    sent = [entry.submission_id.partition(":")[2] for entry in cluster.entries("PROMPT_SENT")]
+    assert sorted(sent) == sorted(ended) and len(ended) == len(cluster.entries(*ENDS)), "each has one end"
+    first = cluster.entries("PROMPT_FAILED")[0]
+    assert (first.reason, unpack(first.bodies[0] or b"")["settlement"]["is_unknown"]) == ("PROVIDER_ERROR", True)
+    answered = unpack(cluster.entries("PROMPT_RECEIVED")[-1].bodies[0] or b"")["provider_id"]
+    assert answered == ("offline" if is_followed else kind), "who answered is who is recorded: else the classification"
+    eventually(lambda: all(row["reserved"] == 0 for row in cluster("budget", "--json").json["scopes"]))
+    assert cluster("cost", "--json").json["total"]["unknown_outcomes"] >= 1
