@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 from bus.errors import RuntimeFault
 from bus.messages.base import Message
@@ -190,15 +190,6 @@ class Provider(Protocol):
 
         `on_delta`, where given, is told pieces of the content as they come: in order, together a beginning of it.
         """
-        ...
-
-
-@runtime_checkable
-class TokenCounter(Protocol):
-    """A provider that knows how its models count a prompt; for any other it is estimated by its length."""
-
-    def count_tokens(self, prompt: Prompt, *, model_id: str) -> int | None:
-        """Tokens of the whole prompt, offered tools included; None where this model's tokenizer is not at hand."""
         ...
 
 

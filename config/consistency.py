@@ -165,6 +165,8 @@ def _route_faults(gateway: GatewayConfig) -> list[str]:
         path = f"gateway.fallbacks.{number}"
         routes[path] = Route(provider_id=link.provider_id, model_id=link.model_id)
         routes |= {f"{path}.routes.{place}": route for place, route in enumerate(link.routes)}
+    counted = [Route(provider_id=one.provider_id, model_id=one.model_id) for one in gateway.tokenizers]
+    routes |= {f"gateway.tokenizers.{number}": route for number, route in enumerate(counted)}
     faults = [
         f"gateway.provider_rates.{name}: no such provider; configured: {_names(gateway.providers)}"
         for name in gateway.provider_rates
@@ -183,6 +185,11 @@ def _route_faults(gateway: GatewayConfig) -> list[str]:
         for number, link in enumerate(gateway.fallbacks)
         for place, route in enumerate(link.routes)
         if (route.provider_id, route.model_id) == (link.provider_id, link.model_id)
+    ]
+    faults += [
+        f"gateway.tokenizers.{number}: {route.provider_id}/{route.model_id} has one already; remove it"
+        for number, route in enumerate(counted)
+        if route in counted[:number]
     ]
     for path, route in routes.items():
         provider = gateway.providers.get(route.provider_id)

@@ -49,6 +49,7 @@ _UNITS = (
     ("_length", "characters"),
     ("_chars", "characters"),
     ("_token_limit", "tokens"),
+    ("_tokens", "tokens"),
     ("_budget", "tokens"),
     ("_min_remaining", "tokens"),
 )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from bus.errors import GatewayError
 from bus.messages.gateway import Budget
-from bus.port import Bus, Provider
+from bus.port import Bus
 from bus.spool import RecordKeeper
 from config.snapshot import Snapshot
-from gateway_service import budget, pricing, records
+from gateway_service import budget, records
 from gateway_service.budget import Allocate, BudgetState, Crossed, Refused, Reservation, Reserve, Scope, Settle
 from gateway_service.pricing import NEVER_SENT, Settlement
 from gateway_service.records import Ask, Attempt
@@ -32,21 +32,18 @@ class Held:
 class Account:
     """The gateway's budgets: only here are they debited."""
 
-    def __init__(
-        self, bus: Bus, keeper: RecordKeeper, snapshot: Snapshot, providers: Mapping[str, Provider], state: BudgetState
-    ) -> None:
+    def __init__(self, bus: Bus, keeper: RecordKeeper, snapshot: Snapshot, state: BudgetState) -> None:
         self._bus = bus
         self._keeper = keeper
         self._config = snapshot.config
         self._agents = snapshot.agents
-        self._providers = providers
         self._state = state
         self._released_count = 0
 
     @contextmanager
-    def reserved(self, ask: Ask, number: int) -> Generator[Held]:
+    def reserved(self, ask: Ask, number: int, estimate: int) -> Generator[Held]:
         """Holds estimate + max_tokens in every scope at once, or raises GatewayError with the true reason."""
-        attempt = self._reserve(ask, number)
+        attempt = self._reserve(ask, number, estimate)
         held = Held(attempt)
         try:
             yield held
@@ -78,13 +75,10 @@ class Account:
             mode=self._config.budget.budget_mode, scopes=[budget.row(name, scopes[name]) for name in sorted(scopes)]
         )
 
-    def _reserve(self, ask: Ask, number: int) -> Attempt:
+    def _reserve(self, ask: Ask, number: int, estimate: int) -> Attempt:
         """The attempt as it will be sent: its answer capped by what its order has left, where that is enforced."""
         config, prompt, route = self._config, ask.prompt, ask.route
         limits = budget.scopes_of(prompt, route, self._agents[prompt.agent_id], config.budget)
-        estimate = pricing.counted_tokens(
-            prompt, self._providers.get(route.provider_id), route.model_id, config.attention.chars_per_token
-        )
         for scope, limit in limits:
             self._allocate(scope, limit)
         mode = budget.mode_of(config.budget.budget_mode, prompt.budget_mode)

@@ -7,11 +7,11 @@ settled at its reservation, never passed for free.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bus.errors import GatewayError
 from bus.messages.gateway import Prompt, PromptResponse
-from bus.port import TokenCounter
 from config.schema import ModelConfig
 
 _PER_MILLION = 1_000_000
@@ -36,23 +36,26 @@ def text_tokens(length: int, chars_per_token: int) -> int:
     return length // chars_per_token
 
 
-def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
-    """Estimate of what a provider counts as input, rounded up: texts, tool calls in the transcript, tools, schema."""
-    length = 0
+def texts(prompt: Prompt) -> Iterator[str]:
+    """All that a model reads of a prompt: messages, tool calls in the transcript, tools, schema."""
     for message in prompt.messages:
-        length += sum(len(segment.text) for segment in message.segments)
-        length += sum(len(call.tool_id) + len(json.dumps(call.arguments)) for call in message.tool_calls)
+        yield message.text
+        for call in message.tool_calls:
+            yield call.tool_id + _json(call.arguments)
     for tool in prompt.tools:
-        length += len(tool.tool_id) + len(tool.description) + len(json.dumps(tool.parameters))
+        yield tool.tool_id + tool.description + _json(tool.parameters)
     if prompt.structured_output:
-        length += len(json.dumps(prompt.output_schema))
-    return max(1, -(-length // chars_per_token))
+        yield _json(prompt.output_schema)
 
 
-def counted_tokens(prompt: Prompt, provider: object, model_id: str, chars_per_token: int) -> int:
-    """Tokens of the prompt as its model counts them; estimated where its provider has no tokenizer for it."""
-    counted = provider.count_tokens(prompt, model_id=model_id) if isinstance(provider, TokenCounter) else None
-    return input_tokens(prompt, chars_per_token) if counted is None else counted
+def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
+    """Estimate by its length of what a provider counts as input, rounded up."""
+    return max(1, -(-sum(map(len, texts(prompt))) // chars_per_token))
+
+
+def _json(value: object) -> str:
+    """As providers are sent it: letters are themselves."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def cost_usd(model: ModelConfig | None, response: PromptResponse) -> float | None:

@@ -30,8 +30,9 @@ from bus.messages.ids import parse_iso
 from bus.port import Bus, Disk, Provider
 from bus.spool import RecordKeeper, Spool
 from bus.turnstile import Ticket, Turnstile
+from config.schema import Route
 from config.snapshot import Snapshot
-from gateway_service import access, chain, profiles, records, retry, routing, validation
+from gateway_service import access, chain, pricing, profiles, records, retry, routing, validation
 from gateway_service.access import Caller
 from gateway_service.account import Account
 from gateway_service.breaker import said_by
@@ -41,6 +42,7 @@ from gateway_service.rates import Rates
 from gateway_service.records import Ask
 from gateway_service.recovery import Recovery
 from gateway_service.sending import EarlierAttempt, Sender, unavailable
+from gateway_service.tokenizer import Tokenizer
 
 _log = structlog.get_logger("gateway")
 
@@ -62,10 +64,18 @@ class GatewayService(Actor):
 
     service = "gateway"
 
-    def __init__(self, *, snapshot: Snapshot, providers: Mapping[str, Provider], spool: Disk) -> None:
+    def __init__(
+        self,
+        *,
+        snapshot: Snapshot,
+        providers: Mapping[str, Provider],
+        tokenizers: Mapping[Route, Tokenizer],
+        spool: Disk,
+    ) -> None:
         self._snapshot = snapshot
         self._config = snapshot.config
         self._providers = providers
+        self._tokenizers = tokenizers
         self._spool = Spool(spool, SPOOL_FILE)
         self._calls = Calls(self._config.gateway.recent_calls_max)
         self._turnstiles = {
@@ -94,6 +104,9 @@ class GatewayService(Actor):
         self._spool.open()
         loop = asyncio.get_running_loop()
         self._preparing = [loop.create_task(self._prepare(each)) for each in self._providers.values()]
+        for route, tokenizer in self._tokenizers.items():
+            if tokenizer.fault:
+                _log.warning("tokenizer_unusable", provider=route.provider_id, detail=tokenizer.fault)
         self._keeper = RecordKeeper(
             self._ledger,
             self._spool,
@@ -120,7 +133,7 @@ class GatewayService(Actor):
             self._breakers.restore(await self._recovery.breaker_changes())
         except RuntimeFault as fault:
             return f"ledger: {fault.code}"
-        self._account = Account(self._bus, self._keeper, self._snapshot, self._providers, state)
+        self._account = Account(self._bus, self._keeper, self._snapshot, state)
         self._sender = Sender(
             self._bus,
             ledger=self._ledger,
@@ -250,11 +263,11 @@ class GatewayService(Actor):
     async def _on_route(self, ask: Ask, running: InFlight, until: float | None) -> PromptResponse:
         """One model of the chain, with bounded retries until its time is over (None: the call's own deadline)."""
         config = self._config.gateway
-        await self._prepared(ask.route.provider_id, running, until)
+        estimate = await self._prepared(ask, running, until)
         sends = 0
         while True:
             try:
-                return await self._attempt(ask, running, until)  # 6 to 11
+                return await self._attempt(ask, estimate, running, until)  # 6 to 11
             except EarlierAttempt as earlier:
                 running.was_sent = True
                 if earlier.code == "UNKNOWN_OUTCOME" and config.on_unknown_outcome == "fail":
@@ -272,17 +285,26 @@ class GatewayService(Actor):
                     raise
                 await self._bus.sleep(pause_s)
 
-    async def _prepared(self, provider_id: str, running: InFlight, until: float | None) -> None:
-        """The provider has what it needs. Raises GatewayError, before anything is reserved or recorded as sent."""
+    async def _prepared(self, ask: Ask, running: InFlight, until: float | None) -> int:
+        """The provider has what it needs; tokens of the prompt, as its model counts them or else by its length.
+
+        Raises GatewayError, before anything is reserved or recorded as sent.
+        """
+        provider_id, tokenizer = ask.route.provider_id, self._tokenizers.get(ask.route)
+        counted = None
         try:
             async with asyncio.timeout(self._left(running, until)):
                 await self._providers[provider_id].prepare()
+                if tokenizer is not None:
+                    counted = await tokenizer.count(ask.prompt)
         except TimeoutError:
-            raise GatewayError(
-                "DEADLINE_EXCEEDED", f"provider {provider_id} was still being loaded when the deadline passed"
-            ) from None
+            what = f"provider {provider_id} was still being loaded, or the prompt counted, when the deadline passed"
+            raise GatewayError("DEADLINE_EXCEEDED", what) from None
+        if counted is None:
+            return pricing.input_tokens(ask.prompt, self._config.attention.chars_per_token)
+        return counted
 
-    async def _attempt(self, ask: Ask, running: InFlight, until: float | None) -> PromptResponse:
+    async def _attempt(self, ask: Ask, estimate: int, running: InFlight, until: float | None) -> PromptResponse:
         """Stages 6 to 11: one reservation, at most one send, exactly one end."""
         if self._config.budget.budget_mode != "off":
             validation.check_round(ask.prompt, self._config.budget.turn_limit)
@@ -291,7 +313,7 @@ class GatewayService(Actor):
         ticket = self._turnstiles[ask.route.provider_id].ticket(self._bus.principal)
         ends_at = running.deadline if until is None else min(until, running.deadline)
         try:
-            with self._account.reserved(ask, number) as held:  # 6 reserve, and the settlement of every exit
+            with self._account.reserved(ask, number, estimate) as held:  # 6 reserve, and the settlement of every exit
                 async with self._rates.passing(held, ends_at):  # 7 rate limits
                     await self._place(ask, ticket, ends_at)
                     with self._breakers.passing(ask.route) as passage:  # 8 circuit breaker

@@ -110,7 +110,7 @@ class SimulatedCluster:
 
     def _start_gateway(self) -> Peer:
         spool = self.world.disk("gateway")
-        actor = GatewayService(snapshot=self.snapshot, providers=self._providers, spool=spool)
+        actor = GatewayService(snapshot=self.snapshot, providers=self._providers, tokenizers={}, spool=spool)
         return self.world.start(actor, role="gateway", slots=self.snapshot.config.gateway.slots, disk=spool)
 
     def _start_ho3(self) -> Peer:

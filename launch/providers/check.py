@@ -1,4 +1,4 @@
-"""Whether a configured provider can be used from here: its library, its key, its address, its models, one by one.
+"""Whether a configured provider can be used from here: library, key, tokenizers, address, models, one by one.
 
 Asks for the list of models and for nothing else: a prompt goes through the gateway alone, which records it.
 """
@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import Mapping
 
 from bus.errors import GatewayError
-from config.schema import AnyProvider
+from config.schema import AnyProvider, TokenizerConfig
 from config.snapshot import Snapshot
 from gateway_service.providers.http.provider import HttpProvider
+from gateway_service.tokenizer import Tokenizer
 from launch.checkup import Finding
 from launch.roles.gateway import provider
 
@@ -22,7 +23,7 @@ _REFUSED_KEY = frozenset({401, 403})
 
 
 def check(provider_id: str, snapshot: Snapshot, given: Mapping[str, str]) -> list[Finding]:
-    """What was looked at, in order, up to the first part that fails; `given`: the variables of this shell."""
+    """What was looked at, in order, until something fails that the rest needs; `given`: the variables of this shell."""
     config = snapshot.config.gateway.providers[provider_id]
     return asyncio.run(_check(provider_id, config, snapshot, given))
 
@@ -32,14 +33,28 @@ async def _check(provider_id: str, config: AnyProvider, snapshot: Snapshot, give
     try:
         await made.prepare()
     except GatewayError as fault:
-        what, _, mend = fault.detail.rpartition("; ")
-        return [Finding(check=f"{provider_id} setup", verdict="fail", said=what or fault.detail, mend=mend)]
+        return [_failed(f"{provider_id} setup", fault.detail)]
     key = "" if config.kind == "offline" else config.key or ""
     about = f"its library is loaded, its key read ({key})" if key else "it needs no key"
     found = [Finding(check=f"{provider_id} setup", verdict="ok", said=f"kind {config.kind}; {about}")]
+    own = [one for one in snapshot.config.gateway.tokenizers if one.provider_id == provider_id]
+    found += [_tokenizer(one, snapshot.config.gateway.tokenizer_max_chars) for one in own]
     if isinstance(made, HttpProvider) and config.kind in ("openai", "anthropic"):
         found += await _asked(provider_id, made, config, snapshot)
     return found
+
+
+def _tokenizer(config: TokenizerConfig, max_chars: int) -> Finding:
+    check = f"{config.provider_id} tokenizer"
+    if fault := Tokenizer(config, max_chars=max_chars, beside=asyncio.to_thread).fault:
+        return _failed(check, fault)
+    return Finding(check=check, verdict="ok", said=f"{config.model_id} is counted by {config.file}")
+
+
+def _failed(check: str, detail: str) -> Finding:
+    """A fault whose last part is its mend."""
+    what, _, mend = detail.rpartition("; ")
+    return Finding(check=check, verdict="fail", said=what or detail, mend=mend)
 
 
 async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, snapshot: Snapshot) -> list[Finding]:

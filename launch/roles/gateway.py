@@ -13,6 +13,7 @@ from gateway_service.providers.http.provider import HttpProvider
 from gateway_service.providers.offline import OfflineProvider
 from gateway_service.providers.plugin import LoadedProvider
 from gateway_service.service import GatewayService
+from gateway_service.tokenizer import tokenizers_of
 from launch.endpoints import Place
 from launch.roles import Made
 
@@ -21,7 +22,12 @@ def make(place: Place) -> Made:
     """The gateway with its spool below `<home>/spool`. Raises OSError."""
     spool = RealDisk(place.home.spool / "gateway")
     given: dict[str, str] = {}
-    actor = GatewayService(snapshot=place.snapshot, providers=providers(place.snapshot, given), spool=spool)
+    actor = GatewayService(
+        snapshot=place.snapshot,
+        providers=providers(place.snapshot, given),
+        tokenizers=tokenizers_of(place.snapshot.config.gateway, beside=asyncio.to_thread),
+        spool=spool,
+    )
     return Made(actor, slots=place.snapshot.config.gateway.slots, give=given.update)
 
 

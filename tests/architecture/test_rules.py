@@ -77,6 +77,7 @@ SHELLS: dict[str, str] = {
     "gateway_service.rates": "waits until there is room under a rate limit",
     "gateway_service.recovery": "closes what a crash left open",
     "gateway_service.sending": "one attempt at a provider",
+    "gateway_service.tokenizer": "reads a tokenizer's file, and counts beside the loop",
     "ledger_service.service": "where writes and reads arrive",
     "ledger_service.writer": "group commit",
     "ledger_service.segment": "one file of the record, through the disk port",

@@ -531,27 +531,6 @@ def test_what_an_order_used_is_known_after_a_restart(make):
     assert [one.max_tokens for one in provider.prompts] == [500, 10]
 
 
-def test_a_models_own_tokenizer_counts(make):
-    """Where the provider has one; where it has none for the model, the length decides."""
-
-    class Counting(Scripted):
-        counts: int | None = 321
-
-        def count_tokens(self, _prompt, *, model_id):
-            return self.counts
-
-    provider = Counting()
-    cluster = make(provider)
-
-    async def turn():
-        await cluster.ask(prompt("WO-a#1"))
-        provider.counts = None
-        await cluster.ask(prompt("WO-b#1", text="x" * 40))
-        return of_type(await cluster.settled_entries(), "PROMPT_SENT")
-
-    assert [payload(entry)["reservation"]["estimate"] for entry in cluster.run(turn())] == [321, 10]
-
-
 def test_what_was_held_and_never_recorded_is_released_in_the_record(make):
     """A call that is cancelled while it waits for its provider's turn has no PROMPT_SENT: BUDGET_RELEASED says it."""
     provider = Scripted(hang)

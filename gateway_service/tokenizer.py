@@ -1,0 +1,123 @@
+"""A model's own tokenizer, from a file on this machine: by it a prompt is counted before it is sent.
+
+The library is imported only where a tokenizer is configured. It reads a large vocabulary for a second, in which its
+process does nothing else: that is done before the process is on the bus, and not again. Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable, Sequence, Sized
+from pathlib import Path
+from typing import Any, Protocol
+
+from bus.errors import GatewayError
+from bus.messages.gateway import Prompt
+from config.schema import GatewayConfig, Route, TokenizerConfig
+from gateway_service import pricing
+
+_BEFORE = ", before the gateway is started again"
+
+
+class Encoder(Protocol):
+    """The library's class, as far as it is used."""
+
+    def no_truncation(self) -> None:
+        """All of a text is encoded."""
+        ...
+
+    def no_padding(self) -> None:
+        """Nothing besides a text is encoded."""
+        ...
+
+    def encode_batch_fast(self, texts: list[str], *, add_special_tokens: bool) -> Sequence[Sized]:
+        """The tokens of each; other threads run meanwhile, which is not so with `encode`."""
+        ...
+
+
+class Tokenizer:
+    """Counts the prompts of one model; a fault of it is the fault of its provider, and never a guess."""
+
+    def __init__(self, config: TokenizerConfig, *, max_chars: int, beside: Callable[..., Awaitable[Any]]) -> None:
+        """Reads the file. `beside` runs a function beside the event loop, as `asyncio.to_thread` does."""
+        self._config = config
+        self._max_chars = max_chars
+        self._beside = beside
+        self._encoder: Encoder | None = None
+        self.fault = ""
+        """Why it cannot count, with the mend; empty: it can."""
+        try:
+            self._encoder = self._loaded()
+        except GatewayError as fault:
+            self.fault = fault.detail
+
+    async def count(self, prompt: Prompt) -> int | None:
+        """Tokens of the prompt with `message_tokens` around its parts; None where it is longer than is counted.
+
+        Raises GatewayError(PROVIDER_UNUSABLE).
+        """
+        if self._encoder is None:
+            raise GatewayError("PROVIDER_UNUSABLE", self.fault)
+        texts = [text for text in pricing.texts(prompt) if text]
+        if sum(map(len, texts)) > self._max_chars:
+            return None
+        parts = len(prompt.messages) + len(prompt.tools) + sum(len(message.tool_calls) for message in prompt.messages)
+        return await self._beside(self._counted, self._encoder, texts) + self._config.message_tokens * (parts + 1)
+
+    def _loaded(self) -> Encoder:
+        try:
+            library = importlib.import_module("tokenizers")
+        except ImportError as error:
+            raise self._unusable(
+                f"needs {error.name or 'tokenizers'}, which is not installed",
+                f"pip install 'hobus[tokenizers]'{_BEFORE}",
+            ) from None
+        path = self._readable()
+        try:
+            encoder: Encoder = library.Tokenizer.from_file(str(path))
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # noqa: BLE001 - a panic of the library is no Exception
+            # Without the library's words: they quote the file, which may be another one than was meant.
+            raise self._unusable("is no tokenizer.json", self._mend) from None
+        encoder.no_truncation()  # what a file may ask for, and no server does
+        encoder.no_padding()
+        return encoder
+
+    def _readable(self) -> Path:
+        try:
+            path = Path(self._config.file).expanduser()
+            if not path.is_file():  # a pipe would wait for a writer for ever
+                raise self._unusable("is no file", self._mend)
+            with path.open("rb"):
+                return path
+        except OSError as error:
+            raise self._unusable(f"cannot be read: {error.strerror}", self._mend) from None
+        except RuntimeError:
+            raise self._unusable("cannot be found: there is no such user", self._mend) from None
+
+    def _counted(self, encoder: Encoder, texts: list[str]) -> int:
+        try:
+            return sum(map(len, encoder.encode_batch_fast(texts, add_special_tokens=False)))
+        except BaseException:  # noqa: BLE001 - the same; its words may quote the prompt
+            raise self._unusable("has no tokens for this prompt", self._mend) from None
+
+    @property
+    def _mend(self) -> str:
+        return f"put the tokenizer.json of {self._config.model_id[:80]} there, or correct gateway.tokenizers{_BEFORE}"
+
+    def _unusable(self, what: str, mend: str) -> GatewayError:
+        where = f"the tokenizer of {self._config.model_id[:80]}, {self._config.file},"
+        return GatewayError(
+            "PROVIDER_UNUSABLE", f"provider {self._config.provider_id} cannot be used: {where} {what}; {mend}"
+        )
+
+
+def tokenizers_of(config: GatewayConfig, *, beside: Callable[..., Awaitable[Any]]) -> dict[Route, Tokenizer]:
+    """Every configured tokenizer by its model, loaded, or with its fault."""
+    return {
+        Route(provider_id=one.provider_id, model_id=one.model_id): Tokenizer(
+            one, max_chars=config.tokenizer_max_chars, beside=beside
+        )
+        for one in config.tokenizers
+    }
