@@ -104,7 +104,7 @@ CONFIGS = st.builds(
     SessionConfig,
     provider=st.sampled_from([None, "", " ", "p"]),
     model=st.sampled_from([None, "", "m"]),
-    max_tokens=st.sampled_from([None, 0, 5]),
+    max_tokens=st.sampled_from([None, 1, 5]),
 )
 
 
