@@ -88,6 +88,9 @@ class Guard:
         headers: dict[str, list[str]] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
+        if "transfer-encoding" in headers and "content-length" in headers:
+            # RFC 9112, 6.1: a proxy may have read it to another end than this server does; nothing may follow it.
+            raise Problem(400, "malformed_request", "a body has Content-Length or Transfer-Encoding, never both")
         hosts = headers.get("host", [])
         if len(hosts) != 1 or (self.door.hosts and host_of(hosts[0]) not in self.door.hosts):
             raise Problem(421, "host_not_allowed", "this door is not called by that name (Host; http.hosts)")

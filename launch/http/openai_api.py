@@ -36,6 +36,7 @@ class Chosen:
 
     asked: Asked
     said: list[Said]
+    agent_id: str
     is_by_transcript: bool
 
 
@@ -171,6 +172,7 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
 ) -> Chosen:
     """By name, else by what was said; else a new one. Raises Problem, RuntimeFault."""
     door, principal = door_of(request), principal_of(request)
+    agent = agent_id or door.config.host.agent_id
     input_id, comes_back = turns.input_of(key, door.bus.new_id())
     results = caller_words.results_in(said)
     asked = Asked(
@@ -179,27 +181,33 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
     )  # fmt: skip
     if given is not None:
         session_id = session_id_in(door, principal, given)
-        return Chosen(replace(asked, session_id=session_id), said, is_by_transcript=False)
-    session_id = await _by_transcript(door, principal, said[: -len(results) or -1], asked)
+        return Chosen(replace(asked, session_id=session_id), said, agent, is_by_transcript=False)
+    session_id = await _by_transcript(door, agent, said[: -len(results) or -1], asked)
     if session_id is not None:
-        return Chosen(replace(asked, session_id=session_id), said, is_by_transcript=True)
+        return Chosen(replace(asked, session_id=session_id), said, agent, is_by_transcript=True)
     session_id = door.ownership.session_id(principal, f"{api}/{input_id}")
     await turns.start(door, session_id, agent_id=agent_id)
     first = replace(asked, session_id=session_id, text=transcript.with_history(said), results=())
-    return Chosen(first, said, is_by_transcript=True)
+    return Chosen(first, said, agent, is_by_transcript=True)
 
 
-async def _by_transcript(door: Door, principal: str, earlier: list[Said], asked: Asked) -> str | None:
-    """The session whose last answer ends what was said earlier; also if this very input was asked there since."""
+async def _by_transcript(door: Door, agent: str, earlier: list[Said], asked: Asked) -> str | None:
+    """This agent's session whose last answer ends what was said earlier; also if this very input was asked since."""
     if not any(one.role == "assistant" for one in earlier):
         return None
-    record_id = transcript.transcript_id(principal, earlier)
+    record_id = _record_id(door, asked.principal, agent, earlier)
     kept = await transcript.find(door.bus, record_id, timeout_s=door.timeout_s)
-    if kept is None or not door.ownership.owns(principal, kept.session_id):
+    if kept is None or not door.ownership.owns(asked.principal, kept.session_id):
         return None
     there = replace(asked, session_id=kept.session_id)
     last = await transcript.last_input(door.bus, kept.session_id, timeout_s=door.timeout_s)
     return kept.session_id if last == kept.input_id or await _is_repeated(door, there) else None
+
+
+def _record_id(door: Door, principal: str, agent: str, messages: list[Said]) -> str:
+    """Under which this transcript with this agent is known; the default one is not named."""
+    named = [] if agent == door.config.host.agent_id else [Said("agent", agent)]
+    return transcript.transcript_id(principal, [*named, *messages])
 
 
 async def _is_repeated(door: Door, asked: Asked) -> bool:
@@ -248,7 +256,7 @@ async def _keep(door: Door, chosen: Chosen, delivered: str, result: TurnResult) 
     messages = [*chosen.said, Said("assistant", delivered, caller_words.called(result.caller_calls))]
     kept = Kept(session_id=chosen.asked.session_id, input_id=chosen.asked.input_id)
     try:
-        record_id = transcript.transcript_id(chosen.asked.principal, messages)
+        record_id = _record_id(door, chosen.asked.principal, chosen.agent_id, messages)
         await transcript.keep(door.bus, record_id, kept, timeout_s=door.timeout_s)
     except RuntimeFault as fault:
         _log.warning("transcript_not_kept", session_id=kept.session_id, code=fault.code)

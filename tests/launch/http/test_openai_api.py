@@ -1,10 +1,12 @@
 """The door as OpenAI's own client meets it, over the whole simulated cluster."""
 
 import asyncio
+from dataclasses import replace
 
 import openai
 import pytest
 
+from config.snapshot import load_snapshot
 from tests.launch.http.door import SimulatedDoor
 
 ASKED = "what packages are installed?"
@@ -57,6 +59,26 @@ def test_a_transcript_goes_on_in_its_session_and_a_changed_one_does_not(door):
     assert second.session_id == first.session_id
     assert ASKED in second.choices[0].message.content
     assert len({first.session_id, branch.session_id, other.session_id, stranger.session_id}) == 4
+
+
+def test_a_transcript_does_not_go_on_with_another_agent():
+    """Whoever names another agent gets that one, in a session of its own, with the history; and goes on there."""
+    shipped = load_snapshot()
+    agent = shipped.agents["ADMIN"]
+    snapshot = replace(shipped, agents={"ADMIN": agent, "OTHER": agent.model_copy(update={"agent_id": "OTHER"})})
+
+    async def work(door):
+        said, found = [], []
+        for model in ("ADMIN", "OTHER", "OTHER", "ADMIN"):
+            said = [*said, {"role": "user", "content": "hello"}]
+            answer = await door.openai().chat.completions.create(model=model, messages=said)
+            said = [*said, {"role": "assistant", "content": answer.choices[0].message.content}]
+            found.append(answer.session_id)
+        return found
+
+    with SimulatedDoor(snapshot) as door:
+        first, second, third, fourth = door.run(work(door))
+    assert second == third and len({first, second, fourth}) == 3
 
 
 def test_a_stream_is_the_answer_in_pieces_and_can_be_gone_on_with(door):

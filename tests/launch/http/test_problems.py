@@ -17,6 +17,7 @@ from tests.launch.http.door import SimulatedDoor
         (BusError("busy", "x", retry_after_ms=1200), 429, "busy"),
         (SessionFault("run_active", "x"), 409, "run_active"),
         (BusError("internal", "x"), 500, "internal"),
+        (SessionFault("unreadable", "x"), 503, "unreadable"),
     ],
 )
 def test_a_fault_has_its_status(fault, status, code):
@@ -84,6 +85,23 @@ def test_what_a_client_got_wrong_is_told_as_its_own_with_the_field():
     with SimulatedDoor() as door:
         found = door.run(work())
     assert [(one.status_code, one.json()["error"]["param"]) for one in found] == [(400, param) for *_, param in WRONG]
+
+
+def test_a_model_or_provider_that_is_not_there_is_no_fault_of_the_door():
+    """Not found, so that nobody asks for it again and again."""
+
+    async def work():
+        async with door.http() as http:
+            session = (await http.post("/v1/sessions", json={})).json()["session_id"]
+            return [
+                await http.post(f"/v1/sessions/{session}/turns", json={"text": "hello", "run_overrides": overrides})
+                for overrides in ({"provider": "nope"}, {"model": "nope"}, {"provider_profile_id": "nope"})
+            ]
+
+    with SimulatedDoor() as door:
+        found = door.run(work())
+    codes = ["PROVIDER_NOT_FOUND", "MODEL_NOT_FOUND", "PROVIDER_NOT_FOUND"]
+    assert [(one.status_code, one.json()["error"]["code"]) for one in found] == [(404, code) for code in codes]
 
 
 def test_who_leaves_amid_his_body_is_no_defect():

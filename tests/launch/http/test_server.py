@@ -195,6 +195,10 @@ NO_REQUESTS = [
     b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
     b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: gzip\r\n\r\n",
     b"GET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer a\x00b\r\n\r\n",
+    (
+        b"POST /v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    ),
 ]
 
 
@@ -202,8 +206,9 @@ NO_REQUESTS = [
 async def test_what_is_no_request_is_refused_in_the_shape_of_all_errors(tmp_path, data):
     """Another protocol, smuggling, half a line: one answer, and an end."""
     async with serving(tmp_path, head_timeout_ms=500) as port:
-        status, code, _ = await port.said(data)
+        status, code, whole = await port.said(data)
         assert (status, code) in {(400, "malformed_request"), (501, "malformed_request")}
+        assert whole.count(b"HTTP/1.1 ") == 1
         assert await port.lives()
 
 
