@@ -1,5 +1,8 @@
 """What a fault is told as."""
 
+import asyncio
+import json
+
 import pytest
 import structlog
 
@@ -106,21 +109,43 @@ def test_a_model_or_provider_that_is_not_there_is_no_fault_of_the_door():
 
 def test_who_leaves_amid_his_body_is_no_defect():
     """The door answers nobody, and says nothing of it."""
+    with SimulatedDoor() as door, structlog.testing.capture_logs() as logs:
+        status = door.run(left(door, "/v1/sessions", b"{", is_whole=False))
+    assert [log for log in logs if log["event"] == "request_failed"] == []
+    assert status == 499
+
+
+def test_who_leaves_before_the_first_piece_of_his_stream_has_his_run_cancelled():
+    """Nothing was sent to him yet, and nobody could ask for the answer again."""
+    body = json.dumps({"model": "ADMIN", "stream": True, **SAID}).encode()
+    with SimulatedDoor() as door:
+        status = door.run(left(door, "/v1/chat/completions", body))
+        door.run(asyncio.sleep(5))
+        ends = {entry.event_type for entry in door.cluster.entries()} & {"RunCompleted", "RunCancelled"}
+        assert door.doors[0].turns_under_way == 0
+    assert status == 499 and ends == {"RunCancelled"}
+
+
+async def left(door, path, body, *, is_whole=True):
+    """The status of a request whose client goes after this much of its body; he stays a moment when it is whole."""
+    messages, sent = [{"type": "http.request", "body": body, "more_body": not is_whole}], []
 
     async def receive():
-        return messages.pop(0) if messages else {"type": "http.disconnect"}
+        if messages:
+            return messages.pop(0)
+        if is_whole:
+            while not any(entry.event_type == "RunRequested" for entry in door.cluster.entries()):
+                await asyncio.sleep(0.0001)
+        return {"type": "http.disconnect"}
 
     async def send(message):
         sent.append(message)
 
-    messages, sent = [{"type": "http.request", "body": b"{", "more_body": True}], []
     scope = {
-        "type": "http", "method": "POST", "path": "/v1/sessions", "raw_path": b"/v1/sessions", "query_string": b"",
-        "headers": [(b"host", b"127.0.0.1"), (b"authorization", b"Bearer k-alice"), (b"content-length", b"20"),
+        "type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"authorization", b"Bearer k-alice"), (b"content-length", b"200"),
                     (b"content-type", b"application/json")],
         "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1), "scheme": "http", "http_version": "1.1", "root_path": "",
     }  # fmt: skip
-    with SimulatedDoor() as door, structlog.testing.capture_logs() as logs:
-        door.run(door.apps[0](scope, receive, send))
-    assert [log for log in logs if log["event"] == "request_failed"] == []
-    assert sent[0]["status"] == 499
+    await door.apps[0](scope, receive, send)
+    return sent[0]["status"]
