@@ -1,4 +1,4 @@
-"""What bounds calls of models, through a whole cluster: rates, agents' budgets, rounds of a run."""
+"""What bounds calls of models, through a whole cluster: rates, breakers, agents' budgets, rounds of a run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from bus.messages.base import unpack
+from bus.messages.session import TurnResult
 from config.snapshot import load_snapshot
-from tests.process.cluster import Cluster
+from tests.gateway_service.providers.servers import answering, completion
+from tests.process.cluster import Cluster, eventually
 
 pytestmark = pytest.mark.process
 
@@ -41,6 +44,84 @@ def test_of_twenty_turns_as_many_reach_a_model_as_its_rate_allows(cluster: Clust
     assert {one.code for one in results if one.outcome != "success"} == {"RATE_LIMITED"}
     spent = cluster("cost", "--json").json["total"]
     assert (spent["calls"], spent["rejected"]) == (len(sent), len(refused))
+
+
+def test_a_breaker_opens_is_probed_in_vain_and_closes_with_the_next_probe(cluster: Cluster, server):
+    """Nothing is sent while it is open, or beside a probe; `hobus breaker` and the record show each change."""
+    way = "fails"
+    failures = 2
+
+    async def behave(request: Any, writer: asyncio.StreamWriter) -> None:
+        while way == "holds":
+            await asyncio.sleep(0.02)
+        await answering(completion("fine") if way == "works" else {}, 200 if way == "works" else 503)(request, writer)
+
+    at = server(behave)
+    breaker = {"failures": failures, "open_ms": 5000, "probes": 1, "probe_retry_ms": 100, "silence_ms": 60_000}
+    configure(cluster, gateway={"breaker": breaker, "attempts_max": 1})
+    words = ("--kind", "openai", "--base-url", f"{at.url}/v1", "--model", "tiny", "--key", "none", "--default")
+    assert cluster("provider add", "mine", *words).code == 0
+    cluster.up("--detach")
+
+    def shown() -> list[str]:
+        rows = cluster("breaker", "--json").json["breakers"]
+        return [row["state"] for row in rows if (row["provider_id"], row["model_id"]) == ("mine", "tiny")]
+
+    def changes() -> list[str]:
+        return [unpack(entry.bodies[0] or b"")["to"] for entry in cluster.entries("BREAKER_CHANGED")]
+
+    def refused() -> int:
+        return [entry.reason for entry in cluster.entries("PROMPT_REJECTED")].count("CIRCUIT_OPEN")
+
+    async def ask() -> TurnResult:
+        return await cluster.turn(QUESTION, timeout_s=TURN_S)
+
+    async def until_sent(count: int) -> asyncio.Task[TurnResult]:
+        """A turn that sends a call, which is then the provider's so many-th."""
+        async with asyncio.timeout(60):
+            while True:
+                asking = asyncio.create_task(ask())
+                while not asking.done() and len(at.requests) < count:
+                    await asyncio.sleep(0.01)
+                if len(at.requests) >= count:
+                    return asking
+                await asking
+
+    async def fail() -> TurnResult:
+        while len(at.requests) < failures:
+            await ask()
+        return await ask()
+
+    assert shown() == []
+    told = asyncio.run(fail())
+    assert (len(at.requests), told.outcome != "success") == (failures, True), told
+    eventually(refused)
+    assert shown() == ["open"]
+    eventually(lambda: changes() == ["open"])  # they are written beside the calls
+
+    async def probe_in_vain() -> TurnResult:
+        return await (await until_sent(failures + 1))
+
+    assert asyncio.run(probe_in_vain()).outcome != "success"
+    assert (len(at.requests), shown()) == (failures + 1, ["open"])
+    eventually(lambda: changes() == ["open", "half_open", "open"])
+
+    async def probe() -> tuple[list[str], TurnResult, TurnResult]:
+        nonlocal way
+        way = "holds"
+        probing = await until_sent(failures + 2)
+        seen, before = await asyncio.to_thread(shown), await asyncio.to_thread(refused)
+        beside = await ask()
+        assert len(at.requests) == failures + 2, beside
+        await asyncio.to_thread(eventually, lambda: refused() > before)
+        way = "works"
+        return seen, beside, await probing
+
+    seen, beside, answered = asyncio.run(probe())
+    assert (seen, beside.outcome != "success") == (["half_open"], True)
+    assert (answered.outcome, answered.response, shown()) == ("success", "fine", ["closed"])
+    eventually(lambda: changes() == ["open", "half_open", "open", "half_open", "closed"])
+    assert asyncio.run(ask()).outcome == "success"
 
 
 def test_an_agents_budget_and_the_rounds_of_a_run_bound_what_is_sent(cluster: Cluster):
