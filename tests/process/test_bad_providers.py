@@ -1,0 +1,211 @@
+"""Servers that refuse, fail, lie, drip and flood behind a whole cluster: each turn ends in time with its true reason."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bus.messages.base import unpack
+from bus.messages.session import ProcessTurn, SessionConfig, TurnResult
+from launch.client import place_of
+from launch.door import answer_of
+from tests.gateway_service.providers.servers import Behave, Request, answering, completion, head, piece
+from tests.process.cluster import Cluster
+
+pytestmark = pytest.mark.process
+
+QUESTION = "why is the sky blue?"
+KEY = "sk-planted-8f2b6c1d9e"
+TURN_S = 60.0
+REQUEST_MS = 15_000
+"""Longer than the SDK takes to load on a busy machine."""
+ATTEMPTS = 2
+BIG = 100 << 20
+GIVEN_UP = ("PROVIDER_REFUSED", "PROVIDER_UNUSABLE")
+"""Nothing that another model's answer would mend: the turn says it, and is not answered."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What a server does, and what must stand in the record."""
+
+    behave: Behave | None
+    reason: str
+    sends: int = ATTEMPTS
+    is_unknown: bool = False
+    stream: bool = False
+    key: str = "env:THE_KEY"
+
+
+def dripping(content_type: str, text: str) -> Behave:
+    """A byte a second."""
+
+    async def behave(_request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(head(content_type=content_type))
+        for letter in text:
+            writer.write(letter.encode())
+            await writer.drain()
+            await asyncio.sleep(1)
+
+    return behave
+
+
+def flooding(content_type: str, begin: bytes) -> Behave:
+    """A hundred megabytes without a newline."""
+
+    async def behave(_request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(head(content_type=content_type) + begin)
+        for _ in range(BIG >> 16):
+            writer.write(b"x" * (1 << 16))
+            await writer.drain()
+
+    return behave
+
+
+def closing(begin: bytes) -> Behave:
+    """The beginning of an answer, and the end of the connection."""
+
+    async def behave(_request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(begin)
+        await writer.drain()
+
+    return behave
+
+
+def refusing(status: int, **headers: Any) -> Behave:
+    """With all that it was sent in its words."""
+
+    async def behave(request: Request, writer: asyncio.StreamWriter) -> None:
+        said = {"error": {"message": f"{request.headers['authorization']} {request.body[:400]!r}"}}
+        await answering(said, status, **headers)(request, writer)
+
+    return behave
+
+
+JSON, EVENTS = "application/json", "text/event-stream"
+HALF = head(content_type=JSON, content_length=1000) + b'{"choices": ['
+PIECE = head(content_type=EVENTS) + b"data: " + json.dumps(piece(content="It is ")).encode() + b"\n\n"
+DEEP = "[" * 200_000
+
+FAULTS = {
+    "drip": Fault(dripping(JSON, json.dumps(completion())), "DEADLINE_EXCEEDED", sends=1, is_unknown=True),
+    "drip-stream": Fault(dripping(EVENTS, ":" * 999), "DEADLINE_EXCEEDED", sends=1, is_unknown=True, stream=True),
+    "flood": Fault(flooding(JSON, b'{"choices": "'), "PROVIDER_ERROR", sends=1, is_unknown=True),
+    "flood-stream": Fault(flooding(EVENTS, b"data: "), "PROVIDER_ERROR", sends=1, is_unknown=True, stream=True),
+    "close": Fault(closing(HALF), "PROVIDER_ERROR", is_unknown=True),
+    "close-stream": Fault(closing(PIECE), "PROVIDER_ERROR", is_unknown=True, stream=True),
+    "deep": Fault(answering(DEEP), "PROVIDER_ERROR", is_unknown=True),
+    "deep-stream": Fault(
+        closing(head(content_type=EVENTS) + f"data: {DEEP}\n\n".encode()),
+        "PROVIDER_ERROR",
+        is_unknown=True,
+        stream=True,
+    ),
+    "html": Fault(answering("<html>", content_type="text/html"), "PROVIDER_ERROR", is_unknown=True),
+    "binary": Fault(answering(b"\xff\x00" * 99, content_type="image/png"), "PROVIDER_ERROR", is_unknown=True),
+    "400": Fault(refusing(400), "PROVIDER_REFUSED", sends=1),
+    "401": Fault(refusing(401), "PROVIDER_REFUSED", sends=1),
+    "403": Fault(refusing(403), "PROVIDER_REFUSED", sends=1),
+    "404": Fault(refusing(404), "PROVIDER_REFUSED", sends=1),
+    "429": Fault(refusing(429), "PROVIDER_RATE_LIMITED"),
+    "429-1": Fault(refusing(429, retry_after="1"), "PROVIDER_RATE_LIMITED"),
+    "429-9999": Fault(refusing(429, retry_after="9999"), "PROVIDER_RATE_LIMITED", sends=1),
+    "500": Fault(refusing(500), "PROVIDER_ERROR"),
+    "502": Fault(refusing(502), "PROVIDER_ERROR", is_unknown=True),
+    "keyless": Fault(None, "PROVIDER_UNUSABLE", sends=0, key="env:NOT_THERE"),
+}
+
+
+def configure(cluster: Cluster, url: str) -> None:
+    """An instance per fault, at a path of its own, and one whose SDK is not there."""
+    common = {"models": [], "any_model": True, "concurrency_max": 4, "structured": "json_schema", "omit": []}
+    openai = {**common, "kind": "openai", "max_tokens_field": "max_tokens"}
+    providers: dict[str, Any] = {
+        f"p-{name}": {**openai, "base_url": f"{url}/{name}/v1", "key": fault.key} for name, fault in FAULTS.items()
+    }
+    providers["p-anthropic"] = {**common, "kind": "anthropic", "base_url": f"{url}/anthropic", "key": "env:THE_KEY"}
+    gateway = {
+        "providers": providers,
+        "attempts_max": ATTEMPTS,
+        "answer_max_bytes": 1 << 20,
+        "request_timeout_ms": REQUEST_MS,
+    }
+    cluster.home.config.mkdir(parents=True)
+    own = {"gateway": gateway, "ho2": {"classify": False}}
+    (cluster.home.config / "admin_config.json").write_text(json.dumps(own))
+
+
+def without_anthropic(directory: Path) -> Path:
+    """A place to import from in which the package is not installed, whatever this environment has."""
+    directory.mkdir()
+    text = 'raise ModuleNotFoundError("No module named \'anthropic\'", name="anthropic")\n'
+    (directory / "anthropic.py").write_text(text)
+    return directory
+
+
+async def ask(cluster: Cluster, name: str, *, stream: bool) -> TurnResult:
+    """A turn through the provider `p-<name>`."""
+    wanted = SessionConfig(provider=f"p-{name}", model="tiny")
+    turn = ProcessTurn(input_id=f"in-{name}", text=QUESTION, stream=stream, run_overrides=wanted)
+    return await answer_of(place_of(cluster.home, cluster.run()), turn, timeout_s=TURN_S)
+
+
+def test_every_fault_of_a_provider_ends_its_turn_with_its_own_reason(cluster: Cluster, server, tmp_path: Path):
+    """Told, recorded as often as it was sent, its budget settled; the key is in no log, record, answer or look at the bus."""
+
+    async def behave(request: Request, writer: asyncio.StreamWriter) -> None:
+        fault = FAULTS[request.path.split("/")[1]].behave
+        assert fault is not None
+        await fault(request, writer)
+
+    at = server(behave)
+    configure(cluster, at.url)
+    cluster.env |= {"THE_KEY": KEY, "PYTHONPATH": str(without_anthropic(tmp_path / "without"))}
+    cluster.up("--detach")
+
+    async def ask_all() -> list[TurnResult]:
+        asking = [ask(cluster, name, stream=fault.stream) for name, fault in FAULTS.items()]
+        return await asyncio.gather(*asking, ask(cluster, "anthropic", stream=False))
+
+    results = dict(zip([*FAULTS, "anthropic"], asyncio.run(ask_all()), strict=True))
+    tap = cluster("tap", "--since", "10m", "--bodies", "-f", "jsonl")
+    assert (tap.code, KEY in tap.out + tap.err, QUESTION in tap.out) == (0, False, True), tap.err
+    sent = Counter(unpack(entry.bodies[0] or b"")["provider_id"] for entry in cluster.entries("PROMPT_SENT"))
+    asked = Counter(request.path.split("/")[1] for request in at.requests)
+    failed = [(entry.reason, unpack(entry.bodies[0] or b"")) for entry in cluster.entries("PROMPT_FAILED")]
+    ends = {name: [end for end in failed if end[1]["provider_id"] == f"p-{name}"] for name in results}
+    found = {
+        name: (
+            sent[f"p-{name}"],
+            asked[name],
+            {reason for reason, _ in ends[name]},
+            {payload["settlement"]["is_unknown"] for _, payload in ends[name]},
+            len(ends[name]),
+        )
+        for name in FAULTS
+    }
+    assert found == {
+        name: (fault.sends, fault.sends, {fault.reason}, {fault.is_unknown}, fault.sends)
+        if fault.sends
+        else (0, 0, set(), set(), 0)
+        for name, fault in FAULTS.items()
+    }
+    rejected = {entry.reason: entry for entry in cluster.entries("PROMPT_REJECTED")}
+    assert set(rejected) == {"PROVIDER_UNUSABLE"}
+    for name, result in results.items():
+        reason = FAULTS[name].reason if name in FAULTS else "PROVIDER_UNUSABLE"
+        expected = ("error", reason) if reason in GIVEN_UP else ("degraded", "degraded")
+        assert (result.outcome, result.code) == expected, (name, result)
+        assert result.outcome == "degraded" or f"p-{name} " in result.response, (name, result)
+        assert result.response and KEY not in result.model_dump_json(), (name, result)
+    scopes = cluster("budget", "--json").json["scopes"]
+    assert [scope for scope in scopes if scope["reserved"]] == []
+    cluster("down")
+    for path in cluster.home.root.rglob("*"):
+        assert not path.is_file() or KEY.encode() not in path.read_bytes(), path
