@@ -56,6 +56,8 @@ class Actor:
     """Base of every actor; subclasses supply handlers, and may override the three life-cycle methods."""
 
     service: str = ""
+    needs: tuple[str, ...] = ()
+    """Roles of which one must have somebody who is ready, or this actor is degraded; empty: it needs nobody."""
     is_watched: bool = False
     """Whether `ready` is asked also after it was ready, at each heartbeat: it may become degraded later."""
 
@@ -63,7 +65,7 @@ class Actor:
         """Called once, connected; work that readiness waits for belongs into `ready`."""
 
     async def ready(self) -> str:
-        """'' when ready, else a short reason why it is degraded; asked again until ready, and on if `is_watched`."""
+        """'' when ready itself, else a short reason why it is degraded; asked until ready, and on if `is_watched`."""
         return ""
 
     async def rest(self) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from types import CoroutineType
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 import structlog
 
 from bus.catalog import row_of
-from bus.codec import encode
+from bus.codec import decode, encode
 from bus.connection import Connection
 from bus.conversation import Conversation, send_or_drop
 from bus.dispatch import Actor, handlers_of
@@ -33,7 +33,7 @@ from bus.lane_server import LaneServer
 from bus.lanes import role_of
 from bus.link import Link
 from bus.messages.base import Message
-from bus.messages.control import AnnounceTools, Bye, Credit, Hello, Probe, Probed, Ready, Refused
+from bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, Probe, Probed, Ready, Refused
 from bus.outbox import Outbox
 from bus.paging import parts_of
 from bus.port import Clock, R
@@ -374,6 +374,9 @@ class Peer:
             self._admit(head, body, self._route)
         elif kind == Kind.CANCEL:
             self._inbox.cancel(head.correlation_id, head.sender, "")
+        elif kind == Kind.BEAT and connection is self._broker:
+            with suppress(RuntimeFault):  # the next one is as good
+                self._readiness.hear(decode(Beat, body, self._settings.body_max_bytes))
         elif kind == Kind.STREAM:
             self._outbox.stream(connection, head, body)
 

@@ -1,4 +1,8 @@
-"""Whether an actor is ready, as it says itself; asked till it is, or on. Source: spec page "The bus", Start, stop."""
+"""Whether an actor is ready: as it says itself, and as long as those are that it needs. Source: spec page "The bus".
+
+The actor is asked until it is ready, or on. Whom it needs it says by its class (`Actor.needs`); which roles are ready
+the broker says, at once whenever that changes and with each of its beats.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from typing import Literal
 
 from bus.dispatch import Actor
 from bus.errors import RuntimeFault
-from bus.messages.control import REASON_MAX_CHARS
+from bus.messages.control import REASON_MAX_CHARS, Beat
 from bus.text import cut
 
 State = Literal["starting", "ready", "degraded", "draining"]
@@ -26,10 +30,13 @@ class Readiness:
         on_bug: Callable[[BaseException], None],
     ) -> None:
         self._actor = actor
+        self._needs = () if actor is None else actor.needs
         self._interval_s = interval_s
         self._on_change = on_change
         self._on_bug = on_bug
         self._task: asyncio.Task[None] | None = None
+        self._own: str | None = None  # what the actor said of itself; None until it was asked
+        self._ready_roles: set[str] = set()
         self.state: State = "starting"
         self.reason = ""
 
@@ -37,6 +44,11 @@ class Readiness:
         """From now on the actor is asked, at each interval, until it is ready; one that is watched, also after that."""
         self._task = asyncio.get_running_loop().create_task(self._keep_asking())
         self._task.add_done_callback(self._ended)
+
+    def hear(self, word: Beat) -> None:
+        """The broker's word on who is ready; one that does not know everybody yet takes nobody's readiness away."""
+        self._ready_roles = set(word.ready_roles) | (set() if word.is_whole else self._ready_roles)
+        self._judge()
 
     def drain(self) -> None:
         """The last state."""
@@ -50,9 +62,9 @@ class Readiness:
 
     async def _keep_asking(self) -> None:
         while True:
-            reason = await self._why_not()
-            self._become("degraded" if reason else "ready", reason)
-            if not reason and not (self._actor is not None and self._actor.is_watched):
+            self._own = await self._why_not()
+            self._judge()
+            if not self._own and not (self._actor is not None and self._actor.is_watched):
                 return
             await asyncio.sleep(self._interval_s)
 
@@ -64,6 +76,13 @@ class Readiness:
         except RuntimeFault as fault:
             return str(fault)
 
+    def _judge(self) -> None:
+        """Its own reason first; it says nothing before it was asked, and nothing new once it drains."""
+        if self._own is None or self.state == "draining":
+            return
+        reason = self._own or missing(self._needs, self._ready_roles)
+        self._become("degraded" if reason else "ready", reason)
+
     def _become(self, state: State, reason: str) -> None:
         reason = cut(reason, REASON_MAX_CHARS)
         if (state, reason) != (self.state, self.reason):
@@ -74,3 +93,10 @@ class Readiness:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             self._on_bug(error)
+
+
+def missing(needs: tuple[str, ...], ready_roles: set[str]) -> str:
+    """'' when one of these roles is ready, or none is needed; else a sentence that names them."""
+    if not needs or ready_roles.intersection(needs):
+        return ""
+    return f"the {needs[0]} is not ready" if len(needs) == 1 else f"neither {' nor '.join(needs)} is ready"

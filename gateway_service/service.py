@@ -63,6 +63,7 @@ class GatewayService(Actor):
     """The only door to a model."""
 
     service = "gateway"
+    needs = ("ledger",)
 
     def __init__(
         self,

@@ -10,7 +10,6 @@ from launch import identity, run_file
 from launch.home import Home
 from launch.lineage import Shown
 from launch.log_tail import tail
-from launch.needs import shown
 from launch.plan import Plan
 from launch.progress import NotReady, Progress, Ready
 from launch.supervision import Member, drain_bound_s
@@ -55,7 +54,7 @@ class Board:
             config_digest=self._plan.snapshot.digest,
             config_origin=self._plan.origin,
             drain_bound_s=drain_bound_s(self._config),
-            children=shown(members),
+            children=shown(list(members)),
         )
         if run != self._written or self._fingerprint() != self._print:
             with suppress(OSError):
@@ -105,3 +104,12 @@ class Board:
         return member.state == "failed" or (
             member.state == "backoff" and member.history.streak >= self._config.start_crashes
         )
+
+
+def shown(members: list[Member]) -> list[run_file.ChildRow]:
+    """The rows of the run file, in the same order: as each process says itself, which needs a broker that tells it."""
+    rows = [member.row() for member in members]
+    if all(member.state == "ready" for member in members if member.role == "broker"):
+        return rows
+    lonely = {"state": "degraded", "note": "the broker is not ready"}
+    return [row.model_copy(update=lonely) if row.state == "ready" and row.role != "broker" else row for row in rows]

@@ -38,6 +38,7 @@ class Executor(Actor):
     """Answers `ExecuteWorkOrder`."""
 
     service = "ho1"
+    needs = ("gateway",)  # without one, tool calls are still taken
 
     def __init__(self, snapshot: Snapshot, tools: ToolRunner, tool_specs: Mapping[str, ToolDefinition]) -> None:
         self._snapshot = snapshot
@@ -70,7 +71,7 @@ class Executor(Actor):
         )
 
     async def ready(self) -> str:
-        """Degraded without the gateway; tool calls are still taken."""
+        """Ready once the gateway was reached."""
         timeout_s = self._config.bus.peer_timeout_ms / 1000
         try:
             await self._bus.request("gateway", ReadBreakers(), expect=Breakers, timeout_s=timeout_s)

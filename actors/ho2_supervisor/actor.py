@@ -61,6 +61,7 @@ class Supervisor(Actor):
     """Sessions and their turns, under one frozen snapshot."""
 
     service = "ho2"
+    needs = ("ledger",)
 
     def __init__(self, *, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -98,7 +99,7 @@ class Supervisor(Actor):
         self._unowned.watch()
 
     async def ready(self) -> str:
-        """Ready once the ledger answers: without its journal no session can be owned."""
+        """Ready once the ledger was reached: without its journal no session can be owned."""
         try:
             await self._bus.request(
                 "ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=self._config.ledger.request_timeout_ms / 1000

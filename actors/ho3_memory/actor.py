@@ -33,6 +33,7 @@ class Memory(Actor):
     """Always addressable, never executing by itself: a message comes in, an answer goes out. Calls no model."""
 
     service = "ho3"
+    needs = ("ledger",)
 
     def __init__(self, *, snapshot: Snapshot, disk: Disk) -> None:
         config = snapshot.config.memory

@@ -29,7 +29,6 @@ from bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
-from bus.paging import read_peers
 from bus.port import Bus, Disk, R
 from bus.spool import RecordKeeper, Spool
 from config.snapshot import Snapshot
@@ -42,6 +41,7 @@ class SessionHost(Actor):
     """The boundary that every client sees. Holds no session: what it knows comes with each request."""
 
     service = "host"
+    needs = ("ho2", "gateway")
 
     def __init__(self, *, snapshot: Snapshot, spool: Disk) -> None:
         self._snapshot = snapshot
@@ -64,18 +64,6 @@ class SessionHost(Actor):
         self._degradation = Degradation(bus, self._ledger, self._keeper, self._snapshot)
         for entry in left_over:
             self._keeper.submit(entry, keep=False)
-
-    async def ready(self) -> str:
-        """Ready with a supervisor, or with the gateway alone: then it can degrade."""
-        try:
-            peers = await read_peers(self._bus, timeout_s=self._s("retry_interval_ms"))
-        except RuntimeFault as fault:
-            return f"broker: {fault.code}"
-        return (
-            ""
-            if any(peer.state == "ready" and peer.role in ("ho2", "gateway") for peer in peers.peers)
-            else "no supervisor and no gateway is ready"
-        )
 
     async def drain(self) -> None:
         """Records of degraded turns are in the ledger, or stay on disk."""

@@ -140,6 +140,7 @@ class BrokerCore:
             for answer, body in state.own_answers:
                 self._records.settle(answer, body)
             state.own_answers.clear()
+        self._membership.tell_readiness()
         return actions
 
     def survive(self, event: Event, now: float) -> list[Action]:
@@ -272,7 +273,7 @@ class BrokerCore:
 
     def _end_collecting(self) -> None:
         state = self._state
-        state.is_collecting = False
+        state.is_collecting, state.is_readiness_new = False, True
         for service in state.services.values():
             self._placement.replace_waiting(service.waiting.everything())
             for peer in service.offering:

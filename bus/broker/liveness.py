@@ -9,7 +9,6 @@ from __future__ import annotations
 from bus.broker.membership import Membership
 from bus.broker.state import State
 from bus.envelope import Kind
-from bus.messages.control import Beat
 
 
 class Liveness:
@@ -39,7 +38,7 @@ class Liveness:
             self._next_probe = state.now + self._probe_s
             for peer in state.connections.values():
                 if peer.in_flight and state.now - peer.last_seen >= self._probe_s:
-                    state.control(peer.connection, Kind.BEAT, Beat())
+                    state.control(peer.connection, Kind.BEAT, state.word_on_readiness)
 
     def _scan(self) -> None:
         state = self._state

@@ -81,6 +81,7 @@ class Membership:
             config_digest=state.me.config_digest,
         )
         state.control(connection, Kind.WELCOME, welcome)
+        state.control(connection, Kind.BEAT, state.word_on_readiness)
         state.tap("control", _without_body(frame), peer.instance)
         self._reconcile(peer, hello)
         state.met(peer.instance)
@@ -135,8 +136,21 @@ class Membership:
         beat = self._decoded(Beat, peer, frame, body)
         if beat is not None:
             peer.counters = beat.counters
-            self._state.control(peer.connection, Kind.BEAT, Beat())
+            self._state.control(peer.connection, Kind.BEAT, self._state.word_on_readiness)
             self._state.tap("control", frame, peer.instance, body=body)
+
+    def tell_readiness(self) -> None:
+        """Everybody learns at once when a role gains its first ready peer, or loses its last."""
+        state = self._state
+        if not state.is_readiness_new:
+            return
+        state.is_readiness_new, word = False, state.word_on_readiness
+        ready = sorted({peer.role for peer in state.connections.values() if peer.shown_state == "ready"})
+        if (ready, not state.is_collecting) == (word.ready_roles, word.is_whole):
+            return
+        state.word_on_readiness = Beat(ready_roles=ready, is_whole=not state.is_collecting)
+        for connection in state.connections:
+            state.control(connection, Kind.BEAT, state.word_on_readiness)
 
     def bye(self, peer: Peer, frame: Header) -> None:
         """The peer leaves for good."""
@@ -202,6 +216,7 @@ class Membership:
             return
         peer.is_lost = True
         peer.judge()
+        self._state.is_readiness_new = True
         del state.connections[peer.connection]
         del state.names[peer.name]
         if is_final:
@@ -284,6 +299,7 @@ class Membership:
         peer.connected_at = state.now
         peer.ready_state, peer.reason = "starting", ""
         peer.judge()
+        self._state.is_readiness_new = True
 
     def _take_particulars(self, peer: Peer, hello: Hello, origin: Origin) -> None:
         peer.host, peer.address = hello.host, origin.address
@@ -350,6 +366,7 @@ class Membership:
     def _rejudge(self, peer: Peer) -> None:
         was_leaving = peer.is_leaving
         peer.judge()
+        self._state.is_readiness_new = True
         service = peer.service
         if service is None:
             return

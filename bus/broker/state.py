@@ -18,6 +18,7 @@ from bus.envelope import Header, Kind, header
 from bus.fair import Shares
 from bus.histogram import Histogram
 from bus.messages.base import Message
+from bus.messages.control import Beat
 from bus.pacing import Others, PacedIntake, client_rate_of
 from bus.settings import BusSettings
 
@@ -82,6 +83,9 @@ class State:
         self.in_flight = 0
         self.is_collecting = settings.reannounce_grace_ms > 0
         self.collects_until = now + settings.reannounce_grace_ms / 1000
+        self.is_readiness_new = True  # somebody's readiness changed, or who counts
+        self.word_on_readiness = Beat()
+        """Of which roles somebody is ready, as all peers were last told."""
         self.expected: set[str] | None = None  # instances whose hellos end the collecting early; None: not known
         self.started_at = now
         self.sequence = 0
@@ -106,6 +110,7 @@ class State:
         """It is in no table of connections and services any more; what it worked on ends by its deadline."""
         peer.is_lost = True
         peer.judge()
+        self.is_readiness_new = True
         self.connections.pop(peer.connection, None)
         self.names.pop(peer.name, None)
         if peer.service is not None and peer in peer.service.offering:

@@ -135,12 +135,18 @@ class Ready(Message):
 
 
 class Beat(Message):
-    """From the actor's loop: it is not stuck. Carries its counters."""
+    """From an actor's loop: it is not stuck, and these are its counters. From the broker: who is ready."""
 
     TYPE: ClassVar[str] = "bus.beat"
 
     counters: dict[Name, int] = Field(
         default_factory=dict[Name, int], description="small integers of this incarnation, by name"
+    )
+    ready_roles: list[Role] = Field(
+        default_factory=list[Role], max_length=16, description="from the broker: of these somebody is ready"
+    )
+    is_whole: bool = Field(
+        default=False, description="from the broker: of no other role anybody is; false while it waits for old peers"
     )
 
 

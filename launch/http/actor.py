@@ -12,7 +12,7 @@ import structlog
 from bus.dispatch import Actor
 from bus.port import Bus
 from launch.endpoints import Place
-from launch.http.app import make_app, readiness
+from launch.http.app import make_app
 from launch.http.context import Door
 from launch.http.events import Journals
 from launch.http.guard import names_of
@@ -29,7 +29,7 @@ class HttpDoor(Actor):
     """One door."""
 
     service = "http"
-    is_watched = True
+    needs = ("host",)
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -66,11 +66,6 @@ class HttpDoor(Actor):
         )  # fmt: skip
         self._recording.add_done_callback(self._ended)
         _log.info("http_door_open", address=address)
-
-    async def ready(self) -> str:
-        """Ready when a turn would be answered."""
-        assert self._door is not None  # noqa: S101 - started
-        return await readiness(self._door)
 
     def counters(self) -> dict[str, int]:
         """For the heartbeat."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from bus.dispatch import Actor
+from bus.messages.control import Beat
 from bus.readiness import Readiness
 
 
@@ -52,3 +53,66 @@ async def test_every_other_actor_is_asked_until_it_is_ready() -> None:
     asked = actor.asked
     await asyncio.sleep(0)
     assert actor.asked == asked
+
+
+class Needy(Actor):
+    """Ready itself as soon as it is told, and in need of one of two roles."""
+
+    needs = ("ho2", "gateway")
+
+    def __init__(self) -> None:
+        self.may = asyncio.Event()
+
+    async def ready(self) -> str:
+        await self.may.wait()
+        return ""
+
+
+async def heard(*words: Beat | str) -> list[tuple[str, str]]:
+    """What others were told while these came, in order; "own" lets the actor be ready itself, "drain" drains it."""
+    told: list[tuple[str, str]] = []
+    bugs: list[BaseException] = []
+    actor = Needy()
+    readiness = Readiness(
+        actor, interval_s=0, on_change=lambda: told.append((readiness.state, readiness.reason)), on_bug=bugs.append
+    )
+    readiness.ask()
+    for word in words:
+        if isinstance(word, Beat):
+            readiness.hear(word)
+        elif word == "own":
+            actor.may.set()
+        else:
+            readiness.drain()
+        for _ in range(5):
+            await asyncio.sleep(0)
+    readiness.close()
+    assert not bugs
+    return told
+
+
+WITHOUT = ("degraded", "neither ho2 nor gateway is ready")
+
+
+def word(*roles: str, is_whole: bool = True) -> Beat:
+    """The broker's word that these are ready."""
+    return Beat(ready_roles=list(roles), is_whole=is_whole)
+
+
+async def test_one_of_those_whom_an_actor_needs_is_enough() -> None:
+    """Until then it is degraded, and says for want of whom; again, once nobody of them is left."""
+    told = await heard("own", word("ledger"), word("ledger", "gateway"), word("gateway", "ho2"), word("ho2"), word())
+    assert told == [WITHOUT, ("ready", ""), WITHOUT]
+
+
+async def test_nothing_is_said_before_the_actor_has_spoken_and_nothing_new_once_it_drains() -> None:
+    """It starts for as long as it starts, whoever is ready; draining is the last state."""
+    assert await heard(word(), word("ho2")) == []
+    assert await heard(word("ho2"), "own", "drain", word()) == [("ready", ""), ("draining", "")]
+
+
+async def test_a_broker_that_does_not_know_everybody_yet_takes_nobodys_readiness_away() -> None:
+    """One that came back says so; what it knows already counts."""
+    told = await heard("own", word("ho2"), word("ledger", is_whole=False), word("ledger"))
+    assert told == [WITHOUT, ("ready", ""), WITHOUT]
+    assert await heard("own", word("gateway", is_whole=False)) == [WITHOUT, ("ready", "")]

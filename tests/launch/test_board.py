@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from launch import exit_codes, run_file
-from launch.board import Board
+from launch.board import Board, shown
 from launch.home import home_of, prepare
 from launch.plan import make_plan
 from launch.progress import NotReady, Ready
@@ -112,3 +112,13 @@ def test_a_run_file_that_is_not_its_own_is_written_anew(board, tmp_path, text):
         path.write_text(text)
     board.write([READY])
     assert run_file.read(path) == written
+
+
+@pytest.mark.parametrize(
+    ("broker", "seen"), [("ready", ("ready", "")), ("backoff", ("degraded", "the broker is not ready"))]
+)
+def test_each_is_shown_as_it_says_itself_while_there_is_a_broker_to_tell(broker, seen):
+    """Who is not ready itself keeps its own state and note."""
+    stopped = replace(READY, actor="ho1/2", state="stopped", note="drained")
+    rows = shown([Member(actor="broker/1", role="broker", state=broker), READY, stopped])
+    assert [(row.state, row.note) for row in rows] == [(broker, ""), seen, ("stopped", "drained")]

@@ -286,6 +286,7 @@ def test_what_a_client_began_while_it_was_alone_goes_on_in_turns_once_another_on
         rig.world.start(SessionHost(snapshot=rig.snapshot, spool=spool), role="host", disk=spool)
         greedy, polite = rig.world.client("door"), rig.world.client("door")
         rig.run(rig.world.settled())
+        rig.run(rig.host.sleep(1))  # everybody has said hello to everybody
 
         async def ask(door: Bus, number: int) -> TurnResult:
             wanted = ProcessTurn(session_id=None, input_id=f"i{number}", text="hello")

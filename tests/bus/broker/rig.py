@@ -193,6 +193,12 @@ class Rig:
 
     # --- what they got
 
+    def words(self, connection: bytes) -> list[tuple[list[str], bool]]:
+        """What the broker said of who is ready, since the last look."""
+        frames = self.inbox.pop(connection, [])
+        words = [decode(Beat, got.body, BIG) for got in frames if got.header.kind == Kind.BEAT]
+        return [(word.ready_roles, word.is_whole) for word in words]
+
     def got(self, connection: bytes) -> list[Got]:
         """Everything since the last look but beats."""
         frames = self.inbox.pop(connection, [])

@@ -7,7 +7,7 @@ import pytest
 from bus.broker.events import Connected
 from bus.codec import decode
 from bus.envelope import HEADER_VERSION, Kind, header
-from bus.messages.control import Hello, InstanceLost, Refused, Rehello, Welcome
+from bus.messages.control import Beat, Drain, Hello, InstanceLost, Refused, Rehello, Welcome
 from tests.bus.broker.rig import BIG, Rig
 
 
@@ -374,3 +374,55 @@ class TestRestart:
         rig.advance(0.5)
         assert rig.requests(ho1) == ["WO-1"]
         assert rig.requests(ledger) == []
+
+
+# --- who is ready
+
+
+def test_everybody_learns_at_once_when_a_role_gains_its_first_ready_peer_or_loses_its_last(rig):
+    """A second one of a role is no news; a newcomer learns with its welcome."""
+    client = rig.client("host/1@h")
+    rig.words(client)
+    one = rig.worker("ho1/1@a")
+    assert rig.words(client) == [(["ho1"], True)]
+    two = rig.worker("ho1/2@a")
+    rig.lost(one)
+    assert rig.words(client) == []
+    assert rig.words(rig.hello("host/2@h")) == [(["ho1"], True)]
+    rig.ready(two, "degraded")
+    rig.ready(two, "ready")
+    rig.lost(two)
+    assert rig.words(client) == [([], True), (["ho1"], True), ([], True)]
+
+
+def test_one_that_is_drained_or_has_reconnected_is_not_ready_until_it_says_so(rig):
+    """The operator's word counts against its own; a new connection begins anew."""
+    client = rig.client("operator/1@h")
+    worker = rig.worker("ho1/1@a")
+    rig.words(client)
+    again = rig.hello("ho1/1@a", b"another connection", offers=["ho1"])
+    rig.ready(again)
+    assert rig.words(client) == [([], True), (["ho1"], True)]
+    rig.call(client, "d", Drain(instance="ho1/1@a"))
+    rig.hello("host/1@h")
+    assert rig.words(b"host/1@h")[-1] == ([], True)
+    assert worker in rig.peers
+
+
+def test_a_broker_that_still_waits_for_old_peers_says_so():
+    """What it does not know yet is no news of anybody's loss."""
+    rig = Rig(reannounce_grace_ms=1000)
+    client = rig.client("host/1@h")
+    rig.worker("ho1/1@a")
+    assert rig.words(client) == [(["ho1"], False)]
+    rig.advance(1.1)
+    assert (["ho1"], True) in rig.words(client)
+
+
+def test_a_beat_is_answered_with_who_is_ready(rig):
+    """A word that was lost is said again."""
+    client = rig.client("host/1@h")
+    rig.worker("ho2/1@a")
+    rig.words(client)
+    rig.control(client, Kind.BEAT, Beat())
+    assert rig.words(client) == [(["ho2"], True)]
