@@ -31,6 +31,10 @@ VERDICT_CODES = frozenset(
 """Refusals on purpose: a client sees them as outcome `error`; the host never degrades because of one."""
 
 
+OUT_OF_TIME_CODES = frozenset({"deadline_exceeded", "expired"})
+"""Faults that say that time ran out, and not whom it went to."""
+
+
 class RuntimeFault(Exception):
     """An expected fault; asks of it are `code`, `retryable`, `detail`."""
 

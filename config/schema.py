@@ -209,7 +209,8 @@ class BreakerConfig(Section):
     probes: Positive = Field(description="half open, calls at a time; as many successes close it, one fault opens it")
     probe_retry_ms: Positive = Field(description="when who finds all probes taken may ask again")
     silence_ms: Positive = Field(
-        description="no answer for so long is the provider's fault, also where the caller's deadline or cancel ended it"
+        description="no whole answer within a call's time is the provider's fault if that was so long; where a caller "
+        "takes it back before its turn is due, only silence of so long is"
     )
 
 

@@ -32,6 +32,7 @@ class Breakers:
         self._keeper = keeper
         self._config = config
         self._breakers: dict[tuple[str, str], Breaker] = {}
+        self._said: dict[tuple[str, str], str] = {}  # what the newest fault of each said
         self._changes = 0
 
     def restore(self, newest_first: Iterable[Entry]) -> None:
@@ -69,6 +70,8 @@ class Breakers:
             yield passage
         finally:
             ended = Ended(passage.era, passage.said, self._bus.clock.monotonic())
+            if passage.said == "fault":
+                self._said[_key(route)] = passage.detail
             self._apply(route, ended, code=passage.code)
 
     def rows(self) -> list[Row]:
@@ -85,10 +88,11 @@ class Breakers:
         if after.state != before.state:
             self._note(route, before, after, code)
         if refusal is not None:
+            said = self._said.get(_key(route), "")
             raise GatewayError(
                 "CIRCUIT_OPEN",
                 f"{route.provider_id}/{route.model_id} failed {before.failures} times in a row; it is tried again in "
-                f"{refusal.retry_after_s:.1f} s (gateway.breaker)",
+                f"{refusal.retry_after_s:.1f} s (gateway.breaker){said and f'. It failed with: {said}'}",
                 retryable=False,
                 facts={"retry_after_ms": round(refusal.retry_after_s * 1000)},
             )
@@ -118,12 +122,12 @@ class Passage:
     def __init__(self, era: int) -> None:
         self.era = era
         self.said: Said = "nothing"
-        self.code = ""
+        self.code = self.detail = ""
 
     def ended(self, fault: GatewayError | None) -> None:
         """How it ended."""
         self.said = breaker.said_by(fault)
-        self.code = "" if fault is None else fault.code
+        self.code, self.detail = ("", "") if fault is None else (fault.code, fault.detail)
 
 
 def _key(route: Route) -> tuple[str, str]:

@@ -46,7 +46,7 @@ class InFlight:
     task: asyncio.Task[PromptResponse] | None = None
     waiters: int = 0
     was_sent: bool = False  # a provider was called for it, whatever came of that
-    provider_fault: GatewayError | None = None  # of its newest send, if that is what came of it
+    provider_fault: GatewayError | None = None  # of its newest send, if one that others are asked after
     failed: Failed = field(default_factory=Failed)
 
 

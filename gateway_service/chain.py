@@ -38,26 +38,40 @@ def may_follow(fault: GatewayError, config: GatewayConfig) -> bool:
         said_by(fault) == "fault"
         or fault.code in ("CIRCUIT_OPEN", "PROVIDER_RATE_LIMITED")
         or fault.facts.get("no_place") is True
+        or fault.facts.get("is_share") is True
     )
 
 
+def told(said: Sequence[str]) -> str:
+    """What the models of a chain that failed whole said, in the words of their faults: the newest first."""
+    newest, *before = dict.fromkeys(reversed(said))
+    return "; before that: ".join([newest, *before])
+
+
 class LastFaults:
-    """Which providers have failed each session since it was last answered; the newest sessions alone are known."""
+    """Which providers have failed each session since it was last answered, and how; of the newest sessions alone."""
 
     def __init__(self, sessions_max: int) -> None:
         self._sessions_max = sessions_max
-        self._failed: OrderedDict[str, set[str]] = OrderedDict()
+        self._failed: OrderedDict[str, dict[str, str]] = OrderedDict()
 
-    def failed(self, session_id: str, provider_id: str) -> None:
-        """This provider has just failed a call of the session."""
-        self._failed.setdefault(session_id, set()).add(provider_id)
+    def failed(self, session_id: str, provider_id: str, said: str) -> None:
+        """This provider has just failed a call of the session, with these words."""
+        self._failed.setdefault(session_id, {}).pop(provider_id, None)
+        self._failed[session_id][provider_id] = said
         self._failed.move_to_end(session_id)
         if len(self._failed) > self._sessions_max:
             self._failed.popitem(last=False)
 
-    def answered(self, session_id: str) -> None:
-        """Whatever failed it before is no news any more."""
+    def answered(self, session_id: str) -> str:
+        """What failed it before, for the last time: it is no news any more. Empty: nothing."""
+        said = self.said(session_id)
         self._failed.pop(session_id, None)
+        return told(said) if said else ""
+
+    def said(self, session_id: str) -> list[str]:
+        """The words of those that have just failed this session, the newest last."""
+        return list(self._failed.get(session_id, {}).values())
 
     def last(self, session_id: str, links: Sequence[Route]) -> list[Route]:
         """The same chain, those behind whose providers have just failed this session: for its one last try."""

@@ -16,6 +16,7 @@ import structlog
 from bus.errors import GatewayError, MessageTooLarge, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.gateway import PromptResponse
+from bus.messages.ids import parse_iso
 from bus.messages.ledger import Ack, Entry, WriteEntry
 from bus.port import Bus, Provider
 from bus.spool import RecordKeeper
@@ -25,6 +26,7 @@ from gateway_service import pricing, recorded, records, routing
 from gateway_service.account import Account, Held
 from gateway_service.breakers import Passage
 from gateway_service.calls import Attempts, key_conflict
+from gateway_service.chain import LastFaults
 from gateway_service.pieces import Pieces
 from gateway_service.pricing import NEVER_SENT, Settlement
 from gateway_service.records import Ask, once_got, once_sent, record_id
@@ -48,6 +50,7 @@ class Sender:
         account: Account,
         providers: Mapping[str, Provider],
         config: AdminConfig,
+        last_faults: LastFaults,
         on_lost: Callable[[str], None],
     ) -> None:
         self._bus = bus
@@ -56,6 +59,7 @@ class Sender:
         self._account = account
         self._providers = providers
         self._config = config
+        self._last_faults = last_faults
         self._on_lost = on_lost
         self._made = Attempts(config.gateway.recent_calls_max)
         self._undecided_count = 0
@@ -92,7 +96,7 @@ class Sender:
         """
         wait_s = min(self._ledger_wait_s(held.attempt.ask), self._left(deadline))
         if wait_s <= 0:
-            raise _too_late(held.attempt.ask)
+            raise _no_time(held.attempt.ask)
         entry = records.sent(held.attempt, at_us=self._at_us())
         held.is_submitted = True
         future = self._keeper.submit(entry, keep=False, urgent=True)
@@ -224,13 +228,16 @@ class Sender:
     async def send(self, held: Held, until: float, draft: Draft, passage: Passage, *, is_share: bool) -> PromptResponse:
         """One call of the provider, its end recorded, its reservation settled; raises the GatewayError of its end.
 
-        The breaker that let it pass is told how it ended. `is_share`: it has until then, and its fallbacks the rest.
+        The breaker that let it pass is told how it ended: the very fault that is recorded and raised. A provider that
+        did not finish had its time if that was `gateway.breaker.silence_ms` or more, whatever it said meanwhile; where
+        a caller took the call back before its turn was due, only if it had said nothing for so long.
+        `is_share`: it has until then, and its fallbacks the rest.
 
         Who watches the draft is told what the provider says; none of it is recorded, and all of it is provisional.
         """
         ask, left = held.attempt.ask, self._left(until)
         if left <= 0:
-            raise self._failed(held, _too_late(ask), NEVER_SENT)
+            raise self._failed(held, _no_time(ask), NEVER_SENT)
         self.sent_count += 1
         self._made.add(held.attempt.name)
         started = self._bus.clock.monotonic()
@@ -253,15 +260,20 @@ class Sender:
                 )
             pieces.flush()
         except asyncio.CancelledError:
-            if pieces.silent_s >= silence_s:  # whoever ended it: callers give up on a provider that hangs
-                passage.ended(_silent(ask, pieces.silent_s))
-            self._failed(held, GatewayError("CANCELLED", "cancelled while the provider worked"))
+            had_s = self._bus.clock.monotonic() - started if self._is_due(ask) else pieces.silent_s
+            if had_s >= silence_s:  # whoever ended it: callers give up on a provider that hangs
+                fault = _unfinished(ask, had_s)
+                self._last_faults.failed(ask.prompt.session_id, ask.route.provider_id, fault.detail)
+            else:
+                fault = GatewayError("CANCELLED", "cancelled while the provider worked")
+            passage.ended(fault)
+            self._failed(held, fault)
             raise
         except TimeoutError:
-            is_silent = self._bus.clock.monotonic() - started >= silence_s
-            silence = _silent(ask, left)
-            passage.ended(silence if is_silent else _too_late(ask))
-            raise self._failed(held, silence if is_share else _too_late(ask)) from None
+            had_s = self._bus.clock.monotonic() - started
+            fault = _unfinished(ask, had_s) if had_s >= silence_s else _hasty(ask, had_s, is_share=is_share)
+            passage.ended(fault)
+            raise self._failed(held, fault) from None
         except GatewayError as fault:
             passage.ended(fault)
             raise self._failed(held, fault) from None
@@ -357,6 +369,11 @@ class Sender:
             future = self._keeper.submit(entry, keep=True)
         future.add_done_callback(decided)
 
+    def _is_due(self, ask: Ask) -> bool:
+        """Whether its turn has had all its time, as far as its sender knew: what is taken back now is not early."""
+        due_at, reserve_s = ask.prompt.due_at, self._config.gateway.reply_reserve_ms / 1000
+        return due_at is not None and self._bus.now() >= parse_iso(due_at) - reserve_s
+
     def _left(self, deadline: float) -> float:
         return deadline - self._bus.clock.monotonic()
 
@@ -386,13 +403,25 @@ def _cancelled() -> GatewayError:
     return GatewayError("CANCELLED", "cancelled before it was sent")
 
 
-def _too_late(ask: Ask) -> GatewayError:
-    return GatewayError("DEADLINE_EXCEEDED", f"the deadline of {ask.prompt.work_order_id} passed before an answer came")
+def _no_time(ask: Ask) -> GatewayError:
+    return GatewayError("DEADLINE_EXCEEDED", f"no time was left to ask provider {ask.route.provider_id}")
 
 
-def _silent(ask: Ask, waited_s: float) -> GatewayError:
+def _hasty(ask: Ask, had_s: float, *, is_share: bool) -> GatewayError:
+    """Nobody's fault: the provider had less time than would say anything about it."""
     return GatewayError(
-        "PROVIDER_TIMEOUT", f"{ask.route.provider_id}/{ask.route.model_id} did not answer within {waited_s:.1f} s"
+        "DEADLINE_EXCEEDED",
+        f"provider {ask.route.provider_id} had {had_s:.1f} s for {ask.route.model_id}, too few; allow more time",
+        facts={"unknown": True, "is_share": is_share},
+    )
+
+
+def _unfinished(ask: Ask, had_s: float) -> GatewayError:
+    return GatewayError(
+        "PROVIDER_TIMEOUT",
+        f"provider {ask.route.provider_id} did not finish an answer of {ask.route.model_id} within {had_s:.1f} s; "
+        "ask again, or choose another model",
+        facts={"unknown": True},
     )
 
 

@@ -35,7 +35,6 @@ from config.snapshot import Snapshot
 from gateway_service import access, chain, pricing, profiles, records, retry, routing, validation
 from gateway_service.access import Caller
 from gateway_service.account import Account
-from gateway_service.breaker import said_by
 from gateway_service.breakers import Breakers as BreakerDesk
 from gateway_service.calls import Calls, Failed, InFlight
 from gateway_service.rates import Rates
@@ -142,6 +141,7 @@ class GatewayService(Actor):
             account=self._account,
             providers=self._providers,
             config=self._config,
+            last_faults=self._last_faults,
             on_lost=self._calls.forget,
         )
         self._open.set()
@@ -237,8 +237,9 @@ class GatewayService(Actor):
         """Stages 5 to 12, along the chain of models while their providers are at fault."""
         config = self._config.gateway
         links = chain.chain_of(ask.route, self._snapshot.agents[ask.prompt.agent_id], config)
+        session_id, said = ask.prompt.session_id, list[str]()
         if ask.is_degraded:
-            links = self._last_faults.last(ask.prompt.session_id, links)
+            links = self._last_faults.last(session_id, links)
         for route in links:
             routing.check_route(route, config, self._providers)  # 5 route
         for number, route in enumerate(links, 1):
@@ -248,17 +249,22 @@ class GatewayService(Actor):
             until = self._bus.clock.monotonic() + share_s if following else None
             try:
                 response = await self._on_route(records.rerouted(ask, route), running, until)
-                self._last_faults.answered(ask.prompt.session_id)
+                earlier = self._last_faults.answered(session_id)
                 break
             except GatewayError as fault:
+                said.append(fault.detail)
                 if chain.may_follow(fault, config):
-                    self._last_faults.failed(ask.prompt.session_id, route.provider_id)
+                    self._last_faults.failed(session_id, route.provider_id, fault.detail)
                 if not following or not chain.may_follow(fault, config) or self._left(running) <= 0:
+                    heard = self._last_faults.said(session_id) if ask.is_degraded else []
+                    fault.detail = chain.told([*heard, *said])
                     raise
                 _log.warning("falls_back", provider=route.provider_id, model=route.model_id, code=fault.code)
                 running.draft.take_back("retry")
         else:
             raise AssertionError("a chain has a model")
+        if ask.is_degraded and earlier:
+            response = response.model_copy(update={"instead_of": earlier})
         return self._outputs.checked(ask.prompt, response)  # 12 validate output
 
     async def _on_route(self, ask: Ask, running: InFlight, until: float | None) -> PromptResponse:
@@ -278,7 +284,7 @@ class GatewayService(Actor):
                 if fault.facts.get("was_sent") is True:
                     running.was_sent = True
                     running.failed.add(fault, fault.facts.get("cost_usd"))
-                    running.provider_fault = fault if said_by(fault) == "fault" else None
+                    running.provider_fault = fault if chain.may_follow(fault, config) else None
                 pause_s = retry.pause_s(fault, sends, config, self._bus.clock.random())
                 if not retry.may_try_again(fault, sends, config) or self._left(running, until) <= pause_s:
                     raise

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from actors.ho2_supervisor import lookback
-from actors.ho2_supervisor.owner import OwnedSession
+from actors.ho2_supervisor.owner import OwnedSession, is_gone
 from actors.ho2_supervisor.session.record import KnownInput, result_of
 from actors.ho2_supervisor.verdicts import failure_code, is_verdict, verdict_result
-from bus.errors import LedgerError, WorkOrderFault
-from bus.messages.ids import candidates_key, delivered_key
+from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
+from bus.messages.ids import candidates_key, delivered_key, turn_key
 from bus.messages.session import TurnResult, candidates_in
 from bus.messages.work_order import Cost
 
@@ -17,11 +17,10 @@ async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
 
     What it delivered while the record was away may have come in behind the run's own end.
     """
-    due = None
-    if known.became != "degraded":
-        about = session.session_id, known.input_id
-        due, delivered = await session.entries((), once=[candidates_key(*about), delivered_key(*about)])
-        known = lookback.as_delivered(known, delivered)
+    about = session.session_id, known.input_id
+    keys = [candidates_key(*about), delivered_key(*about), turn_key(*about)]
+    due, delivered, decided = await session.entries((), once=keys)
+    known = lookback.as_delivered(known, delivered)
     if known.became == "degraded":
         return TurnResult(
             response=await session.text(known.result_ref),
@@ -30,11 +29,11 @@ async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
             run_id=known.run_id,
             input_id=known.input_id,
             code="degraded",
+            reason=lookback.reason_in(delivered or decided),
         )
     if known.became == "failed" and not is_verdict(known.code):
-        raise WorkOrderFault(
-            failure_code(known.code), f"run {known.run_id} of input {known.input_id} has failed; it is not run again"
-        )
+        over = f"run {known.run_id} of input {known.input_id} has failed; it is not run again"
+        raise WorkOrderFault(failure_code(known.code), await _said(session, known.result_ref) or over)
     if not known.result_ref:
         return verdict_result(
             known.code, session_id=session.session_id, run_id=known.run_id, input_id=known.input_id, cost=Cost(),
@@ -46,3 +45,15 @@ async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
     if known.became != "answered":
         return result
     return result.model_copy(update={"consolidation_candidates": candidates_in(due)})
+
+
+async def _said(session: OwnedSession, ref: str) -> str:
+    """Why a run failed, as its owner said then; empty where it said nothing, or that was erased."""
+    if not ref:
+        return ""
+    try:
+        return await session.text(ref)
+    except RuntimeFault as fault:
+        if not is_gone(fault):
+            raise
+    return ""

@@ -64,6 +64,12 @@ def as_delivered(known: KnownInput, delivered: Entry | None) -> KnownInput:
     return told
 
 
+def reason_in(degraded: Entry | None) -> str:
+    """Why the host answered, as this TurnDegraded says; empty: it does not."""
+    event = _event_of(degraded)
+    return event.reason if isinstance(event, TurnDegraded) else ""
+
+
 def _requested(session_id: str, entry: Entry | None) -> KnownInput | None:
     event = _event_of(entry)
     if entry is None or not isinstance(event, RunRequested):

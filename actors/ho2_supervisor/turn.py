@@ -221,11 +221,7 @@ def _fault_of(receipt: Receipt) -> WorkOrderFault:
     message = "it brought no output" if receipt.error is None else receipt.error.message
     code = chain.failure_code(receipt) or "execution_error"
     # A worker that stops cancels its orders. That is no refusal of the turn, which is what `cancelled` would say.
-    return WorkOrderFault(
-        "execution_error" if code == "cancelled" else code,
-        f"{receipt.wo_id}: {code}: {message}",
-        facts={"message": message},
-    )
+    return WorkOrderFault("execution_error" if code == "cancelled" else code, message)
 
 
 def _require_round(run: Run, progress: Progress) -> None:

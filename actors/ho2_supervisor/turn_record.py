@@ -104,7 +104,7 @@ async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[Too
         elapsed_ms=run.elapsed_ms,
         tool_calls=list(tool_calls),
         exchange_entry_ids=chain.prompt_records(receipts),
-        detail=str(fault.facts.get("message", "")) or fault.detail,  # of the order that failed, without its id
+        detail=fault.detail,
     )
     detail_ref = body_ref(run.session.new_id("RunFailed"), 1)
     run.session.append(

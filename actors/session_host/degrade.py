@@ -81,7 +81,7 @@ class Degradation:
         The ledger has the reserve of this turn to say so, even if much more is left until the deadline.
         """
         future = self._keeper.submit(
-            records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=False),
+            records.turn_degraded(turn, response, fault, now=self._bus.now(), delivered=False),
             keep=False,
             urgent=True,
         )
@@ -97,7 +97,7 @@ class Degradation:
             # The ledger cannot decide in time: the reply goes out, and the record will say that it did.
             if told.value is None:
                 self._keeper.submit_and_spool(
-                    records.turn_degraded(turn, response.content, now=self._bus.now(), delivered=True)
+                    records.turn_degraded(turn, response, fault, now=self._bus.now(), delivered=True)
                 )
         else:
             if not ack.is_first:

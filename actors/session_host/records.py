@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from actors.session_host.turns import Turn
+from actors.session_host.turns import Turn, reason_of
 from bus.errors import RuntimeFault
 from bus.messages.base import pack
+from bus.messages.gateway import PromptResponse
 from bus.messages.ids import body_ref, candidates_key, delivered_key, iso, turn_key
 from bus.messages.ledger import Provenance, WriteEntry, session_stream
 from bus.messages.session import SessionEvent, TurnDegraded
@@ -37,7 +38,9 @@ def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
     )
 
 
-def turn_degraded(turn: Turn, reply: str, *, now: float, delivered: bool) -> WriteEntry:
+def turn_degraded(
+    turn: Turn, response: PromptResponse, fault: RuntimeFault, *, now: float, delivered: bool
+) -> WriteEntry:
     """TurnDegraded, without prev and tenure: undelivered it competes for the turn, delivered it says what was."""
     submission_id = delivered_id(turn) if delivered else f"TurnDegraded:{turn.session_id}/{turn.input_id}"
     event = TurnDegraded(
@@ -45,6 +48,7 @@ def turn_degraded(turn: Turn, reply: str, *, now: float, delivered: bool) -> Wri
         input_ref=body_ref(submission_id, 1),
         reply_ref=body_ref(submission_id, 2),
         delivered=delivered,
+        reason=reason_of(fault, response),
         at=iso(now),
     )
     # The reducer applies its own epochs: the host does not know them.
@@ -57,7 +61,7 @@ def turn_degraded(turn: Turn, reply: str, *, now: float, delivered: bool) -> Wri
         provenance=_provenance(turn),
         trace=turn.trace,
         at_us=round(now * 1_000_000),
-        bodies=[pack(envelope.model_dump()), turn.text.encode(), reply.encode()],
+        bodies=[pack(envelope.model_dump()), turn.text.encode(), response.content.encode()],
         once=(delivered_key if delivered else turn_key)(turn.session_id, turn.input_id),
     )
 

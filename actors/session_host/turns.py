@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bus.dispatch import Call
-from bus.errors import VERDICT_CODES, RuntimeFault
+from bus.errors import OUT_OF_TIME_CODES, VERDICT_CODES, RuntimeFault
 from bus.messages.base import Message, unpack
 from bus.messages.gateway import PromptResponse
 from bus.messages.ids import session_id_of, split_body_ref, turn_trace
@@ -34,7 +34,7 @@ GATEWAY_REFUSALS = frozenset(
 
 _UNKNOWN_SESSION, _BUSY = "not_found", "busy"
 DEGRADED = "degraded"
-"""The code of every degraded result; its reason stands in the DEGRADATION record."""
+"""The code of every degraded result; beside it stands the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def unanswered(
 ) -> TurnResult:
     """Nobody answered: no model, in the gateway's words, which name the provider and the mend, or not even the gateway.
 
-    A record without space, which ends both, is named as such.
+    A record without space, which ends both, is named as such. Why the supervisor did not is said where that is news.
     """
     return error(
         turn,
@@ -138,12 +138,23 @@ def unanswered(
         f"The record has no space, so nothing is answered: {fault.detail}. Please ask again under the same input id."
         if fault.code == "disk_full"
         else f"No model can answer right now ({response.error_code or 'no code'}"
-        f"{response.error_message and f': {response.error_message}'}). Please ask again under the same input id."
+        f"{response.error_message and f': {response.error_message}'})."
+        f"{'' if fault.detail in response.error_message else f' Before that: {fault.detail}.'} "
+        "Please ask again under the same input id."
         if response is not None
         else "The service is not available right now: neither the supervisor nor the model gateway could answer "
-        f"({code or 'no code'}). Please ask again under the same input id.",
+        f"({code or 'no code'}). Before that: {fault.detail}. Please ask again under the same input id.",
         elapsed_ms=elapsed_ms,
         cost=with_call(before(fault), response),
+    )
+
+
+def reason_of(fault: RuntimeFault | None, response: PromptResponse) -> str:
+    """Who did not answer, and why: HO2's fault says it, or the gateway where that only says that time ran out."""
+    return (
+        fault.detail
+        if fault and (fault.code not in OUT_OF_TIME_CODES or not response.instead_of)
+        else response.instead_of
     )
 
 
@@ -159,6 +170,7 @@ def degraded(turn: Turn, response: PromptResponse, *, elapsed_ms: int, fault: Ru
         cost=with_call(before(fault), response),
         elapsed_ms=elapsed_ms,
         code=DEGRADED,
+        reason=reason_of(fault, response),
     )
 
 
@@ -186,9 +198,11 @@ def result_in(
             return error(turn, code, f"The turn ended with {code}.", elapsed_ms=elapsed_ms)
         case RunCancelled():
             return error(turn, "cancelled", "The turn was cancelled.", elapsed_ms=elapsed_ms)
-        case TurnDegraded(reply_ref=ref):
+        case TurnDegraded(reply_ref=ref, reason=reason):
             reply = _body(entry, split_body_ref(ref)[1]).decode()
-            return degraded(turn, PromptResponse(outcome="SUCCESS", content=reply), elapsed_ms=elapsed_ms)
+            return degraded(
+                turn, PromptResponse(outcome="SUCCESS", content=reply, instead_of=reason), elapsed_ms=elapsed_ms
+            )
         case _:
             raise ValueError(f"{event.kind} answers no input")
 

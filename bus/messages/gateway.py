@@ -123,6 +123,9 @@ class PromptResponse(Message):
     received_record_id: str = Field(default="", description="submission id of PROMPT_RECEIVED; empty: no answer")
     error_code: str = Field(default="", description="one of ERROR_CODES; empty: none")
     error_message: str = Field(default="", description="facts, no prompt text")
+    instead_of: str = Field(
+        default="", description="of a degraded call: what the providers that failed its session before it said"
+    )
     retry_after_ms: int | None = Field(default=None, description="when another try may be allowed; None: unknown")
     attempts: Count = Field(default=0, description="sends to the provider; of a failure: to all that were asked")
 

@@ -375,6 +375,7 @@ class TurnDegraded(Record):
     input_ref: str = Field(description="where the text of the user is")
     reply_ref: str = Field(description="where the text of the reply is")
     delivered: bool = Field(description="true: the client has it already, so it is unconditional")
+    reason: str = Field(default="", description="who had not answered and why; no prompt text; empty: not known")
     at: Timestamp
 
 
@@ -511,6 +512,10 @@ class TurnResult(Message):
     cost: Cost = Cost()
     elapsed_ms: Count = Field(default=0, description="from arrival to the answer")
     code: str | None = Field(default=None, description="why the outcome is not success; None on success")
+    reason: str = Field(
+        default="",
+        description="degraded: who had not answered and why, for the user to read; no prompt text; empty: not known",
+    )
 
 
 def candidates_in(due: Entry | None) -> list[str]:

@@ -57,7 +57,7 @@ def warnings_about(result: TurnResult) -> list[Line]:
     why = f" ({result.code})" if result.code else ""
     lines: list[Line] = []
     if result.outcome == "degraded":
-        lines.append((f"{why_degraded(result.code)}{BARE}", "yellow"))
+        lines.append((f"{why_degraded(result)}{BARE}", "yellow"))
     elif result.outcome == "error":
         said = printable(result.response).strip() or "this turn has no answer"
         if result.code in _NO_FAILURES:
@@ -80,10 +80,10 @@ def failed(error: RuntimeFault | CommandError) -> list[Line]:
     return [(known.message, "red"), *([(f"next: {known.hint}", _DIM)] if known.hint else [])]
 
 
-def why_degraded(code: str | None) -> str:
-    """What is known of the reason: a degraded result has one code for all, the DEGRADATION record has each one's."""
-    known = f" ({code})" if code and code != "degraded" else ""
-    return f"degraded{known}: the supervisor, its executors or the ledger were not there in time: "
+def why_degraded(result: TurnResult) -> str:
+    """Who had not answered, and why, as far as that is known."""
+    reason = printable(result.reason).strip().rstrip(".")
+    return f"degraded: {reason or 'the supervisor, its executors or the ledger were not there in time'}; "
 
 
 def money(cost_usd: float | None) -> str:

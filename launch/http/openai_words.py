@@ -272,6 +272,7 @@ def ours(result: TurnResult) -> dict[str, Any]:
         "run_id": None if result.run_id is None else str(result.run_id),
         "input_id": result.input_id,
         "outcome": result.outcome,
+        **({"reason": result.reason} if result.reason else {}),
     }
 
 

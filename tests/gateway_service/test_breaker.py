@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bus.errors import GatewayError
 from bus.messages.gateway import Breakers, PromptResponse, ReadBreakers
+from bus.messages.ids import iso
 from config.schema import BreakerConfig
 from gateway_service.breaker import Breaker, Ended, Entered, Refused, apply, said_by
 from tests.gateway_service.rig import (
@@ -267,6 +268,73 @@ def test_a_cancel_says_of_a_provider_what_its_silence_says(after_s, speaks, stat
         assert (provider.cancelled, breakers(cluster)) == (2, {"offline-rules-1": state})
     finally:
         cluster.close()
+
+
+async def speak(provider):
+    """A piece a second, for ever."""
+    while True:
+        await asyncio.sleep(1)
+        provider.on_delta("a")
+
+
+@pytest.fixture
+def dripping() -> Iterator[Cluster]:
+    """A gateway whose provider says a piece a second."""
+    provider = Scripted()
+    offline = SHIPPED.config.gateway.providers["offline"].model_dump() | {"any_model": True}
+    cluster = Cluster(provider, gateway=SETTINGS | {"providers": {"offline": offline}})
+    provider.act = lambda _prompt: speak(provider)
+    yield cluster
+    cluster.close()
+
+
+async def streamed(cluster: Cluster, name: str, *, due_s: float, timeout_s: float) -> PromptResponse:
+    """The answer to one prompt of a turn that is due in so long, somebody watching."""
+    wanted = prompt(f"WO-{name}#1", stream=True, due_at=iso(cluster.ho1.now() + due_s))
+    return await cluster.ho1.request(
+        "gateway", wanted, expect=PromptResponse, timeout_s=timeout_s, on_stream=lambda _piece: None
+    )
+
+
+@pytest.mark.parametrize(
+    ("taken_back_s", "due_s", "code", "state"),
+    [(8, 8, "PROVIDER_TIMEOUT", "open"), (8, 20, "CANCELLED", "closed"), (3, 3, "CANCELLED", "closed")],
+)
+def test_a_provider_that_drips_until_its_turn_is_due_had_its_time(dripping, taken_back_s, due_s, code, state):
+    """Taken back when its turn is due it is at fault, in the record too; sooner, or after less than silence_ms, not."""
+
+    async def taken_back(name):
+        asking = asyncio.ensure_future(streamed(dripping, name, due_s=due_s, timeout_s=60))
+        await asyncio.sleep(taken_back_s)
+        asking.cancel()
+        await asyncio.sleep(1)
+
+    for name in "ab":
+        dripping.run(taken_back(name))
+    entries = dripping.run(dripping.settled_entries())
+    assert [payload(entry)["code"] for entry in of_type(entries, "PROMPT_FAILED")] == [code] * 2
+    assert breakers(dripping) == {"offline-rules-1": state}
+    dripping.provider.act = None
+    last = prompt("WO-DEGRADED-x#1", contract_id="PRC-DEGRADED-001", model_id="another")
+    told = dripping.run(dripping.ask_degraded(last)).instead_of
+    assert ("provider offline did not finish an answer of offline-rules-1" in told) is (state == "open")
+
+
+def test_a_provider_that_drips_until_the_deadline_is_at_fault_for_caller_record_and_breaker(dripping):
+    """One fault for all three."""
+    told = [dripping.run(streamed(dripping, name, due_s=60, timeout_s=7)) for name in "ab"]
+    entries = dripping.run(dripping.settled_entries())
+    assert {one.error_code for one in told} == {"PROVIDER_TIMEOUT"}
+    assert {payload(entry)["code"] for entry in of_type(entries, "PROMPT_FAILED")} == {"PROVIDER_TIMEOUT"}
+    assert breakers(dripping) == {"offline-rules-1": "open"}
+
+
+def test_an_open_breaker_says_what_its_provider_said(down):
+    """Who is refused by it reads why, not only that it is."""
+    ask(down, "a")
+    ask(down, "b")
+    refused = down.run(down.ask(prompt("WO-c#1")))
+    assert (refused.error_code, refused.error_message.endswith("It failed with: 503")) == ("CIRCUIT_OPEN", True)
 
 
 def test_each_model_has_a_breaker_of_its_own(down):

@@ -9,7 +9,7 @@ import pytest
 from bus.errors import GatewayError
 from bus.messages.ids import iso
 from config.schema import Route
-from gateway_service.chain import LastFaults, chain_of, may_follow, time_for
+from gateway_service.chain import LastFaults, chain_of, may_follow, time_for, told
 from tests.gateway_service.rig import (
     SESSION,
     SHIPPED,
@@ -45,6 +45,8 @@ GATEWAY = {
     "fallback_reserve_ms": 3000,
     "attempts_max": 1,
 }  # fmt: skip
+HASTY = {"failures": 5, "open_ms": 10_000, "probes": 1, "probe_retry_ms": 1000, "silence_ms": 1000}
+"""A breaker that takes a second for time enough."""
 CONFIG = snapshot(gateway=GATEWAY).config.gateway
 ADMIN = SHIPPED.agents["ADMIN"]
 OTHER_SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f22"
@@ -169,14 +171,16 @@ def test_a_provider_without_room_leads_to_the_next_model(make, retryable, retry_
 def test_sessions_are_known_by_who_failed_them_last():
     """Until they are answered, and as many of them as are remembered."""
     last, links = LastFaults(2), chain_of(FIRST, ADMIN, CONFIG)
-    last.failed("s", "offline")
+    last.failed("s", "offline", "it failed")
     assert [one.provider_id for one in last.last("s", links)] == ["second", "third", "offline"]
     assert last.last("other", links) == links
-    last.failed("other", "offline")
-    last.answered("other")
-    assert last.last("other", links) == links
-    last.failed("other", "second")
-    last.failed("third", "third")
+    last.failed("other", "offline", "it hung")
+    last.failed("other", "second", "it failed")
+    last.failed("other", "offline", "it hung again")
+    assert last.answered("other") == "it hung again; before that: it failed"
+    assert (last.answered("other"), last.last("other", links)) == ("", links)
+    last.failed("other", "second", "it failed")
+    last.failed("third", "third", "it failed")
     assert last.last("s", links) == links
 
 
@@ -196,6 +200,29 @@ def test_the_last_resort_asks_whoever_has_not_just_failed_its_session(make):
 
     (mine, again), others = cluster.run(turn())
     assert (mine.provider_id, again.provider_id, others.provider_id) == ("second", "offline", "offline")
+    assert (mine.instead_of, again.instead_of, others.instead_of) == ("503", "", "")
+
+
+def test_a_chain_that_fails_whole_says_what_each_of_it_said(make):
+    """The newest first; what two of them said alike is said once."""
+    assert told(["one", "two", "one"]) == "one; before that: two"
+    cluster = make(fail, hang, refuse)
+    response = cluster.run(cluster.ask(prompt(), timeout_s=30))
+    assert response.error_code == "PROVIDER_ERROR"
+    assert response.error_message.startswith("400; before that: provider second did not finish an answer of second-1")
+    assert response.error_message.endswith("; before that: 503")
+
+
+def test_a_short_share_is_followed_and_says_nothing_of_its_provider(make):
+    """Less than silence_ms is nobody's fault: record, breaker and caller say so, and the next is asked all the same."""
+    breaker = {"failures": 1, "open_ms": 60_000, "probes": 1, "probe_retry_ms": 1000, "silence_ms": 5000}
+    cluster = make(hang, hang, hang, breaker=breaker)
+    response = cluster.run(cluster.ask(prompt(), timeout_s=6))
+    entries = cluster.run(cluster.settled_entries())
+    assert (response.error_code, calls(cluster)) == ("DEADLINE_EXCEEDED", [1, 1, 1])
+    assert "provider third had 2.0 s" in response.error_message and "provider offline had" in response.error_message
+    assert [payload(entry)["code"] for entry in of_type(entries, "PROMPT_FAILED")] == ["DEADLINE_EXCEEDED"] * 3
+    assert of_type(entries, "BREAKER_CHANGED") == []
 
 
 def test_what_is_not_answered_says_what_its_sends_used(make):
@@ -228,7 +255,7 @@ def test_what_a_provider_refuses_is_not_asked_elsewhere(make):
 
 def test_a_hung_provider_leaves_time_for_its_fallbacks(make):
     """Two of three hang: the third answers within the caller's deadline, each that follows having kept its reserve."""
-    cluster = make(hang, hang, None)
+    cluster = make(hang, hang, None, breaker=HASTY)
 
     async def turn():
         began = cluster.world.loop.time()
@@ -274,7 +301,7 @@ def test_a_chain_that_hangs_whole_ends_with_its_caller(make):
 
 def test_a_fallback_that_the_budget_forbids_is_not_the_reason(make):
     """What hung used all that the order had: the caller hears that, and which budget left nothing for another."""
-    cluster = make(hang, None, None, budget={"budget_mode": "enforce"})
+    cluster = make(hang, None, None, budget={"budget_mode": "enforce"}, breaker=HASTY)
     response = cluster.run(cluster.ask(prompt(token_budget=150, max_tokens=500), timeout_s=10))
     assert (response.outcome, response.error_code) == ("TIMEOUT", "PROVIDER_TIMEOUT")
     assert "BUDGET_EXHAUSTED" in response.error_message and "0 of 150 are left" in response.error_message

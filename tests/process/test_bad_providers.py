@@ -29,6 +29,17 @@ ATTEMPTS = 2
 BIG = 100 << 20
 GIVEN_UP = ("PROVIDER_REFUSED", "PROVIDER_UNUSABLE")
 """Nothing that another model's answer would mend: the turn says it, and is not answered."""
+SAYS = {
+    "drip": "did not finish an answer of tiny within 1", "drip-stream": "did not finish an answer of tiny within 1",
+    "flood": "answer_max_bytes", "flood-stream": "event_max_bytes", "close": "gave no answer that can be read",
+    "400": "I do not like", "401": "give it a valid one", "403": "choose another one", "404": "there is no model tiny",
+    "429": "answered 429: it takes no more for now", "500": "answered 500: it failed. It says: I do not like",
+    "400-quotes": "does not take this request.", "500-quotes": "answered 500: it failed", "502": "answered 502: it failed",
+    "keyless": "NOT_THERE", "anthropic": "hobus[anthropic]",
+}  # fmt: skip
+"""What stands in the words about some of them: what the provider did, and the mend."""
+taken: Counter[str] = Counter()
+"""Bytes that were read of each flood."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +52,11 @@ class Fault:
     is_unknown: bool = False
     stream: bool = False
     key: str = "env:THE_KEY"
+
+
+def fault_of(request: Request) -> str:
+    """Whose server is asked: each has a path of its own."""
+    return request.path.split("/")[1]
 
 
 def dripping(content_type: str, text: str) -> Behave:
@@ -57,13 +73,14 @@ def dripping(content_type: str, text: str) -> Behave:
 
 
 def flooding(content_type: str, begin: bytes) -> Behave:
-    """A hundred megabytes without a newline."""
+    """A hundred megabytes without a newline, as far as somebody reads them."""
 
-    async def behave(_request: Request, writer: asyncio.StreamWriter) -> None:
+    async def behave(request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(head(content_type=content_type) + begin)
         for _ in range(BIG >> 16):
             writer.write(b"x" * (1 << 16))
             await writer.drain()
+            taken[fault_of(request)] += 1 << 16
 
     return behave
 
@@ -78,12 +95,12 @@ def closing(begin: bytes) -> Behave:
     return behave
 
 
-def refusing(status: int, **headers: Any) -> Behave:
-    """With all that it was sent in its words."""
+def refusing(status: int, *, quotes: bool = False, **headers: Any) -> Behave:
+    """With the key that it was sent in its words, or with the question."""
 
     async def behave(request: Request, writer: asyncio.StreamWriter) -> None:
-        said = {"error": {"message": f"{request.headers['authorization']} {request.body[:400]!r}"}}
-        await answering(said, status, **headers)(request, writer)
+        said = f"I do not like {json.loads(request.body)['messages'][-1]['content'] if quotes else KEY}"
+        await answering({"error": {"message": said}}, status, **headers)(request, writer)
 
     return behave
 
@@ -94,8 +111,8 @@ PIECE = head(content_type=EVENTS) + b"data: " + json.dumps(piece(content="It is 
 DEEP = "[" * 200_000
 
 FAULTS = {
-    "drip": Fault(dripping(JSON, json.dumps(completion())), "DEADLINE_EXCEEDED", sends=1, is_unknown=True),
-    "drip-stream": Fault(dripping(EVENTS, ":" * 999), "DEADLINE_EXCEEDED", sends=1, is_unknown=True, stream=True),
+    "drip": Fault(dripping(JSON, json.dumps(completion())), "PROVIDER_TIMEOUT", sends=1, is_unknown=True),
+    "drip-stream": Fault(dripping(EVENTS, ":" * 999), "PROVIDER_TIMEOUT", sends=1, is_unknown=True, stream=True),
     "flood": Fault(flooding(JSON, b'{"choices": "'), "PROVIDER_ERROR", sends=1, is_unknown=True),
     "flood-stream": Fault(flooding(EVENTS, b"data: "), "PROVIDER_ERROR", sends=1, is_unknown=True, stream=True),
     "close": Fault(closing(HALF), "PROVIDER_ERROR", is_unknown=True),
@@ -110,6 +127,7 @@ FAULTS = {
     "html": Fault(answering("<html>", content_type="text/html"), "PROVIDER_ERROR", is_unknown=True),
     "binary": Fault(answering(b"\xff\x00" * 99, content_type="image/png"), "PROVIDER_ERROR", is_unknown=True),
     "400": Fault(refusing(400), "PROVIDER_REFUSED", sends=1),
+    "400-quotes": Fault(refusing(400, quotes=True), "PROVIDER_REFUSED", sends=1),
     "401": Fault(refusing(401), "PROVIDER_REFUSED", sends=1),
     "403": Fault(refusing(403), "PROVIDER_REFUSED", sends=1),
     "404": Fault(refusing(404), "PROVIDER_REFUSED", sends=1),
@@ -117,6 +135,7 @@ FAULTS = {
     "429-1": Fault(refusing(429, retry_after="1"), "PROVIDER_RATE_LIMITED"),
     "429-9999": Fault(refusing(429, retry_after="9999"), "PROVIDER_RATE_LIMITED", sends=1),
     "500": Fault(refusing(500), "PROVIDER_ERROR"),
+    "500-quotes": Fault(refusing(500, quotes=True), "PROVIDER_ERROR"),
     "502": Fault(refusing(502), "PROVIDER_ERROR", is_unknown=True),
     "keyless": Fault(None, "PROVIDER_UNUSABLE", sends=0, key="env:NOT_THERE"),
 }
@@ -160,7 +179,7 @@ def test_every_fault_of_a_provider_ends_its_turn_with_its_own_reason(cluster: Cl
     """Told, recorded as often as it was sent, its budget settled; the key is in no log, record, answer or look at the bus."""
 
     async def behave(request: Request, writer: asyncio.StreamWriter) -> None:
-        fault = FAULTS[request.path.split("/")[1]].behave
+        fault = FAULTS[fault_of(request)].behave
         assert fault is not None
         await fault(request, writer)
 
@@ -177,7 +196,7 @@ def test_every_fault_of_a_provider_ends_its_turn_with_its_own_reason(cluster: Cl
     tap = cluster("tap", "--since", "10m", "--bodies", "-f", "jsonl")
     assert (tap.code, KEY in tap.out + tap.err, QUESTION in tap.out) == (0, False, True), tap.err
     sent = Counter(unpack(entry.bodies[0] or b"")["provider_id"] for entry in cluster.entries("PROMPT_SENT"))
-    asked = Counter(request.path.split("/")[1] for request in at.requests)
+    asked = Counter(fault_of(request) for request in at.requests)
     failed = [(entry.reason, unpack(entry.bodies[0] or b"")) for entry in cluster.entries("PROMPT_FAILED")]
     ends = {name: [end for end in failed if end[1]["provider_id"] == f"p-{name}"] for name in results}
     found = {
@@ -202,8 +221,12 @@ def test_every_fault_of_a_provider_ends_its_turn_with_its_own_reason(cluster: Cl
         reason = FAULTS[name].reason if name in FAULTS else "PROVIDER_UNUSABLE"
         expected = ("error", reason) if reason in GIVEN_UP else ("degraded", "degraded")
         assert (result.outcome, result.code) == expected, (name, result)
-        assert result.outcome == "degraded" or f"p-{name} " in result.response, (name, result)
-        assert result.response and KEY not in result.model_dump_json(), (name, result)
+        told = result.reason if result.outcome == "degraded" else result.response
+        assert f"p-{name} " in told and SAYS.get(name, "") in told, (name, result)
+        assert result.response and KEY not in result.model_dump_json() and QUESTION not in told, (name, result)
+    recorded = [payload["message"] for _, payload in failed]
+    assert [message for message in recorded if " raised " in message or QUESTION in message] == []
+    assert taken.keys() == {"flood", "flood-stream"} and max(taken.values()) < BIG >> 2, taken
     scopes = cluster("budget", "--json").json["scopes"]
     assert [scope for scope in scopes if scope["reserved"]] == []
     cluster("down")

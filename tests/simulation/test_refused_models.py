@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 
 import pytest
@@ -116,3 +117,44 @@ def test_the_user_reads_which_provider_refused_and_what_mends_it(code):
         )
     assert count_of(entries, "DEGRADATION") == (0 if code == "PROVIDER_REFUSED" else 1)
     assert count_of(entries, "PROMPT_REJECTED") == 0
+
+
+class FailsOnce(AsksForTools):
+    """A provider whose first answer is none: it fails, or says a piece every second for ever."""
+
+    def __init__(self, *, drips: bool) -> None:
+        self.drips = drips
+        self.synthesized = 0
+
+    async def complete(self, prompt, **how):
+        if not prompt.contract_id.startswith("PRC-SYNTHESIZE"):
+            return await super().complete(prompt, **how)
+        self.synthesized += 1
+        while self.drips:
+            await asyncio.sleep(1)
+            if how["on_delta"] is not None:
+                how["on_delta"]("a ")
+        raise GatewayError("PROVIDER_ERROR", "provider offline answered 500: it failed", facts={"unbilled": True})
+
+
+@pytest.mark.parametrize("drips", [False, True])
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_a_degraded_turn_says_whose_answer_it_lacks(drips, is_watched):
+    """Failed at once or never done by the time the turn is due; asked again, of whom lives or of the record, the same."""
+    provider = FailsOnce(drips=drips)
+    with SimulatedCluster(load_snapshot(), providers={"offline": provider}) as cluster:
+        heard = [].append if is_watched else None
+        first = cluster.ask("hello", input_id="in-1", on_stream=heard)
+        again = cluster.ask("hello", input_id="in-1", session_id=first.session_id)
+        for role in ("ho2", "host"):
+            cluster.world.kill(cluster.oldest(role) or "")
+            cluster.start(role)
+        anew = cluster.ask("hello", input_id="in-1", session_id=first.session_id)
+        entries = cluster.entries()
+    assert {one.outcome for one in (first, again, anew)} == {"degraded"}
+    said = "provider offline did not finish an answer of " if drips else "provider offline answered 500: it failed"
+    assert first.reason.startswith(said) and {again.reason, anew.reason} == {first.reason}
+    assert provider.synthesized == 1
+    failed = [entry.reason for entry in entries if entry.event_type == "PROMPT_FAILED"]
+    assert failed == ["PROVIDER_TIMEOUT" if drips else "PROVIDER_ERROR"]
+    check_record(entries)

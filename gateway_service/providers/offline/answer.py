@@ -64,7 +64,7 @@ def reduced(reading: Reading) -> str:
     if message is None:
         return _NO_MESSAGE
     return (
-        "I can only answer in a reduced mode right now: memory, earlier messages and tools cannot be reached. "
+        "I can only answer in a reduced mode right now, without memory, earlier messages and tools. "
         f"{SELF}{_role(reading)}. Without the tools I cannot look anything up, and so not answer “{_short(message)}”. "
         "Please ask again in a moment."
     )

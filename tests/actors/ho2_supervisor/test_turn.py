@@ -357,7 +357,7 @@ def test_failed_order_is_a_failure_and_never_text() -> None:
         assert (last.event_type, last.once) == ("RunFailed", None)
         with pytest.raises(BusError) as again:
             rig.run(rig.turn("i1", "what packages are installed?"))
-        assert again.value.code == "execution_error"
+        assert (again.value.code, again.value.detail, caught.value.detail) == ("execution_error", "broken", "broken")
         assert len(rig.pool.received) == 2  # a failed input is not run again
 
 

@@ -358,6 +358,7 @@ def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
     cluster.ho2.fault = fault
     result = cluster.run(cluster.turn("what is up?"))
     assert (result.outcome, result.response, result.code) == ("degraded", "fine", "degraded")
+    assert result.reason == fault.detail
     (prompt,) = cluster.provider.prompts
     assert (prompt.contract_id, prompt.work_order_id) == ("PRC-DEGRADED-001", "WO-DEGRADED-in-1")
     assert prompt.idempotency_key == degraded_call_key(SESSION, "in-1")
@@ -365,8 +366,8 @@ def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
     (entry,) = cluster.run(cluster.stream())
     event = event_in(entry)
     assert (entry.submission_id, entry.once) == (f"TurnDegraded:{SESSION}/in-1", f"turn:{SESSION}/in-1")
-    assert (event.input_ref, event.reply_ref, event.delivered) == (
-        f"{entry.submission_id}/1", f"{entry.submission_id}/2", False,
+    assert (event.input_ref, event.reply_ref, event.delivered, event.reason) == (
+        f"{entry.submission_id}/1", f"{entry.submission_id}/2", False, fault.detail,
     )  # fmt: skip
     assert entry.bodies[1:] == [b"what is up?", b"fine"]
     (degradation,) = of_type(cluster.run(cluster.entries("governance")), "DEGRADATION")
@@ -429,8 +430,8 @@ def test_a_retry_of_a_degraded_input_gets_the_same_reply_without_a_second_call(m
         return await cluster.turn(), await cluster.turn(), await cluster.stream()
 
     first, second, stream = cluster.run(twice())
-    assert (first.outcome, first.response) == (second.outcome, second.response)
-    assert cluster.provider.calls == 1 and len(stream) == 1
+    assert (first.outcome, first.response, first.reason) == (second.outcome, second.response, second.reason)
+    assert (cluster.provider.calls, len(stream), first.reason) == (1, 1, "a bug")
 
 
 def test_an_input_id_of_another_session_degrades_as_well(make):

@@ -58,6 +58,11 @@ def test_tools_are_named_and_a_failed_one_says_how():
         ({}, "", exit_codes.OK),
         ({"quality_gate_passed": False}, "quality gate not passed", exit_codes.OK),
         ({"outcome": "degraded", "code": "degraded"}, "degraded: the supervisor, its executors or", exit_codes.OK),
+        (
+            {"outcome": "degraded", "code": "degraded", "reason": "provider mine answered 500: it failed."},
+            "degraded: provider mine answered 500: it failed; answered by a bare model call",
+            exit_codes.OK,
+        ),
         ({"outcome": "error", "code": "run_active"}, "error (run_active): yes", exit_codes.REFUSED),
         ({"outcome": "error", "code": "x", "response": ""}, "error (x): this turn has no answer", exit_codes.FAILED),
         ({"outcome": "error", "code": "unavailable"}, "error (unavailable)", exit_codes.FAILED),

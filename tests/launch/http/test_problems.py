@@ -9,6 +9,7 @@ import structlog
 from bus.errors import BusError, SessionFault
 from bus.messages.ids import session_id_of
 from bus.messages.session import TurnResult
+from launch.http.openai_words import ours
 from launch.http.problems import of_fault, of_result
 from tests.launch.http.door import SimulatedDoor
 
@@ -149,3 +150,16 @@ async def left(door, path, body, *, is_whole=True):
     }  # fmt: skip
     await door.apps[0](scope, receive, send)
     return sent[0]["status"]
+
+
+def test_a_turn_says_over_http_whose_answer_it_lacks():
+    """Degraded, beside its answer; an error, in its body; a plain answer has no such field."""
+    words = "provider mine answered 500: it failed"
+    session = session_id_of("door", "in-1")
+    told = {"response": words, "outcome": "error", "session_id": session, "run_id": None, "input_id": "in-1"}
+    problem = of_result(TurnResult(code="PROVIDER_ERROR", **told))
+    assert problem is not None
+    error = problem.body()["error"]
+    assert (error["code"], error["message"]) == ("PROVIDER_ERROR", words)
+    assert ours(TurnResult(code="degraded", reason=words, **told | {"outcome": "degraded"}))["reason"] == words
+    assert "reason" not in ours(TurnResult(**told | {"outcome": "success"}))
