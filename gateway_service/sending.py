@@ -189,7 +189,9 @@ class Sender:
         if end.event_type == "PROMPT_RECEIVED":
             return recorded.response_in(sent, end)
         raise EarlierAttempt(
-            end.reason or "UNKNOWN_OUTCOME", f"{sent.submission_id} of {sent.origin} brought no answer"
+            end.reason or "UNKNOWN_OUTCOME",
+            f"provider {attempt.ask.route.provider_id} was asked by {sent.origin} ({sent.submission_id}); no answer of "
+            "it is known (gateway.on_unknown_outcome)",
         )
 
     async def _close_earlier(self, held: Held, sent: Entry) -> Entry:

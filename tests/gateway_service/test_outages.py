@@ -371,6 +371,7 @@ def test_unknown_outcome_fails_where_configured(make):
 
     response = cluster.run(scenario())
     assert (response.outcome, response.error_code) == ("ERROR", "UNKNOWN_OUTCOME")
+    assert "provider offline was asked by gateway/" in response.error_message
     assert cluster.provider.calls == 1
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,7 +62,7 @@ class Partner:
 
 
 @contextmanager
-def started(name: str, directory: Path) -> Iterator[Partner]:
+def started(name: str, directory: Path) -> Generator[Partner]:
     """The partner of this name, ended with the block."""
     with ExitStack() as stack:
         yield _STARTS[name](stack, directory)

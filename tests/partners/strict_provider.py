@@ -108,7 +108,8 @@ class StrictProvider:
             return answering(whole)
         pause_s = PAUSE_S if len(words) == SLOW_WORDS else 0.0
         if wire == "openai":
-            return streaming(_chunks(words, tool, usage), end=DONE, pause_s=pause_s)
+            with_usage = bool((body.get("stream_options") or {}).get("include_usage"))
+            return streaming(_chunks(words, tool, usage, with_usage=with_usage), end=DONE, pause_s=pause_s)
         return streaming(_events(words, tool, usage), pause_s=pause_s)
 
 
@@ -234,17 +235,19 @@ def _completion(text: str, tool: str, usage: dict[str, int]) -> dict[str, Any]:
     return _said(ChatCompletion, value | {"usage": _openai_usage(usage)})
 
 
-def _chunks(words: list[str], tool: str, usage: dict[str, int]) -> list[dict[str, Any]]:
+def _chunks(words: list[str], tool: str, usage: dict[str, int], *, with_usage: bool) -> list[dict[str, Any]]:
+    """Its usage, in a piece of its own, only for who asks for it."""
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}, *({"content": word} for word in words)]
     if tool:
         function = {"name": tool, "arguments": ""}
         deltas.append({"tool_calls": [{"index": 0, "id": "call-1", "type": "function", "function": function}]})
         deltas.append({"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]})
     choices: list[list[dict[str, Any]]] = [[{"index": 0, "delta": delta, "finish_reason": None}] for delta in deltas]
-    choices += [[{"index": 0, "delta": {}, "finish_reason": "tool_calls" if tool else "stop"}], []]
+    choices.append([{"index": 0, "delta": {}, "finish_reason": "tool_calls" if tool else "stop"}])
     about = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": MODEL}
-    chunks = [{**about, "choices": choice} for choice in choices]
-    chunks[-1]["usage"] = _openai_usage(usage)
+    chunks: list[dict[str, Any]] = [{**about, "choices": choice} for choice in choices]
+    if with_usage:
+        chunks.append({**about, "choices": [], "usage": _openai_usage(usage)})
     return [_said(ChatCompletionChunk, chunk) for chunk in chunks]
 
 

@@ -99,7 +99,8 @@ def refusing(status: int, *, quotes: bool = False, **headers: Any) -> Behave:
     """With the key that it was sent in its words, or with the question."""
 
     async def behave(request: Request, writer: asyncio.StreamWriter) -> None:
-        said = f"I do not like {json.loads(request.body)['messages'][-1]['content'] if quotes else KEY}"
+        assert KEY in request.headers["authorization"] and QUESTION.encode() in request.body
+        said = f"I do not like {QUESTION if quotes else KEY}"
         await answering({"error": {"message": said}}, status, **headers)(request, writer)
 
     return behave

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import astuple
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,14 +41,14 @@ PRICES = 3.0, 15.0, 0.3
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def partner(request, tmp_path_factory) -> Iterator[Partner]:
+def partner(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Partner]:
     """Each one in turn, for all tests of it."""
     with started(request.param, tmp_path_factory.mktemp(request.param)) as one:
         yield one
 
 
 @pytest.fixture
-def strict(tmp_path) -> Iterator[Partner]:
+def strict(tmp_path: Path) -> Iterator[Partner]:
     """One that may be killed."""
     with started("strict", tmp_path) as one:
         yield one
@@ -94,8 +95,9 @@ async def test_an_sdk_and_a_partner_understand_each_other(partner: Partner, kind
             {},
             True,
         )
-        again = await ask(lambda _text: None, text="use list_packages", tools=[TOOL])
+        again = await ask(told.append, text="use list_packages", tools=[TOOL])
         assert [one.tool_id for one in again.tool_calls] == [TOOL.tool_id]
+        assert (again.finish_reason, streamed.finish_reason) == (asked.finish_reason, plain.finish_reason)
         transcript = [
             said("user", "use list_packages"),
             said("assistant", "", tool_calls=[call]),
@@ -114,7 +116,6 @@ async def test_an_sdk_and_a_partner_understand_each_other(partner: Partner, kind
         used = sum(one.input_tokens for one in answers), sum(one.output_tokens for one in answers)
         assert counted.calls in (None, len(answers)) and astuple(counted)[1:] == used
     assert partner.models[kind] in await provider.models(timeout_s=30)
-    await provider._client._sdk.close()
 
 
 def add(cluster: Cluster, partner: Partner, kind: str) -> None:

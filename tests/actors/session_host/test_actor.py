@@ -739,11 +739,15 @@ def test_a_provider_that_failed_is_named_as_what_could_not_answer(make):
         raise GatewayError("PROVIDER_ERROR", "provider offline answered 500: it failed", facts={"unbilled": True})
 
     cluster = make(Scripted(down))
-    cluster.ho2.fault = RuntimeFault("PROVIDER_ERROR", "WO-1: PROVIDER_ERROR")
+    first, last = "provider mine answered 429: it takes no more", "provider offline answered 500: it failed"
+    cluster.ho2.fault = RuntimeFault("PROVIDER_RATE_LIMITED", first)
     result = cluster.run(cluster.turn())
     assert (result.outcome, result.code) == ("error", "PROVIDER_ERROR")
-    assert "No model can answer right now (PROVIDER_ERROR: provider offline answered 500" in result.response
-    assert "neither" not in result.response
+    again = "Please ask again under the same input id."
+    told = f"No model can answer right now (PROVIDER_ERROR: {last})."
+    assert result.response == f"{told} Before that: {first}. {again}"
+    cluster.ho2.fault = RuntimeFault("PROVIDER_ERROR", last)
+    assert cluster.run(cluster.turn(input_id="in-2")).response == f"{told} {again}", "what is said already is no news"
 
 
 @pytest.mark.parametrize("is_answered", [True, False])
