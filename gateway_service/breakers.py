@@ -91,8 +91,8 @@ class Breakers:
             said = self._said.get(_key(route), "")
             raise GatewayError(
                 "CIRCUIT_OPEN",
-                f"{route.provider_id}/{route.model_id} failed {before.failures} times in a row; it is tried again in "
-                f"{refusal.retry_after_s:.1f} s (gateway.breaker){said and f'. It failed with: {said}'}",
+                f"{route.provider_id}/{route.model_id} failed {before.failures} times in a row and is left alone for "
+                f"{self._config.open_ms / 1000:g} s (gateway.breaker.open_ms){said and f'. It failed with: {said}'}",
                 retryable=False,
                 facts={"retry_after_ms": round(refusal.retry_after_s * 1000)},
             )

@@ -139,11 +139,11 @@ def unanswered(
         if fault.code == "disk_full"
         else f"No model can answer right now ({response.error_code or 'no code'}"
         f"{response.error_message and f': {response.error_message}'})."
-        f"{'' if fault.detail in response.error_message else f' Before that: {fault.detail}.'} "
+        f"{'' if fault.detail in response.error_message else f' Before that: {fault.code} ({fault.detail}).'} "
         "Please ask again under the same input id."
         if response is not None
         else "The service is not available right now: neither the supervisor nor the model gateway could answer "
-        f"({code or 'no code'}). Before that: {fault.detail}. Please ask again under the same input id.",
+        f"({code or 'no code'}). Before that: {fault.code} ({fault.detail}). Please ask again under the same input id.",
         elapsed_ms=elapsed_ms,
         cost=with_call(before(fault), response),
     )

@@ -745,7 +745,7 @@ def test_a_provider_that_failed_is_named_as_what_could_not_answer(make):
     assert (result.outcome, result.code) == ("error", "PROVIDER_ERROR")
     again = "Please ask again under the same input id."
     told = f"No model can answer right now (PROVIDER_ERROR: {last})."
-    assert result.response == f"{told} Before that: {first}. {again}"
+    assert result.response == f"{told} Before that: PROVIDER_RATE_LIMITED ({first}). {again}"
     cluster.ho2.fault = RuntimeFault("PROVIDER_ERROR", last)
     assert cluster.run(cluster.turn(input_id="in-2")).response == f"{told} {again}", "what is said already is no news"
 
