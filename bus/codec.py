@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from bus.envelope import HEADER_VERSION, Header
 from bus.errors import BusError, MessageTooLarge
-from bus.messages.base import Message, unpack
+from bus.messages.base import Message
 from bus.text import cut
 
 M = TypeVar("M", bound=Message)
@@ -58,7 +58,7 @@ def encode(message: Message, max_bytes: int) -> bytes:
     message can carry.
     """
     try:
-        data: bytes = _PACKER.pack(message.__pydantic_serializer__.to_python(message))  # model_dump() does it directly
+        data = message.to_bytes()
     except OverflowError:
         raise BusError("malformed", f"a number in a {message.TYPE} message needs more than 64 bits") from None
     if len(data) > max_bytes:
@@ -76,7 +76,7 @@ def decode(cls: type[M], data: bytes, max_bytes: int) -> M:
             "too_large", f"a body of {len(data)} bytes; the limit is {max_bytes} (bus.body_max_bytes)"
         )
     try:
-        message: M = cls.__pydantic_validator__.validate_python(unpack(data))  # what model_validate() does, directly
+        message = cls.from_bytes(data)
     except ValidationError as error:
         faults = "; ".join(
             f"{'.'.join(cut(str(part), _NAME_SHOWN) for part in fault['loc'][:8]) or 'body'}: {fault['msg']}"

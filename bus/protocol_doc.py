@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -26,6 +26,10 @@ from bus.messages.base import Message, Record
 from bus.messages.failure import FAILURE_CODES, Failure
 from bus.messages.ids import ID_MAX_CHARS
 
+Described = type[Record] | type[tuple[Any, ...]]
+"""A record, which is a map on the wire, or a named tuple, which is an array."""
+
+_AS_ARRAY = " Its body is an array of these fields, in this order."
 _FOLDER = Path(__file__).parent
 PAGE = _FOLDER / "PROTOCOL.md"
 
@@ -131,9 +135,12 @@ def _messages() -> Iterable[str]:
         yield _described(by_type[name])
 
 
-def _described(cls: type[Record]) -> str:
+def _described(cls: Described) -> str:
+    if not issubclass(cls, Record):
+        return _positional(cls)
     title = f"### `{cls.TYPE}` version {cls.VERSION}" if issubclass(cls, Message) else f"### {cls.__name__}"
     text = inspect.getdoc(cls) or ""
+    text += _AS_ARRAY if issubclass(cls, Message) and cls.to_bytes is not Message.to_bytes else ""
     lines = [title, " ".join(text.split())] if text else [title]
     if cls.model_fields:
         rows = ((f"`{name}`", type_text(field.annotation), _meaning(field)) for name, field in cls.model_fields.items())
@@ -141,9 +148,19 @@ def _described(cls: type[Record]) -> str:
     return "\n\n".join(lines)
 
 
-def _meaning(field: FieldInfo) -> str:
+def _positional(cls: type[tuple[Any, ...]]) -> str:
+    """A value that is an array on the wire, its fields in their order."""
+    rows: list[tuple[str, ...]] = []
+    for number, (name, hint) in enumerate(get_type_hints(cls, include_extras=True).items()):
+        field = next((item for item in getattr(hint, "__metadata__", ()) if isinstance(item, FieldInfo)), FieldInfo())
+        rows.append((str(number), f"`{name}`", type_text(hint), _meaning(field, is_positional=True)))
+    text = " ".join((inspect.getdoc(cls) or "").split())
+    return "\n\n".join((f"### {cls.__name__}", text, _table(("item", "field", "type", "meaning"), rows)))
+
+
+def _meaning(field: FieldInfo, *, is_positional: bool = False) -> str:
     bounds = ", ".join(filter(None, (_bound(item) for item in field.metadata)))
-    default = "" if field.is_required() else f"default {_default(field)}"
+    default = "" if is_positional or field.is_required() else f"default {_default(field)}"
     facts = "; ".join(filter(None, (bounds, default)))
     return " ".join((field.description or "").split()) + (f" *({facts})*" if facts else "")
 
@@ -175,7 +192,7 @@ def type_text(annotation: Any) -> str:
         return ", ".join(f'"{argument}"' for argument in arguments)
     if origin in (Union, UnionType):
         return " or ".join(type_text(argument) for argument in arguments)
-    if origin is list:
+    if origin in (list, Sequence):
         return f"list of {type_text(arguments[0])}"
     if origin is dict:
         return f"map of {type_text(arguments[0])} to {type_text(arguments[1])}"
@@ -184,11 +201,11 @@ def type_text(annotation: Any) -> str:
     return str(getattr(annotation, "__name__", annotation))
 
 
-def _records(classes: Iterable[type[Record]]) -> list[type[Record]]:
+def _records(classes: Iterable[type[Record]]) -> list[Described]:
     """Every record that these messages hold, at any depth, by name; messages among them are described elsewhere."""
-    found: dict[str, type[Record]] = {}
-    left = list(classes)
-    seen: set[type[Record]] = set()
+    found: dict[str, Described] = {}
+    left: list[Described] = list(classes)
+    seen: set[Described] = set()
     while left:
         cls = left.pop()
         if cls in seen:
@@ -196,14 +213,15 @@ def _records(classes: Iterable[type[Record]]) -> list[type[Record]]:
         seen.add(cls)
         if not issubclass(cls, Message):
             found[cls.__name__] = cls
-        for field in cls.model_fields.values():
-            left += _held(field.annotation)
+        for annotation in get_type_hints(cls, include_extras=True).values():
+            left += _held(annotation)
     return [found[name] for name in sorted(found)]
 
 
-def _held(annotation: Any) -> list[type[Record]]:
-    if isinstance(annotation, type) and get_origin(annotation) is None and issubclass(annotation, Record):
-        return [annotation]
+def _held(annotation: Any) -> list[Described]:
+    if isinstance(annotation, type) and get_origin(annotation) is None:
+        is_positional = issubclass(annotation, tuple) and hasattr(annotation, "_fields")
+        return [annotation] if is_positional or issubclass(annotation, Record) else []
     return [cls for argument in get_args(annotation) for cls in _held(argument)]
 
 

@@ -17,19 +17,19 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
-from pydantic import ValidationError
 
 from bus.errors import LedgerError, MessageTooLarge
-from bus.messages.base import pack, unpack
+from bus.messages.base import pack
 from bus.messages.ledger import Ack, WriteEntry
 from bus.port import Disk, FileHandle
+from bus.record.entry import packed_entry, unpack_frozen, written_entry
 
 _log = structlog.get_logger("spool")
 
 _HEAD = struct.Struct(">4sII32s")  # magic, length of the payload, its CRC-32, chain value after it
 _CHECK = struct.Struct(">I")  # CRC-32 of the head: a length that it vouches for was written so
 _HEAD_BYTES = _HEAD.size + _CHECK.size
-_MAGIC = b"HSP2"
+_MAGIC = b"HSP3"
 _START = b"\0" * 32
 
 
@@ -53,7 +53,7 @@ class SpoolContent:
 
 def frame(entry: WriteEntry, chain: bytes) -> tuple[bytes, bytes]:
     """The bytes of one frame and the chain value after it."""
-    payload = pack(entry.model_dump())
+    payload = pack((packed_entry(entry), entry.bodies))
     after = hashlib.sha256(chain + payload).digest()
     head = _HEAD.pack(_MAGIC, len(payload), zlib.crc32(payload), after)
     return head + _CHECK.pack(zlib.crc32(head)) + payload, after
@@ -80,8 +80,8 @@ def parse(data: bytes) -> SpoolContent:
         if zlib.crc32(payload) != crc or hashlib.sha256(chain + payload).digest() != after:
             return content(is_damaged=True)
         try:
-            entries.append(WriteEntry.model_validate(unpack(payload)))
-        except (ValidationError, ValueError):
+            entries.append(written_entry(unpack_frozen(payload)))
+        except ValueError:
             return content(is_damaged=True)
         offset, chain = end, after
     return content(is_damaged=False)

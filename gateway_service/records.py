@@ -17,6 +17,7 @@ from bus.messages.gateway import Prompt, PromptMessage, PromptResponse
 from bus.messages.ids import body_ref, call_id
 from bus.messages.ledger import Entry, Provenance, WriteEntry
 from bus.messages.work_order import Segment, ToolCall
+from bus.record.entry import checked
 from config.schema import GatewayConfig, Route
 from gateway_service.budget import BudgetState, Crossed, Mode, Reservation, figures_of
 from gateway_service.pricing import Settlement
@@ -381,17 +382,19 @@ def provenance_of(prompt: Prompt) -> Provenance:
 
 
 def _end(attempt: Attempt, event: Name, bodies: list[bytes], *, reason: str, at_us: int) -> WriteEntry:
-    return WriteEntry(
-        submission_id=record_id(event, attempt.name),
-        stream=STREAM,
-        event_type=event,
-        reason=reason,
-        provenance=provenance_of(attempt.ask.prompt),
-        parents=[record_id("PROMPT_SENT", attempt.name)],
-        trace=attempt.ask.trace,
-        at_us=at_us,
-        bodies=bodies,
-        once=once_got(attempt.name),
+    return checked(  # its reason may be a plugin's own
+        WriteEntry(
+            submission_id=record_id(event, attempt.name),
+            stream=STREAM,
+            event_type=event,
+            reason=reason,
+            provenance=provenance_of(attempt.ask.prompt),
+            parents=[record_id("PROMPT_SENT", attempt.name)],
+            trace=attempt.ask.trace,
+            at_us=at_us,
+            bodies=bodies,
+            once=once_got(attempt.name),
+        )
     )
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from actors.ho2_supervisor.composed import parts_in
-from bus.messages.base import unpack
+from bus.messages.base import named, unpack
 from bus.messages.ids import shown_session
 from bus.messages.ledger import Entry
 from launch.output import plain
@@ -27,7 +27,8 @@ def is_wanted(entry: Entry, wanted: Filter) -> bool:
 
 def entry_document(entry: Entry) -> dict[str, Any]:
     """The stable JSON shape of an entry: hashes in hexadecimal, bodies decoded where they are MessagePack."""
-    document: dict[str, Any] = plain(entry.model_dump(exclude={"bodies"}))
+    fields = {"sequence": entry.sequence, **named(entry)}
+    document: dict[str, Any] = plain({name: value for name, value in fields.items() if name != "bodies"})
     if entry.bodies:
         document["bodies"] = [readable(body) for body in entry.bodies]
     return document

@@ -11,7 +11,7 @@ import re
 from typing import Literal, NamedTuple
 
 from bus.messages.ledger import STREAMS, Ack, WriteEntry
-from ledger_service.entry import INTEGER_MAX, StoredEntry
+from bus.record.entry import INTEGER_MAX, StoredEntry
 
 _SESSION = re.compile(r"session/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _NAMED = frozenset(STREAMS)

@@ -23,8 +23,8 @@ from zlib import crc32
 from ledger_service.mask import ALIGNMENT, MASK_BYTES, apply_mask
 
 MAGIC = b"HOBUSLG1"
-VERSION = 2
-"""1 stored content unmasked."""
+VERSION = 3
+"""1 stored content unmasked, 2 the fields of an entry in another order."""
 GENESIS = bytes(32)
 """The chain value before the first entry."""
 SALT_BYTES = 16

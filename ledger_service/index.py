@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Self
 from zlib import crc32
 
 from bus.messages.ledger import EVERY_SESSION
+from bus.record.entry import INTEGER_MAX, StoredEntry
 from ledger_service.admission import StreamHead
-from ledger_service.entry import INTEGER_MAX, StoredEntry
 from ledger_service.segment import Place
 
 FILE = "index.sqlite"

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from bus.messages.base import pack
 from bus.messages.ledger import Ack, WriteEntry
+from bus.record.entry import encode_stored, packed_entry, to_stored
 from config.schema import LedgerConfig
 from ledger_service.admission import Earlier, StreamHead, advance, answered, fault_of_shape, judge, refusal
-from ledger_service.entry import SCHEMA_VERSION, StoredEntry, encode_entry, provenance_fields
 from ledger_service.frame import salted_hash
 from ledger_service.index import Committed
 from ledger_service.segment import SegmentFiles
@@ -105,13 +105,9 @@ class Intake:
         if sum(lengths) > self._config.bodies_max_bytes:
             return refusal(entry, "too_large", head)
         salts = [self._world.draw_salt() for _ in lengths]
-        stored = StoredEntry(
-            SCHEMA_VERSION, entry.submission_id, origin, entry.stream, entry.event_type, entry.decision, entry.reason,
-            provenance_fields(entry.provenance), tuple(entry.parents), entry.trace, entry.at_us, batch.now_us,
-            tuple(map(salted_hash, salts, entry.bodies)), lengths, entry.prev, entry.tenure, entry.once,
-        )  # fmt: skip
+        stored = to_stored(entry, origin, batch.now_us, tuple(map(salted_hash, salts, entry.bodies)), lengths)
         try:
-            data = encode_entry(stored)
+            data = encode_stored(stored, packed_entry(entry))
         except (ValueError, OverflowError):
             return refusal(entry, "invalid", head)
         if len(data) > self._config.entry_max_bytes:
@@ -133,7 +129,7 @@ class Intake:
         facts = {
             "submission_id": entry.submission_id, "writer": writer, "sequence": first.sequence, "origin": first.origin,
         }  # fmt: skip
-        record = WriteEntry.model_construct(
+        record = WriteEntry(
             submission_id=submission_id,
             stream="governance",
             event_type=WRITE_CONFLICT,

@@ -7,7 +7,7 @@ from typing import Any
 
 from bus.errors import BusError
 from bus.messages.ledger import Entries, Entry
-from ledger_service.entry import to_message
+from bus.record.entry import to_entry
 from ledger_service.index import Committed, Index
 from ledger_service.segment import SegmentFiles
 from ledger_service.tables import Tables
@@ -59,4 +59,4 @@ class Pages:
     def _message(self, committed: Committed, *, with_bodies: bool) -> Entry:
         place, entry = committed
         bodies = [data for _, data in self._files.bodies(place, entry)] if with_bodies else []
-        return to_message(place.sequence, entry, place.chain, bodies)
+        return to_entry(entry, place.sequence, place.chain, bodies)

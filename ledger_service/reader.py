@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bus.messages.ledger import Entry, session_stream
-from ledger_service.entry import StoredEntry, to_message
+from bus.messages.ledger import session_stream
+from bus.record.entry import Entry, StoredEntry, to_entry
 from ledger_service.frame import GENESIS, HEADER_BYTES, read_header
 from ledger_service.recovery import decode_all
 from ledger_service.scan import Damage, Whole, next_whole
@@ -119,5 +119,5 @@ def _messages(name: str, found: Whole, wanted: Filter, *, after: int, with_bodie
         own: list[bytes | None] = [next(bodies, None) for _ in entry.body_lengths]
         sequence = found.frame.header.first_sequence + number
         if sequence > after and wanted.accepts(entry):
-            messages.append(to_message(sequence, entry, found.chains[number], own if with_bodies else []))
+            messages.append(to_entry(entry, sequence, found.chains[number], own if with_bodies else []))
     return messages

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bus.port import Disk
+from bus.record.entry import StoredEntry, decode_stored
 from ledger_service.admission import advance
-from ledger_service.entry import StoredEntry, decode_entry
 from ledger_service.frame import BODY_HEAD_BYTES, ENTRY_HEAD_BYTES, GENESIS, HEADER_BYTES, read_header
 from ledger_service.index import Position
 from ledger_service.scan import Damage, Tail, Whole, next_whole
@@ -116,7 +116,7 @@ def decode_all(found: Whole, file: str) -> list[StoredEntry]:
     entries: list[StoredEntry] = []
     for number, data in enumerate(found.frame.entries):
         try:
-            entries.append(decode_entry(data))
+            entries.append(decode_stored(data))
         except ValueError as error:
             byte = found.at + found.frame.entries_at[number] - ENTRY_HEAD_BYTES
             sequence = found.frame.header.first_sequence + number
@@ -212,4 +212,4 @@ def _make_durable(files: SegmentFiles, first: int, last: Whole) -> None:
 
 
 def _ledger_time(last: Whole | None) -> int:
-    return decode_entry(last.frame.entries[-1]).ledger_at_us if last else 0
+    return decode_stored(last.frame.entries[-1]).ledger_at_us if last else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bus.port import Disk, FileHandle
-from ledger_service.entry import StoredEntry, decode_entry
+from bus.record.entry import StoredEntry, decode_stored
 from ledger_service.frame import (
     BODY_HEAD_BYTES,
     ENTRY_HEAD_BYTES,
@@ -97,7 +97,7 @@ class SegmentFiles:
         if len(head) < ENTRY_HEAD_BYTES or not entry_is_whole(head, stored):
             raise Damage(self.path(place.segment), place.at, "the entry's CRC does not match", sequence=place.sequence)
         try:
-            return decode_entry(stored)
+            return decode_stored(stored)
         except ValueError as error:
             raise Damage(self.path(place.segment), place.at, str(error), sequence=place.sequence) from None
 

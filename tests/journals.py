@@ -31,7 +31,7 @@ def _masked(entry: Entry) -> dict[str, Any]:
         "event_type": entry.event_type,
         "decision": entry.decision,
         "reason": entry.reason,
-        "provenance": entry.provenance.model_dump(),
+        "provenance": entry.provenance._asdict(),
         "parents": entry.parents,
         "trace": _mask(entry.trace),
         "prev": entry.prev,

@@ -6,7 +6,7 @@ reason) is body 1, so that it can be erased and the rest stands.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -78,7 +78,7 @@ def owned(entry: WriteEntry, packages: Mapping[str, str]) -> WriteEntry:
     """The entry with the package that owns its agent; `packages`: by agent id, of those that one owns."""
     about = entry.provenance
     package_id = packages.get(about.agent_id, "")
-    return entry.model_copy(update={"provenance": about.model_copy(update={"package_id": package_id})})
+    return entry._replace(provenance=about._replace(package_id=package_id))
 
 
 def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
@@ -107,7 +107,7 @@ def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
             return None
 
 
-def _artifact_of(said: dict[str, Any], bodies: list[bytes | None] | list[bytes]) -> Artifact:
+def _artifact_of(said: dict[str, Any], bodies: Sequence[bytes | None]) -> Artifact:
     line = bodies[1]
     if line is None:
         return Artifact.model_validate({**said, "context_line": ERASED_LINE, "enabled": False})

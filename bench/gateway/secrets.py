@@ -341,7 +341,7 @@ def _look_at_records(entries: list[Entry], search: _Search) -> None:
     """Envelopes, and each body: only some of them may hold the words of a prompt."""
     bodies: Counter[str] = Counter()
     for entry in entries:
-        envelope = repr(entry.model_copy(update={"bodies": []})).encode()
+        envelope = repr(entry._replace(bodies=[])).encode()
         search.look("records", f"{entry.event_type}, envelope", envelope)
         for number, body in enumerate(entry.bodies):
             for data in _readings(body or b""):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 import msgpack
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from bus.text import cut
+
+_PACKER = msgpack.Packer(use_bin_type=True)
 
 type_of_json = Any
 """A JSON-like value: None, bool, int, float, str, list or dict with string keys."""
@@ -40,6 +42,17 @@ class Message(Record):
     TYPE: ClassVar[str] = ""
     VERSION: ClassVar[int] = 1
 
+    def to_bytes(self) -> bytes:
+        """The body on the wire. Raises OverflowError for a number that needs more than 64 bits."""
+        packed: bytes = _PACKER.pack(self.__pydantic_serializer__.to_python(self))  # model_dump() does it directly
+        return packed
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The message behind a body, checked. Raises ValueError (pydantic's ValidationError is one)."""
+        message: Self = cls.__pydantic_validator__.validate_python(unpack(data))  # what model_validate() does, directly
+        return message
+
 
 def pack(value: Any) -> bytes:
     """MessagePack bytes of a JSON-like value (bytes allowed); dicts keep their insertion order."""
@@ -55,6 +68,17 @@ def unpack(data: bytes) -> Any:
         raise
     except Exception as error:  # msgpack raises a family without a common base
         raise ValueError(f"not MessagePack: {type(error).__name__}") from error
+
+
+def named(value: Any) -> Any:
+    """Messages, records and named tuples as dicts, at every depth; what has no names as it is."""
+    if isinstance(value, BaseModel):
+        return {name: named(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, tuple) and (fields := getattr(type(value), "_fields", ())):
+        return {name: named(item) for name, item in zip(fields, value, strict=True)}
+    if isinstance(value, dict):
+        return {key: named(item) for key, item in value.items()}
+    return [named(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def canonical_bytes(record: BaseModel) -> bytes:

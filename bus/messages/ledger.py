@@ -7,12 +7,25 @@ event's payload (MessagePack map); further bodies are texts and documents that t
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Self
 
 from pydantic import Field
 
-from bus.messages.base import Count, Message, Record
-from bus.messages.ids import ID_MAX_CHARS
+from bus.messages.base import Count, Message, pack
+from bus.record.entry import (
+    Ack,
+    Entry,
+    Provenance,
+    WriteEntry,
+    ack_of,
+    each,
+    entry_of,
+    packed_entry,
+    parts_of,
+    written_entry,
+)
+
+__all__ = ["Ack", "Entry", "Provenance", "WriteEntry"]
 
 STREAMS = (
     "governance",
@@ -34,74 +47,29 @@ def session_stream(session_id: str) -> str:
     return f"session/{session_id}"
 
 
-class Provenance(Record):
-    """Who and what an entry is about; empty string where it does not apply."""
-
-    agent_id: str = Field(default="", description="a configured agent")
-    agent_class: str = Field(default="", description="class of the agent; empty: none")
-    framework_id: str = Field(default="", description="`FMWK-<nnn>` of the agent; empty: none")
-    package_id: str = Field(default="", description="package that owns the agent; empty: none")
-    session_id: str = Field(default="", description="full id; empty: none")
-    run_seq: Count = Field(default=0, description="number of the run in its session, from 1; 0: none")
-    round_seq: Count = Field(default=0, description="number of the round in its run, from 1; 0: none")
-    work_order_id: str = Field(default="", description="the order that this is about; empty: none")
-    tier: str = Field(default="", description="hot, ho2 or ho1; empty: none")
-
-
-class WriteEntry(Record):
-    """One entry as its writer submits it; the ledger adds sequence, origin, ledger time, body hashes and chain."""
-
-    submission_id: str = Field(min_length=1, max_length=ID_MAX_CHARS, description="the write's idempotency key")
-    stream: str = Field(min_length=1, max_length=80, description="one of STREAMS or session/<uuid>")
-    event_type: str = Field(min_length=1, max_length=64, description="what happened, e.g. PROMPT_SENT")
-    decision: str = Field(default="", max_length=32, description="e.g. DEGRADED, ACCEPTED, REJECTED")
-    reason: str = Field(default="", max_length=64, description="a reason code, never free text")
-    provenance: Provenance = Provenance()
-    parents: list[str] = Field(default_factory=list[str], description="submission ids that caused this entry")
-    trace: str = Field(default="", max_length=200, description="id that ties the entries of one turn together")
-    at_us: Count = Field(description="the writer's time, microseconds since 1970 UTC")
-    bodies: list[bytes] = Field(default_factory=list[bytes], description="body 0 is the payload")
-    prev: str | None = Field(
-        default=None, description="session streams: submission id of the stream's head, '' if empty"
-    )
-    tenure: Count | None = Field(default=None, description="session streams: n of the writer's TookOver")
-    once: str | None = Field(default=None, max_length=ID_MAX_CHARS, description="only the first entry of a key commits")
-
-
-class Ack(Record):
-    """What became of one entry of a Write."""
-
-    outcome: Literal["committed", "known", "lost", "refused"] = Field(
-        description="committed: now durable; known: this submission id was there already, same content; lost: another "
-        "entry holds the once key; refused: nothing was added"
-    )
-    sequence: int = Field(description="of the committed, known or winning entry; -1 if refused")
-    submission_id: str = Field(description="of the entry named by `sequence`, else of the refused write")
-    origin: str = Field(default="", description="stamped instance that wrote the entry named by `sequence`")
-    event_type: str = Field(default="", description="of the entry named by `sequence`")
-    code: str = Field(
-        default="", description="refused: head_mismatch, tenure_mismatch, conflict, invalid, too_large, denied"
-    )
-    head: str = Field(default="", description="refused on a session stream: the current head's submission id")
-    tenure: int = Field(default=0, description="refused on a session stream: the current tenure")
-
-    @property
-    def is_first(self) -> bool:
-        """Whether this write's own entry stands in the record (now, or by an earlier delivery of the same write)."""
-        return self.outcome in ("committed", "known")
-
-
 class Write(Message):
     """Append entries, in order, atomically synced: the reply means they are durable."""
 
     TYPE: ClassVar[str] = "ledger.write"
 
-    entries: list[WriteEntry] = Field(min_length=1)
+    entries: list[WriteEntry] = Field(min_length=1, description="each as an array of two: bytes, and list of bodies")
     urgent: bool = Field(
         default=True,
         description="false: nobody waits for the reply; it may share the sync of a later write, within "
         "ledger.lazy_commit_ms",
     )
+
+    def to_bytes(self) -> bytes:
+        """See `Message`."""
+        return pack(([(packed_entry(entry), entry.bodies) for entry in self.entries], self.urgent))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """See `Message`."""
+        entries, urgent = parts_of(data, (tuple, bool))
+        if not entries:
+            raise ValueError("entries: there is none")
+        return cls.model_construct(entries=each("entries", written_entry, entries), urgent=urgent)
 
 
 class Written(Message):
@@ -109,33 +77,17 @@ class Written(Message):
 
     TYPE: ClassVar[str] = "ledger.written"
 
-    acks: list[Ack]
+    acks: list[Ack] = Field(description="in the order of the entries")
 
+    def to_bytes(self) -> bytes:
+        """See `Message`."""
+        return pack((self.acks,))
 
-class Entry(Record):
-    """One committed entry as readers get it."""
-
-    sequence: Count = Field(description="position in the ledger, from 0")
-    submission_id: str = Field(description="the key under which its writer submitted it")
-    origin: str = Field(description="stamped instance that wrote it")
-    stream: str = Field(description="named stream or `session/<id>`")
-    event_type: str = Field(description="what happened, e.g. PROMPT_SENT")
-    decision: str = Field(description="e.g. DEGRADED; empty: none")
-    reason: str = Field(description="a reason code; empty: none")
-    provenance: Provenance
-    parents: list[str] = Field(description="submission ids that caused this entry")
-    trace: str = Field(description="id that ties the entries of one turn together")
-    at_us: Count = Field(description="the writer's time, microseconds since 1970 UTC")
-    ledger_at_us: Count = Field(description="the ledger's time, microseconds since 1970 UTC")
-    body_hashes: list[bytes] = Field(description="SHA-256 of salt + body, one per body")
-    body_lengths: list[int] = Field(description="bytes of each body")
-    prev: str | None = Field(description="session streams: submission id of the stream's head before it")
-    tenure: Count | None = Field(description="session streams: tenure of the writer; None elsewhere")
-    once: str | None = Field(description="key of which only the first entry commits")
-    chain: bytes = Field(description="SHA-256 chain value after this entry")
-    bodies: list[bytes | None] = Field(
-        default_factory=list[bytes | None], description="empty unless asked for; None where erased"
-    )
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """See `Message`."""
+        (acks,) = parts_of(data, (tuple,))
+        return cls.model_construct(acks=each("acks", ack_of, acks))
 
 
 class Lookup(Message):
@@ -153,7 +105,17 @@ class Found(Message):
 
     TYPE: ClassVar[str] = "ledger.found"
 
-    entries: list[Entry | None]
+    entries: list[Entry | None] = Field(description="as asked for")
+
+    def to_bytes(self) -> bytes:
+        """See `Message`."""
+        return pack((self.entries,))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """See `Message`."""
+        (entries,) = parts_of(data, (tuple,))
+        return cls.model_construct(entries=each("entries", entry_of, entries, may_be_none=True))
 
 
 class Read(Message):
@@ -174,9 +136,20 @@ class Entries(Message):
 
     TYPE: ClassVar[str] = "ledger.entries"
 
-    entries: list[Entry]
+    entries: list[Entry] = Field(description="in the order that was asked for")
     more: bool = Field(description="true: a further page exists")
     head: int = Field(description="sequence of the last acknowledged entry of the ledger, -1 if empty")
+
+    def to_bytes(self) -> bytes:
+        """See `Message`."""
+        return pack((self.entries, self.more, self.head))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """See `Message`."""
+        entries, more, head = parts_of(data, (tuple, bool, int))
+        found = each("entries", entry_of, entries)
+        return cls.model_construct(entries=found, more=more, head=head)
 
 
 class Query(Message):

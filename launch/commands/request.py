@@ -9,7 +9,7 @@ import click
 from pydantic import ValidationError
 
 from bus.catalog import CLASSES, ROWS, row_of
-from bus.messages.base import Message
+from bus.messages.base import Message, named
 from bus.messages.control import Done
 from launch import exit_codes
 from launch.client import connected, place_of
@@ -66,4 +66,4 @@ async def _send(place: Place, service: str, message: Message, timeout_s: float) 
         # A service that does not take this type is asked all the same: the broker's refusal is the answer.
         expect = row.reply if row is not None and row.reply is not None else Done
         reply = await bus.request(service, message, expect=expect, timeout_s=timeout_s)
-    return as_json(reply.model_dump(), indent=1)
+    return as_json(named(reply), indent=1)

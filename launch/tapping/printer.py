@@ -12,6 +12,7 @@ from bus.broker.tap_wire import TapBatch
 from bus.catalog import CLASSES
 from bus.codec import decode
 from bus.errors import RuntimeFault
+from bus.messages.base import named
 from launch.output import as_json, duration, styled
 from launch.tapping.choice import Choice, Chosen
 from launch.tapping.document import frame_document, iso_utc, note_document
@@ -92,5 +93,5 @@ def body_of(record: TapRecord) -> Any:
         return None
     if cls is not None:
         with suppress(RuntimeFault):
-            return decode(cls, record.body, max(1, len(record.body))).model_dump()
+            return named(decode(cls, record.body, max(1, len(record.body))))
     return record.body.hex()

@@ -10,7 +10,8 @@ import pytest
 from bus.dispatch import Call
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient, every_page
-from bus.messages.ledger import Ack, Entries, Entry, Read, Write, Written
+from bus.messages.ledger import Ack, Entries, Read, Write, Written
+from bus.record.entry import to_entry, to_stored
 from bus.sim.world import World
 from tests.bus.journal import Journal, Store, entry
 from tests.conformance.clusters import bus_settings, ledger_settings
@@ -238,7 +239,7 @@ def test_an_answer_about_other_entries_is_none(world: World) -> None:
         async def on_write(self, message: Write, call: Call) -> Written:
             written = await super().on_write(message, call)
             about = lies.pop() if lies else written.acks[0].submission_id
-            return Written(acks=[ack.model_copy(update={"submission_id": about}) for ack in written.acks])
+            return Written(acks=[ack._replace(submission_id=about) for ack in written.acks])
 
     world.start(Liar(store), role="ledger")
     (ack,) = world.run(client_of(world).write([entry("e0")]))
@@ -255,7 +256,7 @@ def test_an_entry_that_lost_its_once_key_is_answered_with_the_winner(world: Worl
             return Written(acks=[Ack(outcome="lost", sequence=4, submission_id="first")])
 
     world.start(Lost(store), role="ledger")
-    (ack,) = world.run(client_of(world).write([entry("e0").model_copy(update={"once": "k"})]))
+    (ack,) = world.run(client_of(world).write([entry("e0")._replace(once="k")]))
     assert (ack.outcome, ack.submission_id, store.arrived) == ("lost", "first", ["e0"])
 
 
@@ -275,7 +276,9 @@ async def test_every_page_of_a_question_is_fetched_up_to_its_limit(limit, pages,
             given = inside[: min(question.limit, 3)]
             sizes.append(len(given))
             return Entries.model_construct(
-                entries=[Entry.model_construct(sequence=n) for n in given], more=len(inside) > len(given), head=6
+                entries=[to_entry(to_stored(entry("e"), "", 0, (), ()), n, b"", []) for n in given],
+                more=len(inside) > len(given),
+                head=6,
             )
 
     question = Read(stream="s", limit=limit, newest_first=newest_first)

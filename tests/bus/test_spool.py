@@ -18,7 +18,12 @@ START = b"\0" * 32
 def entry(number: int) -> WriteEntry:
     """An entry to keep."""
     return WriteEntry(
-        submission_id=f"E:{number}", stream="governance", event_type="E", at_us=number, bodies=[b"x" * number]
+        parents=[],
+        submission_id=f"E:{number}",
+        stream="governance",
+        event_type="E",
+        at_us=number,
+        bodies=[b"x" * number],
     )
 
 
@@ -65,7 +70,7 @@ def test_a_flipped_bit_is_damage_and_never_a_torn_tail(count):
 def test_what_a_user_wrote_makes_no_torn_frame_look_like_damage():
     """A text that holds the frame's own magic, or a whole frame, cut at every byte."""
     inner, _chain = frame(entry(3), START)
-    told = entry(1).model_copy(update={"bodies": [b"HSP2 " + inner + b" HSP2", inner]})
+    told = entry(1)._replace(bodies=[b"HSP3 " + inner + b" HSP3", inner])
     data, _chain = frame(told, START)
     for size in range(len(data)):
         assert not parse(data[:size]).is_damaged, size
@@ -106,7 +111,7 @@ def test_a_torn_tail_is_cut_off_and_written_over():
     Spool(SimDisk(medium), PATH).append([entry(1)])
     handle = SimDisk(medium).open(PATH)
     whole = handle.size()
-    handle.append(b"HSP2\0\0")
+    handle.append(b"HSP3\0\0")
     spool = Spool(SimDisk(medium), PATH)
     assert spool.open() == [entry(1)] and handle.size() == whole
     spool.append([entry(2)])

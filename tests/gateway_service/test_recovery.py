@@ -108,7 +108,7 @@ def test_without_a_snapshot_that_can_be_read_everything_is(cluster: Cluster) -> 
             async def odd(self, where, **options):
                 found = await query(self, where, **options)
                 bodies = {"bodies": [bytes([0x80])]}
-                return found.model_copy(update={"entries": [one.model_copy(update=bodies) for one in found.entries]})
+                return found.model_copy(update={"entries": [one._replace(**bodies) for one in found.entries]})
 
             patch.setattr(LedgerClient, "query", odd)
             seen = await restarted(cluster)

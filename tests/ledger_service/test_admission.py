@@ -3,8 +3,8 @@
 import pytest
 
 from bus.messages.ledger import STREAMS
+from bus.record.entry import INTEGER_MAX
 from ledger_service.admission import Earlier, StreamHead, advance, fault_of_shape, judge
-from ledger_service.entry import INTEGER_MAX
 from tests.ledger_service.rig import SESSION, append, take_over, write
 
 OWNER = "ho2/1@7"

@@ -11,9 +11,9 @@ import pytest
 from bus.disk import RealDisk
 from bus.errors import LedgerError
 from bus.messages.ledger import Provenance
+from bus.record.entry import WriteEntry, to_stored
 from ledger_service import index as index_module
 from ledger_service.admission import StreamHead
-from ledger_service.entry import StoredEntry, provenance_fields
 from ledger_service.index import FILE, FILES, Committed, Index, IndexReader, Position
 from ledger_service.segment import Place
 from ledger_service.verify import verify_directory
@@ -23,11 +23,10 @@ CHAIN = bytes(32)
 
 
 def _committed(sequence: int, **changed) -> Committed:
-    provenance = provenance_fields(Provenance(session_id=f"s{sequence % 7}", work_order_id=f"w{sequence}", run_seq=2))
-    entry = StoredEntry(
-        1, f"id{sequence}", "ho1/1@1", "ho1m", "E", "", "", provenance, (), "", 1, 1, (), (), None, None, f"k{sequence}"
-    )
-    return Committed(Place(sequence, 0, 100 * sequence, 90, 0, CHAIN), entry._replace(**changed))
+    provenance = Provenance(session_id=f"s{sequence % 7}", work_order_id=f"w{sequence}", run_seq=2)
+    entry = WriteEntry(f"id{sequence}", "ho1m", "E", 1, provenance=provenance, once=f"k{sequence}")
+    stored = to_stored(entry, "ho1/1@1", 1, (), ())
+    return Committed(Place(sequence, 0, 100 * sequence, 90, 0, CHAIN), stored._replace(**changed))
 
 
 def _apply(index: Index, first: int, count: int) -> None:

@@ -64,7 +64,7 @@ def test_a_rightful_entry_passes_and_its_neighbours_do_not(sender, stream, event
     own = f"{event_type}:{about}"
     assert _may(sender, _entry(stream, event_type, own, once))
     for name in ("x1", "", about, f":{about}", f"TookOverX:{about}", f"PROMPT_SENTX:{about}", f"{event_type}:"):
-        entry = _entry(stream, event_type, "x", once).model_copy(update={"submission_id": name})
+        entry = _entry(stream, event_type, "x", once)._replace(submission_id=name)
         assert not _may(sender, entry), name
     for key in (
         "turn:s/in-1", f"turn:{OTHER}/in-1", f"turn:{SID}", f"end:WO-{OTHER}-1.1.1", f"start:{ORDER}/x", "k", "sent:x",
@@ -103,8 +103,8 @@ def test_no_entry_stands_under_an_id_that_is_anothers(sender, stream, event_type
 def test_an_end_is_about_the_order_of_its_provenance():
     """Who names one order in the id and another one beside it is refused."""
     entry = _entry("ho1m", "WO_COMPLETED", f"WO_COMPLETED:{ORDER}/{WORKER}", f"end:{ORDER}")
-    assert _may(WORKER, entry.model_copy(update={"provenance": Provenance(work_order_id=ORDER)}))
-    assert not _may(WORKER, entry.model_copy(update={"provenance": Provenance(work_order_id="WO-9")}))
+    assert _may(WORKER, entry._replace(provenance=Provenance(work_order_id=ORDER)))
+    assert not _may(WORKER, entry._replace(provenance=Provenance(work_order_id="WO-9")))
 
 
 def test_what_the_broker_counts_has_no_type_before_it():

@@ -9,7 +9,7 @@ from bus.disk import RealDisk
 from bus.errors import LedgerError
 from bus.messages.base import unpack
 from bus.sim.disk import SimDisk
-from ledger_service.frame import GENESIS
+from ledger_service.frame import GENESIS, VERSION
 from ledger_service.opening import INDEX, open_ledger
 from ledger_service.reader import read_entries
 from ledger_service.recovery import recover
@@ -380,7 +380,7 @@ def test_a_record_in_another_format_is_refused_with_one_sentence_that_says_what_
         open_ledger(RealDisk(tmp_path), ledger_config())
     assert refused.value.code == "damaged"
     assert refused.value.detail == (
-        f"{FIRST}, byte 0: the record is in format 1, and this software reads 2; move the directory `ledger` of this home "
+        f"{FIRST}, byte 0: the record is in format 1, and this software reads {VERSION}; move the directory `ledger` of this home "
         "away to begin a new record, and read the old one with the software that wrote it"
     )
     with pytest.raises(LedgerError, match="in format 1"):

@@ -10,7 +10,6 @@ from bus.dispatch import handlers_of
 from bus.errors import BusError, LedgerError
 from bus.messages.ledger import (
     EVERY_SESSION,
-    Entries,
     Entry,
     Found,
     GetBody,
@@ -79,11 +78,10 @@ async def test_answers_pass_their_own_strict_validation():
     """They are built without validation for speed, and are what the wire's models demand."""
     async with running(SimDisk(medium())) as ledger:
         acks = await ledger.write(take_over(1, ""), write("b", once="k"), write("c", once="k"), append("d", "x", 1))
-        assert Written.model_validate(Written(acks=acks).model_dump())
         entries = await ledger.lookup("b", "nothing", once=("k",), bodies=True)
-        assert Found.model_validate(Found.model_construct(entries=entries).model_dump()).entries == entries
         page = await ledger.service.on_tail(Tail(after=-1, limit=10, with_bodies=True), call())
-        assert Entries.model_validate(page.model_dump()) == page
+        for answer in (Written.model_construct(acks=acks), Found.model_construct(entries=entries), page):
+            assert type(answer).from_bytes(answer.to_bytes()) == answer
 
 
 async def test_lookup_answers_in_the_order_of_the_question():

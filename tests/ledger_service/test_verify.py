@@ -8,7 +8,7 @@ import pytest
 from bus.disk import RealDisk
 from bus.errors import LedgerError
 from bus.messages.base import pack
-from ledger_service.entry import decode_entry, encode_entry
+from bus.record.entry import decode_stored, encode_stored
 from ledger_service.frame import GENESIS, read_frame, read_header
 from ledger_service.index import Index
 from ledger_service.opening import INDEX, open_ledger
@@ -132,7 +132,7 @@ def _rewritten(data: bytes, change) -> bytes:
         (lambda entries, bodies: ([entries[0], pack([1, 2])], bodies), "not an entry"),
         (
             lambda entries, bodies: (
-                [entries[0], encode_entry(decode_entry(entries[1])._replace(ledger_at_us=3))],
+                [entries[0], encode_stored(decode_stored(entries[1])._replace(ledger_at_us=3))],
                 bodies,
             ),
             "ledger time goes back",
@@ -157,7 +157,7 @@ async def test_an_edited_entry_breaks_the_chain_of_the_next_batch(tmp_path):
     data = path.read_bytes()
 
     def change(entries, bodies):
-        return [encode_entry(decode_entry(entries[0])._replace(decision="X")), entries[1]], bodies
+        return [encode_stored(decode_stored(entries[0])._replace(decision="X")), entries[1]], bodies
 
     first = read_header(data).frame_bytes
     forged = _rewritten(data, change)

@@ -138,7 +138,7 @@ async def test_another_content_of_the_same_length_is_a_conflict(flushed):
     async with running(SimDisk(medium())) as ledger:
         first = append("a", "", 1, event_type="TookOver", bodies=[b"one", b"two"])
         others = [
-            first.model_copy(update=changed)
+            first._replace(**changed)
             for changed in (
                 {"bodies": [b"one", b"twO"]}, {"bodies": [b"two", b"one"]}, {"bodies": [b"onet", b"wo"]}, {"bodies": []},
                 {"event_type": "TookOver2"}, {"tenure": 2}, {"prev": "x"}, {"stream": SESSION[:-1] + "0"},
@@ -181,7 +181,7 @@ async def test_of_two_who_take_over_at_once_only_the_one_whose_take_over_stands_
     """Both derive one id and claim one tenure, and the other one's entries would follow that id; also after a restart."""
     device = medium()
     ledger = await start(SimDisk(device))
-    mine, other = take_over(1, ""), take_over(1, "").model_copy(update={"bodies": [b"another"]})
+    mine, other = take_over(1, ""), take_over(1, "")._replace(bodies=[b"another"])
     await ledger.write(mine, append("s1", mine.submission_id, 1), origin="ho2/1@7")
     if between == "flush":
         await ledger.bus.release()
@@ -244,7 +244,7 @@ async def test_duplicates_are_known_at_once_later_after_a_flush_and_after_a_rest
         await ledger.bus.release()
         assert (await ledger.write(again))[0].outcome == "known"
     async with running(SimDisk(device)) as ledger:
-        assert (await ledger.write(again, origin="ho1/1@1"))[0] == acks[1].model_copy(update={"origin": "ho2/1@7"})
+        assert (await ledger.write(again, origin="ho1/1@1"))[0] == acks[1]._replace(origin="ho2/1@7")
         assert [entry.submission_id for entry in await ledger.all()] == ["a"]
 
 
@@ -255,7 +255,7 @@ async def test_limits_of_one_entry():
         fits = [write("bodies", bodies=[b"x" * (limits.bodies_max_bytes - 5), b"y" * 5]), write("b")]
         over = write("more", bodies=[b"x" * (limits.bodies_max_bytes - 5), b"y" * 6])
         parents = write("parents", parents=["p" * 1000] * 9)
-        surrogate = write("bad").model_copy(update={"trace": "\ud800"})
+        surrogate = write("bad")._replace(trace="\ud800")
         acks = await ledger.write(*fits, over, parents, surrogate, write("c"))
         assert [ack.code or ack.outcome for ack in acks] == [
             "committed", "committed", "too_large", "too_large", "invalid", "committed",

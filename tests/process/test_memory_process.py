@@ -75,7 +75,7 @@ def test_what_was_learned_survives_a_sigkill_and_a_stop(cluster: Cluster):
     assert name in listed and "off" in listed
     entries = cluster.entries("HO3_OVERLAY_DEACTIVATED")
     assert [entry.bodies[1] for entry in entries] == [b"was a misunderstanding"]
-    assert "misunderstanding" not in repr([entry.model_dump(exclude={"bodies"}) for entry in entries])
+    assert "misunderstanding" not in repr([entry._replace(bodies=[]) for entry in entries])
     cluster.verify()
 
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from actors.ho1_executor.tools.definition import ToolFault
 from bus.catalog import row_of
 from bus.errors import RuntimeFault
+from bus.messages.base import named
 from bus.port import Bus
 
 Request = Callable[[str, str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
@@ -46,6 +47,7 @@ def requests_over(bus: Bus, *, timeout_s: float) -> Request:
             reply = await bus.request(service, message, expect=row.reply, timeout_s=timeout_s)
         except RuntimeFault as fault:
             raise ToolFault(f"the {service} did not answer: {fault.code}") from None
-        return reply.model_dump()
+        document: dict[str, Any] = named(reply)
+        return document
 
     return request

@@ -39,7 +39,7 @@ def test_the_last_start_decides() -> None:
     order = tool_order()
     assert order.tool_call is not None
     mine = stored(start_entry(order, order.tool_call, HERE, number=1, idempotent=True))
-    other = mine.model_copy(update={"origin": "ho1/1@earlier"})
+    other = mine._replace(origin="ho1/1@earlier")
     assert step_after([], "ho1/1@a") == "begin"
     assert step_after([other, mine], "ho1/1@a") == "ours"
     assert step_after([mine, other], "ho1/1@a") == "ask"

@@ -13,7 +13,7 @@ from actors.ho2_supervisor.session.record import SessionRecord
 from actors.ho2_supervisor.turn import history_limits
 from bus.messages.base import pack
 from bus.messages.ids import iso, turn_key
-from bus.messages.ledger import WriteEntry
+from bus.messages.ledger import Provenance, WriteEntry
 from bus.messages.session import (
     RunCompleted,
     RunRequested,
@@ -56,7 +56,7 @@ def lived(rig: Rig, session_id: str, turns: int) -> list[WriteEntry]:
             at_us=1,
             bodies=bodies,
             once=once,
-            provenance=WriteEntry.model_fields["provenance"].default,
+            provenance=Provenance(),
         )
         assert record.take(Recorded(entry.submission_id, enveloped, tuple(entry.bodies))).rejection is None
         entries.append(entry)

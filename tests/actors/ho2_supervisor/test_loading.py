@@ -129,13 +129,13 @@ def changed(entry: Entry, change: Callable[[dict[str, Any]], None]) -> Entry:
     """The entry with another event."""
     payload = unpack(entry.bodies[0] or b"")
     change(payload)
-    return entry.model_copy(update={"bodies": [pack(payload), *entry.bodies[1:]]})
+    return entry._replace(bodies=[pack(payload), *entry.bodies[1:]])
 
 
 def with_body(entry: Entry, number: int, body: bytes | None) -> Entry:
     """The entry with another body."""
     bodies = [body if at == number else old for at, old in enumerate(entry.bodies)]
-    return entry.model_copy(update={"bodies": bodies})
+    return entry._replace(bodies=bodies)
 
 
 def flipped(body: bytes | None, at: int) -> bytes:
@@ -151,9 +151,9 @@ FAULTS: dict[str, Callable[[Entry], Entry]] = {
     "with another state": lambda e: changed(e, lambda p: p["event"].update(state_hash="0" * 64)),
     "after another entry": lambda e: changed(e, lambda p: p["event"].update(after="X")),
     "with a flipped bit": lambda e: with_body(e, 1, flipped(e.bodies[1], 40)),
-    "without its record": lambda e: e.model_copy(update={"bodies": e.bodies[:1]}),
+    "without its record": lambda e: e._replace(bodies=e.bodies[:1]),
     "erased": lambda e: with_body(e, 1, None),
-    "erased with its event": lambda e: e.model_copy(update={"bodies": [None, None, None]}),
+    "erased with its event": lambda e: e._replace(bodies=[None, None, None]),
 }
 
 
@@ -216,7 +216,7 @@ def test_reply_is_taken_from_the_result_only_where_its_own_record_never_was() ->
         rig.run(rig.host.sleep(1))
         journal = rig.run(rig.journal())
     assert names(journal)[-1] == "STATE_SNAPSHOT"
-    erased = journal[0].model_copy(update={"submission_id": "PROMPT_RECEIVED:WO-x/1", "bodies": [b"", None]})
+    erased = journal[0]._replace(submission_id="PROMPT_RECEIVED:WO-x/1", bodies=[b"", None])
     assert [turn.reply_text for turn in loaded(Shelf(journal)).record.history.turns] == ["said"]
     assert [turn.reply_text for turn in loaded(Shelf(journal, [erased])).record.history.turns] == [None]
 
@@ -246,7 +246,7 @@ def relinked(entries: Sequence[Entry]) -> list[Entry]:
     linked: list[Entry] = []
     for entry in entries:
         before = linked[-1].submission_id if linked else ""
-        linked.append(entry if entry.prev is None else entry.model_copy(update={"prev": before}))
+        linked.append(entry if entry.prev is None else entry._replace(prev=before))
     return linked
 
 

@@ -312,7 +312,7 @@ def test_a_weight_is_changed_once_however_often_it_is_sent():
         assert made.refusal(change.model_copy(update={"new_weight": 0.9}), m.OverlayChanged).code == "event_conflict"
         assert made.overlays().overlays[0].artifact.weight == 0.3
         entry = made.entries()[-1]
-        assert entry.bodies[1] == b"too loud" and "too loud" not in repr(entry.model_dump(exclude={"bodies"}))
+        assert entry.bodies[1] == b"too loud" and "too loud" not in repr(entry._replace(bodies=[]))
 
 
 def test_a_plain_overlay_is_accepted_and_read_as_an_artifact():

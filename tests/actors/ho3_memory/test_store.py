@@ -159,7 +159,7 @@ def test_a_full_disk_costs_the_checkpoint_alone(taken):
 def test_an_entry_that_cannot_be_read_keeps_nobody_from_remembering():
     """It is told in the log; the others count."""
     with cluster() as made:
-        junk = records.signal_entry(AGENT, signal(9, 9), **TIMES).model_copy(update={"bodies": [pack(["junk"])]})
+        junk = records.signal_entry(AGENT, signal(9, 9), **TIMES)._replace(bodies=[pack(["junk"])])
         made.write_as_memory([junk])
         fill(made)
         made.restart_memory()

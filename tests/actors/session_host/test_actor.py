@@ -120,7 +120,7 @@ class Hosted(Cluster):
         ho2 = self.world.client("ho2")  # the one that answers may be dead
         for entry in entries:
             writer = self.host_peer if entry.event_type == "TurnDegraded" else ho2
-            named = entry.model_copy(update={"submission_id": entry.submission_id.replace("WRITER", writer.instance)})
+            named = entry._replace(submission_id=entry.submission_id.replace("WRITER", writer.instance))
             written = await writer.request("ledger", Write(entries=[named]), expect=Written, timeout_s=2)
             assert [ack.outcome for ack in written.acks] == ["committed"]
 
@@ -572,7 +572,7 @@ def test_another_text_under_a_degraded_input_is_a_conflict(make):
     async def scenario():
         event = TurnDegraded(input_id="in-1", input_ref="T:x/1", reply_ref="T:x/2", delivered=False, at=iso(1.0))
         earlier = journal(event, "", f"TurnDegraded:{SESSION}/in-1", body=b"something else", once=True)
-        await cluster.write(earlier.model_copy(update={"prev": None, "tenure": None}))
+        await cluster.write(earlier._replace(prev=None, tenure=None))
         return await cluster.turn()
 
     assert cluster.run(scenario()).code == "input_conflict"

@@ -39,7 +39,7 @@ def test_an_erased_event_and_a_rejected_one_are_named():
     """The first of them first."""
     written = journal()
     entries = list(written.entries)
-    entries[4] = entries[4].model_copy(update={"bodies": [None]})
+    entries[4] = entries[4]._replace(bodies=[None])
     written = journal().add(events.RunStarted(at=AT))
     assert next(one.kind for one in replay(SESSION, entries, LIMITS).misfits) == "unreadable"
     (rejected,) = replay(SESSION, written.entries, LIMITS).misfits
@@ -68,7 +68,7 @@ def test_a_snapshot_that_was_changed_is_named():
     number = next(n for n, entry in enumerate(entries) if entry.event_type == "STATE_SNAPSHOT")
     bodies = list(entries[number].bodies)
     bodies[1] = (bodies[1] or b"")[:-1] + b"\x00"
-    entries[number] = entries[number].model_copy(update={"bodies": bodies})
+    entries[number] = entries[number]._replace(bodies=bodies)
     (misfit,) = replay(SESSION, entries, LIMITS).misfits
     assert misfit.kind == "snapshot" and "hash" in misfit.what
 

@@ -14,13 +14,13 @@ from bus.messages.base import pack
 from bus.messages.gateway import ScopeBudget
 from bus.messages.ledger import Entry, Provenance
 from bus.messages.memory import ReadSignals
+from bus.record.entry import WriteEntry, encode_stored, to_entry, to_stored
 from bus.sim.disk import SimDisk, SimMedium
 from launch.simulation.broken import Broken
 from launch.simulation.budgets import BudgetMonitor
 from launch.simulation.frames import FrameMonitor
 from launch.simulation.record import Numbers, RecordMonitor
 from launch.simulation.tail import RecordTail
-from ledger_service.entry import StoredEntry, encode_entry
 from ledger_service.frame import GENESIS, build_frame, store_at
 from ledger_service.mask import MASK_BYTES
 from ledger_service.segment import DIRECTORY, segment_name
@@ -40,17 +40,12 @@ class Record:
         self, event: str, about: str, *, payload: dict[str, Any] | None = None, order: str = "", **fields: Any
     ) -> None:
         """One more entry: `<event>:<about>`."""
-        self.entries.append(
-            Entry.model_construct(**{**self._blank(event, about, order), "bodies": [pack(payload or {})], **fields})
-        )
+        self.entries.append(self._blank(event, about, order)._replace(bodies=[pack(payload or {})], **fields))
 
-    def _blank(self, event: str, about: str, order: str) -> dict[str, Any]:
-        return {
-            "sequence": len(self.entries), "submission_id": f"{event}:{about}", "origin": "ho2/1@s1",
-            "stream": "prompts", "event_type": event, "decision": "", "reason": "", "parents": [], "trace": "",
-            "provenance": Provenance(session_id=SESSION, run_seq=1, work_order_id=order), "prev": None,
-            "tenure": None, "once": None,
-        }  # fmt: skip
+    def _blank(self, event: str, about: str, order: str) -> Entry:
+        provenance = Provenance(session_id=SESSION, run_seq=1, work_order_id=order)
+        written = WriteEntry(f"{event}:{about}", "prompts", event, 0, provenance=provenance)
+        return to_entry(to_stored(written, "ho2/1@s1", 0, (), ()), len(self.entries), b"", [])
 
     def owned(self, event: str, about: str, *, tenure: int = 1, **fields: Any) -> None:
         """One of the session's journal, by its owner."""
@@ -268,12 +263,9 @@ def test_a_gap_in_the_taps_numbers_is_named() -> None:
 
 
 def _batch(sequence: int, chain: bytes, at: int) -> tuple[bytes, bytes]:
-    entry = StoredEntry(
-        1, f"X:{sequence}", "ho2/1@s1", "ho2m", "X", "", "", ("", "", "", "", "", 0, 0, "", ""), (), "", 0, 0, (), (),
-        None, None, None,
-    )  # fmt: skip
+    entry = to_stored(WriteEntry(f"X:{sequence}", "ho2m", "X", 0), "ho2/1@s1", 0, (), ())
     mask = b"\x5a" * MASK_BYTES
-    built = build_frame(sequence, chain, [encode_entry(entry)], [], mask)
+    built = build_frame(sequence, chain, [encode_stored(entry)], [], mask)
     return bytes(store_at(built, at, mask)), built.chains[-1]
 
 

@@ -1,0 +1,1 @@
+"""What stands in the record: entries, and their bytes."""

@@ -1,0 +1,341 @@
+"""An entry of the record: as its writer submits it, as it is stored, as it is read, and its bytes. Pure.
+
+Its writer packs it once, as a positional MessagePack array; the ledger compares the type of each field exactly, as a
+header's are (True is no int here, and nothing is coerced), adds its own fields behind them, and stores and hashes those
+bytes. No free text stands in an entry; bodies lie beside it and are named by salted hashes. Source: spec page "The
+ledger", What is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_type_hints
+
+import msgpack
+from pydantic import Field
+
+from bus.messages.base import pack
+from bus.messages.ids import ID_MAX_CHARS
+
+SCHEMA_VERSION = 2
+HASH_BYTES = 32
+INTEGER_MAX = 2**63 - 1
+"""The index keeps integers as signed 64 bit; a larger one in an entry is invalid."""
+
+Outcome = Literal["committed", "known", "lost", "refused"]
+T = TypeVar("T")
+
+
+class Provenance(NamedTuple):
+    """Who and what an entry is about; empty string where it does not apply."""
+
+    agent_id: Annotated[str, Field(description="a configured agent")] = ""
+    agent_class: Annotated[str, Field(description="class of the agent; empty: none")] = ""
+    framework_id: Annotated[str, Field(description="`FMWK-<nnn>` of the agent; empty: none")] = ""
+    package_id: Annotated[str, Field(description="package that owns the agent; empty: none")] = ""
+    session_id: Annotated[str, Field(description="full id; empty: none")] = ""
+    run_seq: Annotated[int, Field(ge=0, description="number of the run in its session, from 1; 0: none")] = 0
+    round_seq: Annotated[int, Field(ge=0, description="number of the round in its run, from 1; 0: none")] = 0
+    work_order_id: Annotated[str, Field(description="the order that this is about; empty: none")] = ""
+    tier: Annotated[str, Field(description="hot, ho2 or ho1; empty: none")] = ""
+
+
+NOTHING = Provenance()
+
+
+class WriteEntry(NamedTuple):
+    """One entry as its writer submits it; the ledger adds origin, ledger time, body hashes, sequence and chain.
+
+    On the wire and in a spool: the bytes of an array of all fields before `bodies`, which the ledger stores as they
+    are, and the bodies.
+    """
+
+    submission_id: Annotated[
+        str, Field(min_length=1, max_length=ID_MAX_CHARS, description="the write's idempotency key")
+    ]
+    stream: Annotated[str, Field(min_length=1, max_length=80, description="one of STREAMS or session/<uuid>")]
+    event_type: Annotated[str, Field(min_length=1, max_length=64, description="what happened, e.g. PROMPT_SENT")]
+    at_us: Annotated[int, Field(ge=0, description="the writer's time, microseconds since 1970 UTC")]
+    decision: Annotated[str, Field(max_length=32, description="e.g. DEGRADED, ACCEPTED, REJECTED")] = ""
+    reason: Annotated[str, Field(max_length=64, description="a reason code, never free text")] = ""
+    provenance: Provenance = NOTHING
+    parents: Annotated[Sequence[str], Field(description="submission ids that caused this entry")] = ()
+    trace: Annotated[str, Field(max_length=200, description="id that ties the entries of one turn together")] = ""
+    prev: Annotated[
+        str | None, Field(description="session streams: submission id of the stream's head, '' if empty")
+    ] = None
+    tenure: Annotated[int | None, Field(ge=0, description="session streams: n of the writer's TookOver")] = None
+    once: Annotated[str | None, Field(max_length=ID_MAX_CHARS, description="only the first entry of a key commits")] = (
+        None
+    )
+    bodies: Annotated[Sequence[bytes], Field(description="body 0 is the payload")] = ()
+
+
+class ReceivedEntry(WriteEntry):
+    """An entry as it came, with the bytes of the fields before `bodies`; a changed copy of it has none."""
+
+    packed = b""
+
+
+class Ack(NamedTuple):
+    """What became of one entry of a Write."""
+
+    outcome: Annotated[
+        Outcome,
+        Field(
+            description="committed: now durable; known: this submission id was there already, same content; lost: "
+            "another entry holds the once key; refused: nothing was added"
+        ),
+    ]
+    sequence: Annotated[int, Field(description="of the committed, known or winning entry; -1 if refused")]
+    submission_id: Annotated[str, Field(description="of the entry named by `sequence`, else of the refused write")]
+    origin: Annotated[str, Field(description="stamped instance that wrote the entry named by `sequence`")] = ""
+    event_type: Annotated[str, Field(description="of the entry named by `sequence`")] = ""
+    code: Annotated[
+        str, Field(description="refused: head_mismatch, tenure_mismatch, conflict, invalid, too_large, denied")
+    ] = ""
+    head: Annotated[str, Field(description="refused on a session stream: the current head's submission id")] = ""
+    tenure: Annotated[int, Field(description="refused on a session stream: the current tenure")] = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this write's own entry stands in the record (now, or by an earlier delivery of the same write)."""
+        return self.outcome in ("committed", "known")
+
+
+class StoredEntry(NamedTuple):
+    """The fields of a committed entry in stored order: those of its writer, then the ledger's own."""
+
+    version: Annotated[int, Field(description="of this order")]
+    submission_id: Annotated[str, Field(description="the key under which its writer submitted it")]
+    stream: Annotated[str, Field(description="named stream or `session/<id>`")]
+    event_type: Annotated[str, Field(description="what happened, e.g. PROMPT_SENT")]
+    at_us: Annotated[int, Field(description="the writer's time, microseconds since 1970 UTC")]
+    decision: Annotated[str, Field(description="e.g. DEGRADED; empty: none")]
+    reason: Annotated[str, Field(description="a reason code; empty: none")]
+    provenance: Provenance
+    parents: Annotated[tuple[str, ...], Field(description="submission ids that caused this entry")]
+    trace: Annotated[str, Field(description="id that ties the entries of one turn together")]
+    prev: Annotated[str | None, Field(description="session streams: submission id of the stream's head before it")]
+    tenure: Annotated[int | None, Field(description="session streams: tenure of the writer; None elsewhere")]
+    once: Annotated[str | None, Field(description="key of which only the first entry commits")]
+    origin: Annotated[str, Field(description="stamped instance that wrote it")]
+    ledger_at_us: Annotated[int, Field(description="the ledger's time, microseconds since 1970 UTC")]
+    body_hashes: Annotated[tuple[bytes, ...], Field(description="SHA-256 of salt + body, one per body")]
+    body_lengths: Annotated[tuple[int, ...], Field(description="bytes of each body")]
+
+    @property
+    def session_id(self) -> str:
+        """Of the provenance."""
+        return self.provenance.session_id
+
+
+class Entry(NamedTuple):
+    """One committed entry as readers get it."""
+
+    submission_id: Annotated[str, Field(description="the key under which its writer submitted it")]
+    stream: Annotated[str, Field(description="named stream or `session/<id>`")]
+    event_type: Annotated[str, Field(description="what happened, e.g. PROMPT_SENT")]
+    at_us: Annotated[int, Field(description="the writer's time, microseconds since 1970 UTC")]
+    decision: Annotated[str, Field(description="e.g. DEGRADED; empty: none")]
+    reason: Annotated[str, Field(description="a reason code; empty: none")]
+    provenance: Provenance
+    parents: Annotated[Sequence[str], Field(description="submission ids that caused this entry")]
+    trace: Annotated[str, Field(description="id that ties the entries of one turn together")]
+    prev: Annotated[str | None, Field(description="session streams: submission id of the stream's head before it")]
+    tenure: Annotated[int | None, Field(description="session streams: tenure of the writer; None elsewhere")]
+    once: Annotated[str | None, Field(description="key of which only the first entry commits")]
+    origin: Annotated[str, Field(description="stamped instance that wrote it")]
+    ledger_at_us: Annotated[int, Field(description="the ledger's time, microseconds since 1970 UTC")]
+    body_hashes: Annotated[Sequence[bytes], Field(description="SHA-256 of salt + body, one per body")]
+    body_lengths: Annotated[Sequence[int], Field(description="bytes of each body")]
+    sequence: Annotated[int, Field(description="position in the ledger, from 0")]
+    chain: Annotated[bytes, Field(description="SHA-256 chain value after this entry")]
+    bodies: Annotated[Sequence[bytes | None], Field(description="empty unless asked for; None where erased")] = ()
+
+
+# --- bytes ------------------------------------------------------------------------------------------------------------
+
+_WRITTEN_FIELDS = WriteEntry._fields.index("bodies")
+_STORED_FIELDS = len(StoredEntry._fields)
+_SHORT_ARRAY = 0x90  # MessagePack's head of an array of up to fifteen items, and their number
+_HEAD = bytes([_SHORT_ARRAY + _WRITTEN_FIELDS])
+_STORED_HEAD = b"\xdc" + _STORED_FIELDS.to_bytes(2) + pack(SCHEMA_VERSION)
+
+_WRITTEN = (str, str, str, int, str, str, tuple, tuple, str)
+_OPTIONAL = frozenset(
+    (prev, tenure, once) for prev in (str, type(None)) for tenure in (int, type(None)) for once in (str, type(None))
+)
+_PROVENANCE = (str, str, str, str, str, int, int, str, str)
+_ADDED = (str, int, tuple, tuple)
+_ACK = (str, int, str, str, str, str, str, int)
+_OUTCOMES = frozenset(get_args(Outcome))
+
+
+def _lengths() -> tuple[tuple[int, str, int, int], ...]:
+    """Position, name, least and greatest length of each text that has bounds."""
+    found: list[tuple[int, str, int, int]] = []
+    for number, (name, annotation) in enumerate(get_type_hints(WriteEntry, include_extras=True).items()):
+        for field in getattr(annotation, "__metadata__", ()):
+            bounds = {type(bound).__name__: bound for bound in field.metadata}
+            if "MaxLen" in bounds:
+                least = bounds["MinLen"].min_length if "MinLen" in bounds else 0
+                found.append((number, name, least, bounds["MaxLen"].max_length))
+    return tuple(found)
+
+
+_LENGTHS = _lengths()
+
+
+def packed_entry(entry: WriteEntry) -> bytes:
+    """The bytes of the fields before `bodies`. Raises ValueError or OverflowError for what MessagePack cannot hold."""
+    packed = entry.packed if isinstance(entry, ReceivedEntry) else b""
+    return packed or pack(entry[:_WRITTEN_FIELDS])
+
+
+def written_entry(pair: Any) -> WriteEntry:
+    """An entry from its bytes and its bodies. Raises ValueError, naming the first field that is not as it should be."""
+    if type(pair) is not tuple or tuple(map(type, pair)) != (bytes, tuple):
+        raise ValueError("not the bytes of an entry and its bodies")
+    packed, bodies = pair
+    if any(type(body) is not bytes for body in bodies):
+        raise ValueError("bodies: not bytes alone")
+    if packed[:1] != _HEAD:
+        raise ValueError(f"not an array of {_WRITTEN_FIELDS} fields")
+    fields = unpack_frozen(packed)
+    provenance = _provenance_in(fields)
+    for number, name, least, most in _LENGTHS:
+        text = fields[number]
+        if text is not None and not least <= len(text) <= most:
+            raise ValueError(f"{name}: {len(text)} characters, not {least} to {most}")
+    entry = ReceivedEntry._make((*fields[:6], provenance, list(fields[7]), *fields[8:], list(bodies)))
+    entry.packed = packed
+    return entry
+
+
+def checked(entry: WriteEntry) -> WriteEntry:
+    """The same entry, if the ledger would take its fields: for one that is made of what a stranger said.
+
+    Raises ValueError, naming the first field that is not as it should be.
+    """
+    written_entry((packed_entry(entry), ()))
+    return entry
+
+
+def to_stored(
+    entry: WriteEntry, origin: str, ledger_at_us: int, body_hashes: tuple[bytes, ...], body_lengths: tuple[int, ...]
+) -> StoredEntry:
+    """The entry as it stands in the record, with the ledger's own fields."""
+    own = (origin, ledger_at_us, body_hashes, body_lengths)
+    return StoredEntry._make((SCHEMA_VERSION, *entry[:7], tuple(entry.parents), *entry[8:_WRITTEN_FIELDS], *own))
+
+
+def encode_stored(stored: StoredEntry, packed: bytes = b"") -> bytes:
+    """The stored bytes: its writer's (`packed`, as they came, where they are known), then the ledger's own.
+
+    Raises ValueError or OverflowError for a value that MessagePack cannot hold.
+    """
+    written = packed or pack(stored[1 : 1 + _WRITTEN_FIELDS])
+    return _STORED_HEAD + written[1:] + pack(stored[1 + _WRITTEN_FIELDS :])[1:]
+
+
+def to_entry(stored: StoredEntry, sequence: int, chain: bytes, bodies: Sequence[bytes | None]) -> Entry:
+    """The entry as readers get it."""
+    return _read(stored[1:], sequence, chain, bodies)
+
+
+def decode_stored(data: bytes) -> StoredEntry:
+    """The entry behind stored bytes. Raises ValueError, naming the first field that is not what an entry has there."""
+    fields = unpack_frozen(data)
+    if type(fields) is not tuple or len(fields) != _STORED_FIELDS or fields[0] != SCHEMA_VERSION:
+        raise ValueError(f"not an entry of schema version {SCHEMA_VERSION}")
+    return StoredEntry._make((SCHEMA_VERSION, *_stored(fields[1:])))
+
+
+def entry_of(fields: Any) -> Entry:
+    """An entry as a reader gets it. Raises ValueError, naming the first field that is not as it should be."""
+    if type(fields) is not tuple or len(fields) != len(Entry._fields):
+        raise ValueError(f"not the {len(Entry._fields)} fields of an entry")
+    sequence, chain, bodies = fields[-3:]
+    _demand(type(sequence) is int and type(chain) is bytes, "sequence or chain")
+    _demand(type(bodies) is tuple and all(body is None or type(body) is bytes for body in bodies), "bodies")
+    return _read(_stored(fields[:-3]), sequence, chain, bodies)
+
+
+def ack_of(fields: Any) -> Ack:
+    """Raises ValueError, naming the first field that is not as it should be."""
+    if type(fields) is not tuple or tuple(map(type, fields)) != _ACK or fields[0] not in _OUTCOMES:
+        raise ValueError("not an ack")
+    return Ack._make(fields)
+
+
+def parts_of(data: bytes, kinds: tuple[type, ...]) -> Any:
+    """The items of an array of just these types. Raises ValueError."""
+    parts = unpack_frozen(data)
+    if type(parts) is not tuple or tuple(map(type, parts)) != kinds:
+        raise ValueError(f"not an array of {', '.join(kind.__name__ for kind in kinds)}".replace("tuple", "list"))
+    return parts
+
+
+def each(name: str, read: Callable[[Any], T], items: Sequence[Any], *, may_be_none: bool = False) -> list[Any]:
+    """What `read` makes of each item, None of None where that may be. Raises ValueError that names the item."""
+    found: list[Any] = []
+    for number, item in enumerate(items):
+        try:
+            found.append(None if item is None and may_be_none else read(item))
+        except ValueError as fault:
+            raise ValueError(f"{name}.{number}.{fault}") from None
+    return found
+
+
+def unpack_frozen(data: bytes) -> Any:
+    """The value behind these bytes, arrays as tuples. Raises ValueError for anything that is not one whole value."""
+    try:
+        return msgpack.unpackb(data, raw=False, use_list=False)
+    except ValueError:
+        raise
+    except Exception as error:  # msgpack raises a family without a common base
+        raise ValueError(f"not MessagePack: {type(error).__name__}") from error
+
+
+def _read(fields: tuple[Any, ...], sequence: int, chain: bytes, bodies: Sequence[bytes | None]) -> Entry:
+    parents, hashes, lengths = list(fields[7]), list(fields[14]), list(fields[15])
+    return Entry._make((*fields[:7], parents, *fields[8:14], hashes, lengths, sequence, chain, list(bodies)))
+
+
+def _stored(fields: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The checked fields of a committed entry behind its version."""
+    provenance = _provenance_in(fields[:_WRITTEN_FIELDS])
+    added = fields[_WRITTEN_FIELDS:]
+    _demand(tuple(map(type, added)) == _ADDED, "origin, ledger_at_us, body_hashes or body_lengths")
+    _origin, ledger_at_us, hashes, lengths = added
+    _demand(0 <= ledger_at_us <= INTEGER_MAX, "ledger_at_us")
+    _demand(all(type(one) is bytes and len(one) == HASH_BYTES for one in hashes), "body_hashes")
+    _demand(len(lengths) == len(hashes) and all(type(one) is int for one in lengths), "body_lengths")
+    return (*fields[:6], provenance, *fields[7:])
+
+
+def _provenance_in(fields: Any) -> Provenance:
+    """Of a writer's fields, all of which are checked. Raises ValueError, naming the first that is wrong."""
+    if type(fields) is not tuple or len(fields) != _WRITTEN_FIELDS:
+        raise ValueError(f"not an array of {_WRITTEN_FIELDS} fields")
+    types = tuple(map(type, fields))
+    if types[:9] != _WRITTEN or types[9:] not in _OPTIONAL:
+        wrong = [
+            name for name, kind, meant in zip(WriteEntry._fields, types, _WRITTEN, strict=False) if kind is not meant
+        ]
+        _demand(not wrong, next(iter(wrong), ""))
+        _demand(holds=False, field="prev, tenure or once")
+    provenance, parents = fields[6], fields[7]
+    _demand(tuple(map(type, provenance)) == _PROVENANCE, "provenance")
+    _demand(all(type(parent) is str for parent in parents), "parents")
+    for name, number in zip(
+        ("at_us", "tenure", "run_seq", "round_seq"), (fields[3], fields[10], provenance[5], provenance[6]), strict=True
+    ):
+        _demand(number is None or 0 <= number <= INTEGER_MAX, name)
+    return Provenance._make(provenance)
+
+
+def _demand(holds: bool, field: str) -> None:
+    if not holds:
+        raise ValueError(f"{field}: not what an entry has there")

@@ -1,0 +1,183 @@
+"""An entry of the record and its bytes."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.codec import decode, encode
+from bus.errors import BusError
+from bus.messages.base import pack
+from bus.messages.ids import ID_MAX_CHARS
+from bus.messages.ledger import Entries, Found, Write, Written
+from bus.record.entry import (
+    HASH_BYTES,
+    INTEGER_MAX,
+    Ack,
+    Entry,
+    Provenance,
+    StoredEntry,
+    WriteEntry,
+    decode_stored,
+    encode_stored,
+    entry_of,
+    packed_entry,
+    to_entry,
+    to_stored,
+    unpack_frozen,
+    written_entry,
+)
+
+BIG = 10**9
+_text = st.text(min_size=1, max_size=12)
+_count = st.integers(min_value=0, max_value=INTEGER_MAX)
+_provenance = st.builds(
+    Provenance,
+    agent_id=_text, agent_class=_text, framework_id=_text, package_id=_text, session_id=_text,
+    run_seq=_count, round_seq=_count, work_order_id=_text, tier=_text,
+)  # fmt: skip
+_written = st.builds(
+    WriteEntry,
+    submission_id=_text, stream=_text, event_type=_text, at_us=_count, decision=_text, reason=_text,
+    provenance=_provenance, parents=st.lists(_text, max_size=3), trace=_text, prev=st.none() | _text,
+    tenure=st.none() | _count, once=st.none() | _text, bodies=st.lists(st.binary(max_size=9), max_size=3),
+)  # fmt: skip
+WRITTEN = WriteEntry("id", "ho2m", "E", 5, parents=["p"], bodies=[b"abc"])
+SIMPLE = to_stored(WRITTEN, "ho2/1@1", 6, (bytes(HASH_BYTES),), (3,))
+
+
+def stored(entry: WriteEntry, at: int) -> StoredEntry:
+    """As the ledger makes it of this entry."""
+    hashes = tuple(bytes(HASH_BYTES) for _ in entry.bodies)
+    return to_stored(entry, "ho2/1@1", at, hashes, tuple(map(len, entry.bodies)))
+
+
+@given(_written)
+def test_what_is_written_survives_the_way_over_the_wire(entry):
+    """And the ledger has the very bytes that its writer made."""
+    (got,) = decode(Write, encode(Write.model_construct(entries=[entry], urgent=False), BIG), BIG).entries
+    assert got == entry and packed_entry(got) == packed_entry(entry) and type(got.provenance) is Provenance
+    assert packed_entry(got._replace(trace="x")) == packed_entry(entry._replace(trace="x"))
+
+
+@given(_written, _count)
+def test_what_is_stored_survives_the_way_through_bytes(entry, at):
+    """The writer's bytes stand in those of the record, but for the head of their array."""
+    packed = packed_entry(entry)
+    data = encode_stored(stored(entry, at), packed)
+    assert decode_stored(data) == stored(entry, at)
+    assert packed[1:] in data and data == encode_stored(stored(entry, at))
+
+
+@given(st.lists(st.none() | st.tuples(_written, _count), max_size=3))
+def test_answers_survive_the_way_over_the_wire(found):
+    """Entries, with and without bodies, None where nothing was found, and acks."""
+    entries = [one and to_entry(stored(*one), 4, bytes(HASH_BYTES), [None, *one[0].bodies]) for one in found]
+    answer = Found.model_construct(entries=entries)
+    assert decode(Found, encode(answer, BIG), BIG).entries == entries
+    page = Entries.model_construct(entries=[one for one in entries if one], more=True, head=7)
+    assert decode(Entries, encode(page, BIG), BIG) == page
+    acks = [Ack("lost", 3, one.submission_id, tenure=2) for one in page.entries]
+    assert decode(Written, encode(Written.model_construct(acks=acks), BIG), BIG).acks == acks
+
+
+@pytest.mark.parametrize(
+    ("number", "value", "field"),
+    [(0, 2, "submission_id"), (0, "", "submission_id"), (0, "x" * (ID_MAX_CHARS + 1), "submission_id"),
+     (1, "x" * 81, "stream"), (2, b"E", "event_type"), (3, -1, "at_us"), (3, True, "at_us"), (3, 1.0, "at_us"),
+     (3, INTEGER_MAX + 1, "at_us"), (4, "x" * 33, "decision"), (5, "x" * 65, "reason"), (6, ["a"], "provenance"),
+     (6, None, "provenance"), (6, ["", "", "", "", "", -1, 0, "", ""], "run_seq"), (7, "p", "parents"),
+     (7, [1], "parents"), (8, "x" * 201, "trace"), (9, 1, "prev"), (10, "1", "prev, tenure or once"),
+     (10, -1, "tenure"), (11, 1, "once"), (11, "x" * (ID_MAX_CHARS + 1), "once")],
+)  # fmt: skip
+def test_a_field_of_a_write_that_is_not_as_it_should_be_is_named(number, value, field):
+    """With the number of its entry; nothing of the write counts."""
+    fields = list(WRITTEN[:12])
+    fields[number] = value
+    body = pack([[[packed_entry(WRITTEN), []], [pack(fields), [b"b"]]], True])
+    with pytest.raises(BusError, match=rf"not a ledger\.write: entries\.1\..*{field}"):
+        decode(Write, body, BIG)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [[], [[]], [[], True], [[[b"", []]], True], [[[packed_entry(WRITTEN), [1]]], True], [[packed_entry(WRITTEN)], True],
+     [[[packed_entry(WRITTEN), [], 1]], True], [[[packed_entry(WRITTEN), []]], 1], {"entries": []}, 7, None,
+     [[[pack([*WRITTEN[:12], 1]), []]], True], [[[pack(WRITTEN[:11]), []]], True],
+     [[[b"\xdc\x00\x0c" + packed_entry(WRITTEN)[1:], []]], True], [[[packed_entry(WRITTEN) + b"\0", []]], True]],
+)  # fmt: skip
+def test_a_write_of_another_form_is_refused(body):
+    """Fewer and more fields, other containers, more behind the end, another writing of the same array."""
+    with pytest.raises(BusError, match=r"not a ledger\.write"):
+        decode(Write, pack(body), BIG)
+
+
+@pytest.mark.parametrize(
+    ("number", "value"),
+    [(0, 1), (0, 3), (1, 7), (3, None), (6, ["a"]), (6, list("abcdefghi")), (7, "p"), (7, [1]), (4, -1),
+     (14, INTEGER_MAX + 1), (4, True), (15, [b"short"]), (16, []), (10, 1), (11, "1"), (12, 1), (13, b"")],
+)  # fmt: skip
+def test_a_stored_field_that_is_not_what_stands_there_is_refused(number, value):
+    """A well-framed entry with a wrong field is damage, not data."""
+    fields = [list(value) if isinstance(value, tuple) else value for value in SIMPLE]
+    fields[number] = value
+    with pytest.raises(ValueError, match=r"entry|fields"):
+        decode_stored(pack(fields))
+
+
+def test_no_bytes_make_a_decoder_fail_in_any_other_way():
+    """100,000 frames: noise, and what was whole with bytes flipped, cut and added."""
+    draw = random.Random(7)
+    entry = to_entry(SIMPLE, 4, bytes(HASH_BYTES), [b"abc"])
+    whole = [
+        (Write, Write.model_construct(entries=[WRITTEN, WRITTEN], urgent=True).to_bytes()),
+        (Found, Found.model_construct(entries=[entry, None]).to_bytes()),
+        (Entries, Entries.model_construct(entries=[entry], more=False, head=4).to_bytes()),
+        (Written, Written.model_construct(acks=[Ack("known", 3, "id")]).to_bytes()),
+    ]
+    refused = 0
+    for number in range(100_000):
+        cls, data = whole[number % len(whole)]
+        changed = bytearray(data) if number % 5 else bytearray(draw.randbytes(draw.randrange(40)))
+        for _ in range(draw.randrange(1, 4)):
+            at = draw.randrange(len(changed) + 1)
+            match draw.randrange(3):
+                case 0:
+                    del changed[at:]
+                case 1:
+                    changed[at : at + 1] = draw.randbytes(1)
+                case _:
+                    changed[at:at] = draw.randbytes(draw.randrange(1, 4))
+        try:
+            again = decode(cls, bytes(changed), BIG)
+        except BusError:
+            refused += 1
+        else:
+            assert decode(cls, again.to_bytes(), BIG) == again
+    assert refused > 50_000
+
+
+@given(st.binary(max_size=200))
+def test_garbage_is_no_stored_entry(data):
+    """No bytes make the decoder fail in any other way."""
+    with pytest.raises(ValueError, match=r".+"):
+        decode_stored(data)
+
+
+def test_positions_are_a_promise():
+    """The stored order is the format: a change of it needs a new schema version."""
+    assert encode_stored(SIMPLE).hex() == (
+        "dc001102a26964a4686f326da14505a0a099a0a0a0a0a00000a0a091a170a0c0c0c0a7686f322f314031"
+        "0691c420" + "00" * 32 + "9103"
+    )
+    assert packed_entry(WRITTEN).hex() == "9ca26964a4686f326da14505a0a099a0a0a0a0a00000a0a091a170a0c0c0c0"
+
+
+def test_a_reader_gets_the_fields_of_the_stored_entry():
+    """In its order, then the sequence, the chain and the bodies; the same over the wire."""
+    entry = to_entry(SIMPLE, 4, b"c", [b"abc"])
+    assert tuple(entry[:7]) == tuple(SIMPLE[1:8]) and (entry.sequence, entry.chain, entry.bodies) == (4, b"c", [b"abc"])
+    assert entry_of(unpack_frozen(pack(entry))) == entry
+    assert Entry._fields[:16] == StoredEntry._fields[1:] and WriteEntry._fields[:12] == Entry._fields[:12]
+    assert written_entry(unpack_frozen(pack([packed_entry(WRITTEN), WRITTEN.bodies]))).parents == ["p"]
