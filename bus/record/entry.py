@@ -292,9 +292,7 @@ def unpack_frozen(data: bytes) -> Any:
     """The value behind these bytes, arrays as tuples. Raises ValueError for anything that is not one whole value."""
     try:
         return msgpack.unpackb(data, raw=False, use_list=False)
-    except ValueError:
-        raise
-    except Exception as error:  # msgpack raises a family without a common base
+    except Exception as error:  # msgpack raises a family without a common base, and some of it without a word
         raise ValueError(f"not MessagePack: {type(error).__name__}") from error
 
 
