@@ -9,8 +9,8 @@ RuntimeFault                 code, retryable, detail, facts; retry_after_ms and 
 ├── WorkOrderFault           code of bus.messages.work_order.ERROR_CODES
 ├── MemoryFault              unknown_artifact, unknown_events, invalid_overlay, event_conflict, invalid_time (nothing is
 │                            appended)
-├── SessionFault             input_conflict, run_active, session_closed, invalid_input, unreadable (verdicts: never
-│                            degrade); moved (retryable): the session is changing hands, ask again
+├── SessionFault             input_conflict, run_active, session_closed, invalid_input, agent_mismatch, unreadable
+│                            (verdicts: never degrade); moved (retryable): the session is changing hands, ask again
 └── ConfigError              names the path of the setting and the mend
 
 Across the wire there is one shape, `Failure(code, retryable, detail)`; `fault_of` turns it back into a class above.
@@ -24,8 +24,8 @@ from bus.messages.failure import Failure
 
 VERDICT_CODES = frozenset(
     {
-        "input_conflict", "run_active", "session_closed", "invalid_input", "unreadable", "denied", "too_large",
-        "rejected", "cancelled",
+        "input_conflict", "run_active", "session_closed", "invalid_input", "agent_mismatch", "unreadable", "denied",
+        "too_large", "rejected", "cancelled",
     }
 )  # fmt: skip
 """Refusals on purpose: a client sees them as outcome `error`; the host never degrades because of one."""
@@ -118,7 +118,8 @@ class ConfigError(RuntimeFault):
 _BY_CODE: dict[str, type[RuntimeFault]] = {
     **dict.fromkeys(("fenced", "disk_full", "damaged", "erased", "unavailable", "conflict"), LedgerError),
     **dict.fromkeys(
-        ("input_conflict", "run_active", "session_closed", "invalid_input", "unreadable", "moved"), SessionFault
+        ("input_conflict", "run_active", "session_closed", "invalid_input", "agent_mismatch", "unreadable", "moved"),
+        SessionFault,
     ),
     **dict.fromkeys(
         ("unknown_artifact", "unknown_events", "invalid_overlay", "event_conflict", "invalid_time"), MemoryFault

@@ -347,6 +347,10 @@ class SessionsConfig(Section):
     caller_tools_max_bytes: Positive = Field(
         description="their names, descriptions and schemas together; each model call of the turn carries them"
     )
+    output_schema_max_bytes: Positive = Field(
+        description="schema of an answer, as JSON; each model call of the turn carries it twice, once in words"
+    )
+    output_schema_depth_max: Positive = Field(description="levels of such a schema: objects and lists in one another")
     command_max_bytes: Positive = Field(description="a command without a text: its reason and the ids that it names")
     cancel_grace_ms: Positive = Field(description="how long a cancelled run waits for what its open calls became")
     cancel_poll_ms: Positive = Field(description="how often it asks the record for that meanwhile")
@@ -489,6 +493,9 @@ class Ho1Config(Section):
     retry_interval_ms: Positive = Field(description="between tries of a gateway request that may be retried")
     gateway_wait_ms: Positive = Field(description="an order fails when there is no gateway for so long")
     end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end record and the receipt")
+    judge_cpu_ms: Positive = Field(
+        description="processor time for holding an answer against a schema of whoever asked; all orders wait meanwhile"
+    )
     snapshots_kept: Positive = Field(description="configuration snapshots of other digests kept per worker")
 
 

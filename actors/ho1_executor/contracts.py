@@ -27,6 +27,8 @@ class CheckedContract:
     contract: Contract
     inputs: Draft202012Validator
     output: Draft202012Validator | None
+    is_asked_for: bool = False
+    """Its output schema is that of whoever asked: to be told to the model, and run for a bounded time alone."""
 
     @property
     def wants_json(self) -> bool:
@@ -52,6 +54,18 @@ def check_contract(contract: Contract) -> CheckedContract:
         if contract.output_schema is None
         else _validator(contract, "output_schema", contract.output_schema),
     )
+
+
+def with_form(checked: CheckedContract, schema: dict[str, Any]) -> CheckedContract:
+    """The contract with this schema for its answer. Raises WorkOrderFault(format_not_met): it cannot be run."""
+    contract = checked.contract
+    boundary = contract.boundary.model_copy(update={"structured_output": True})
+    try:
+        output = validator_of(schema)
+    except SchemaFault as fault:
+        raise WorkOrderFault("format_not_met", f"output_schema {fault}") from None
+    wanted = contract.model_copy(update={"output_schema": schema, "boundary": boundary})
+    return CheckedContract(contract=wanted, inputs=checked.inputs, output=output, is_asked_for=True)
 
 
 def label_inputs(labels: ClassifyLabels) -> dict[str, list[Segment]]:

@@ -6,7 +6,7 @@ Source: spec page "Work orders", section HO1, step 3.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from actors.ho1_executor.contracts import (
     CheckedContract,
@@ -14,16 +14,28 @@ from actors.ho1_executor.contracts import (
     gather_inputs,
     label_inputs,
     select_contract,
+    with_form,
 )
+from actors.ho1_executor.cpu_time import within_cpu_time
 from actors.ho1_executor.job import Job
 from actors.ho1_executor.known_tools import Known, KnownTools
-from actors.ho1_executor.output import A_CALL, JSON_ALONE, NO_CALL, WHOLE_TEXT, judge_output, repair_messages
+from actors.ho1_executor.output import (
+    A_CALL,
+    JSON_ALONE,
+    NO_CALL,
+    WHOLE_TEXT,
+    Verdict,
+    bare,
+    judge_output,
+    repair_messages,
+    with_form_told,
+)
 from actors.ho1_executor.prompt_render import load_pack, render
 from actors.ho1_executor.tools.definition import ToolDefinition
 from bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
 from bus.messages.ids import call_key
-from bus.messages.work_order import OutputResult, Segment, WorkOrder
+from bus.messages.work_order import REFUSAL, OutputResult, Segment, WorkOrder
 from bus.port import Bus
 from config.assets import Agent, names
 from config.schema import AdminConfig
@@ -32,6 +44,9 @@ from config.snapshot import Snapshot
 _MAY_BE_SENT = frozenset({"peer_lost", "expired", "internal"})
 """Faults of a request that its receiver may have worked on."""
 
+
+_CUT = frozenset({"length", "max_tokens"})
+"""Finish reasons of an answer that is not whole, in the words of either kind of provider."""
 
 _AWAY = frozenset({"no_route", "peer_lost"})
 """Faults of a request that nobody was there to take."""
@@ -85,6 +100,10 @@ class ModelStep:
         inputs = gather_inputs(checked, order.input_context, standing)
         pack = load_pack(snapshot.prompt_packs, checked.contract.prompt_pack_id)
         messages = render(pack, inputs, order.exchanges)
+        if (schema := order.constraints.output_schema) is not None:
+            contract = checked
+            checked = within_cpu_time(self.config.ho1.judge_cpu_ms, lambda: with_form(contract, schema))
+            messages = with_form_told(messages, schema)
         known = await self._known(job, agent)
         tools = told_tools(order, offered_tools(order, agent, known.tools))
         number = 0
@@ -100,18 +119,31 @@ class ModelStep:
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
             if response.tool_calls and response.tools_told:
                 return result_of(response, known, tools)
+            answer = result_of(response, known, tools).model_copy(update={"tool_calls": []})
+            if checked.is_asked_for and response.finish_reason == REFUSAL and response.content.strip():
+                return answer
             must_call = order.constraints.tool_choice == "required"
-            verdict = NO_CALL if must_call else judge_output(checked, response.content)
+            verdict = NO_CALL if must_call else self._judged(checked, response)
             if not verdict.faults:
-                return result_of(response, known, tools).model_copy(update={"parsed": verdict.parsed, "tool_calls": []})
+                return answer.model_copy(update={"parsed": verdict.parsed, "text": bare(answer.text, checked)})
             is_last = number > self.config.ho1.repair_calls_max
             if is_last or is_spent(order, tally.total_tokens):
-                raise WorkOrderFault(
-                    "output_schema_invalid", f"{checked.contract.contract_id}: {'; '.join(verdict.faults)}"
-                )
+                said = "; ".join(verdict.faults)
+                if checked.is_asked_for:
+                    raise WorkOrderFault("format_not_met", said)
+                raise WorkOrderFault("output_schema_invalid", f"{checked.contract.contract_id}: {said}")
             job.draft.take_back("rejected")
             wanted = A_CALL if must_call else JSON_ALONE if checked.wants_json else WHOLE_TEXT
             messages = [*messages, *repair_messages(response, verdict.faults, wanted)]
+
+    def _judged(self, checked: CheckedContract, response: PromptResponse) -> Verdict:
+        """The answer against its contract; against the schema of a stranger for a bounded time, and not at length."""
+        if not checked.is_asked_for:
+            return judge_output(checked, response.content)
+        limit_ms, most = self.config.ho1.judge_cpu_ms, self.config.gateway.output_errors_max
+        verdict = within_cpu_time(limit_ms, lambda: judge_output(checked, response.content))
+        cut = ("$: the answer was cut at its cap of tokens",) if response.finish_reason in _CUT else ()
+        return replace(verdict, faults=(*cut, *verdict.faults[:most])) if verdict.faults else verdict
 
     async def _known(self, job: Job, agent: Agent | None) -> Known:
         """The tools there are; waiting for some takes at most half of the order's time."""

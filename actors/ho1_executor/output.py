@@ -5,6 +5,7 @@ Pure. Source: spec page "Work orders", section HO1, step 3.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,14 @@ class Verdict:
     parsed: dict[str, Any] | None
     faults: tuple[str, ...]
 
+
+_FORM = """
+Your answer is read by a program: give it as JSON alone, without a code fence or a word before or behind it, as one
+object that this JSON Schema takes.
+<output_schema>
+{schema}
+</output_schema>
+"""
 
 NO_CALL = Verdict(None, ("no tool is asked for, and one has to be",))
 JSON_ALONE = "one JSON object and nothing else, no code fence"
@@ -52,6 +61,23 @@ def judge_output(checked: CheckedContract, content: str) -> Verdict:
         return Verdict(None, ("$: not a JSON object",))
     faults = tuple(schema_faults(checked.output, value)) if checked.output else ()
     return Verdict(None if faults else value, faults)
+
+
+def bare(answer: Segment, checked: CheckedContract) -> Segment:
+    """The answer as whoever asked reads it: in a form of theirs the JSON alone, without the fence around it."""
+    text = strip_fence(answer.text).strip() if checked.is_asked_for else answer.text
+    return answer if text == answer.text else Segment(name=answer.name, text=text)
+
+
+def with_form_told(messages: Sequence[PromptMessage], schema: dict[str, Any]) -> list[PromptMessage]:
+    """The prompt with the form of its answer in words, where its user speaks last.
+
+    In words too, beside what the provider is told: not each one keeps a schema, or takes every one.
+    """
+    at = max(number for number, message in enumerate(messages) if message.role == "user")
+    told = Segment(name="output_schema", text=_FORM.format(schema=json.dumps(schema, ensure_ascii=False)))
+    asking = messages[at].model_copy(update={"segments": [*messages[at].segments, told]})
+    return [*messages[:at], asking, *messages[at + 1 :]]
 
 
 def repair_messages(response: PromptResponse, faults: Sequence[str], shape: str) -> list[PromptMessage]:

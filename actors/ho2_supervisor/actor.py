@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from actors.ho2_supervisor import answers, caller_tools, commanding, lookback, turn, views
+from actors.ho2_supervisor import answers, commanding, lookback, turn, views
 from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit, is_pending_follow_up
 from actors.ho2_supervisor.cancelling import Closing
 from actors.ho2_supervisor.consolidations import Consolidations
@@ -21,6 +21,7 @@ from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost
 from actors.ho2_supervisor.session.journal import input_digest
 from actors.ho2_supervisor.session.record import KnownInput
 from actors.ho2_supervisor.sessions import Sessions
+from actors.ho2_supervisor.settings import provider_fault, settings_fault
 from actors.ho2_supervisor.unowned import Unowned
 from actors.ho2_supervisor.verdicts import held_up, is_verdict
 from bus.dispatch import Actor, Call
@@ -136,13 +137,16 @@ class Supervisor(Actor):
         if agent_id not in self._snapshot.agents:
             known = ", ".join(self._snapshot.agents)
             raise SessionFault("invalid_input", f"no agent {agent_id} is configured; there are {known}")
-        if fault := caller_tools.offer_fault(message.session_config, self._config.sessions):
+        wanted = message.session_config
+        if fault := settings_fault(wanted, self._config.sessions):
             raise SessionFault("invalid_input", fault)
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._sessions.owned(session_id)
             is_new = not session.record.state.is_started
+            if is_new and (fault := provider_fault(wanted, self._config.gateway)):
+                raise SessionFault("invalid_input", fault)
             if is_new:
-                self._append_start(session, agent_id, message.session_config, call.trace)
+                self._append_start(session, agent_id, wanted, call.trace)
             if self._drives.is_running(session_id) or await self._is_durable(session):
                 return SessionReady(
                     session_id=session_id, agent_id=session.record.state.agent_id or agent_id, is_new=is_new
@@ -333,6 +337,7 @@ class Supervisor(Actor):
                 input_id=message.input_id,
                 text=message.text,
                 digest=input_digest(message.input_id, words_of(message.text, message.results)),
+                agent_id=message.agent_id,
                 overrides=message.run_overrides,
                 results=message.results,
                 limits=self._config.sessions,

@@ -12,8 +12,9 @@ from actors.ho2_supervisor import caller_tools
 from actors.ho2_supervisor.session.commands import command_of
 from actors.ho2_supervisor.session.record import KnownInput
 from actors.ho2_supervisor.session.state import SessionState, resolve_run_config
+from actors.ho2_supervisor.settings import settings_fault
 from bus.messages.ids import follow_up_input, is_follow_up
-from bus.messages.session import CallResult, SessionConfig
+from bus.messages.session import CallResult, SessionConfig, form_of
 from config.schema import SessionsConfig
 
 
@@ -52,6 +53,7 @@ def admit(  # noqa: PLR0913 - what a request and a session are
     input_id: str,
     text: str,
     digest: str,
+    agent_id: str | None,
     overrides: SessionConfig | None,
     results: Sequence[CallResult],
     limits: SessionsConfig,
@@ -59,12 +61,15 @@ def admit(  # noqa: PLR0913 - what a request and a session are
     """What becomes of a request. A known input comes first: its answer stands whatever the session is by now."""
     if not results and not text.strip():
         return Refused("invalid_input", f"input {input_id} is blank; a turn needs text")
+    if agent_id is not None and agent_id != state.agent_id:
+        return Refused(
+            "agent_mismatch",
+            f"session {state.session_id} is one of agent {state.agent_id}; another agent needs another",
+        )
     known = inputs.get(input_id)
     if known is not None:
-        if known.digest not in (None, digest):
-            return Refused(
-                "input_conflict", f"input {input_id} came before with another text; a new text needs a new input id"
-            )
+        if fault := _conflict(known, digest, form_of(overrides)):
+            return Refused("input_conflict", fault)
         return Attach() if known.became == "running" else Known(known)
     if state.status == "closed":
         return Refused("session_closed", f"session {state.session_id} has ended; start another one")
@@ -74,15 +79,22 @@ def admit(  # noqa: PLR0913 - what a request and a session are
         )
     if resolve_run_config(state.session_config, overrides) is None:
         return Refused("invalid_input", "the run's provider or model is blank; name both or leave them out")
-    if fault := caller_tools.offer_fault(overrides, limits) or caller_tools.results_fault(
-        results, text, state.open_calls
-    ):
+    if fault := settings_fault(overrides, limits) or caller_tools.results_fault(results, text, state.open_calls):
         return Refused("invalid_input", fault)
     if is_follow_up(input_id):  # else the follow-up of that name could never begin
         return Refused(
             "invalid_input", f"no follow-up was said whose answer {input_id} asks for; name the input otherwise"
         )
     return Begin()
+
+
+def _conflict(known: KnownInput, digest: str, form: str) -> str:
+    """Why a request is another one than the input that has its id; empty: it is the same."""
+    if known.digest not in (None, digest):
+        return f"input {known.input_id} came before with another text; a new text needs a new input id"
+    if known.form not in (None, form):
+        return f"input {known.input_id} came before with another output_schema; another form needs a new input id"
+    return ""
 
 
 def is_pending_follow_up(state: SessionState, input_id: str) -> bool:

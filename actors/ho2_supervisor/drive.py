@@ -45,6 +45,7 @@ from bus.messages.session import (
     SessionConfig,
     TimePassed,
     TurnResult,
+    form_of,
 )
 from bus.pacing import Rate
 from bus.port import Bus
@@ -408,6 +409,8 @@ class Drives:
             raise refused
         if known.digest not in (None, input_digest(known.input_id, drive.input.text)):
             raise SessionFault("input_conflict", f"input {known.input_id} came before with another text")
+        if known.form not in (None, form_of(drive.input.overrides)):
+            raise SessionFault("input_conflict", f"input {known.input_id} came before with another output_schema")
         return known
 
     async def _attempt(self, drive: Drive) -> TurnResult:

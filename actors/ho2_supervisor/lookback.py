@@ -22,6 +22,7 @@ from bus.messages.session import (
     RunRequested,
     SessionEventKind,
     TurnDegraded,
+    form_of,
 )
 
 
@@ -75,7 +76,7 @@ def _requested(session_id: str, entry: Entry | None) -> KnownInput | None:
     if entry is None or not isinstance(event, RunRequested):
         return None
     run_id = RunId(session_id=session_id, run_seq=entry.provenance.run_seq)
-    return KnownInput(event.input_id, event.input_digest, event.input_ref, run_id)
+    return KnownInput(event.input_id, event.input_digest, event.input_ref, run_id, form=form_of(event.run_overrides))
 
 
 def _settle(known: KnownInput, ended: SessionEventKind | None) -> None:

@@ -17,7 +17,7 @@ from bus.errors import RuntimeFault
 from bus.messages.base import pack
 from bus.messages.ids import body_ref, requested_id, turn_key
 from bus.messages.session import OpenCalls, RunCompleted, RunFailed, ToolCallSummary, TurnResult
-from bus.messages.work_order import OutputResult
+from bus.messages.work_order import REFUSAL, OutputResult
 from bus.spent import fact_of
 
 
@@ -38,6 +38,7 @@ async def record_answer(
         input_id=run.input_id,
         tool_calls=list(tool_calls),
         caller_calls=handed_out,
+        refused=run.run_config.output_schema is not None and answer.finish_reason == REFUSAL,
         tools_missing=chain.tools_missing(receipts),
         exchange_entry_ids=chain.prompt_records(receipts),
         quality_gate_passed=judgement.is_accepted,

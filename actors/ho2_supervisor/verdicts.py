@@ -36,6 +36,7 @@ SENTENCES = MappingProxyType(
         "budget_exhausted": "The token budget of this turn is spent.",
         "turn_limit_exceeded": "This turn reached the limit of model rounds.",
         "tool_name_taken": "A tool of yours has the name of one of the agent's own; give it another name.",
+        "format_not_met": "The model's answer does not have the form that output_schema asks for.",
         "cancelled": "The turn was cancelled.",
     }
 )
@@ -43,9 +44,9 @@ SENTENCES = MappingProxyType(
 
 
 _WITH_FACTS = frozenset(
-    {"tool_name_taken", "BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED", "budget_exhausted"}
+    {"tool_name_taken", "format_not_met", "BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "NOT_ALLOCATED", "budget_exhausted"}
 )
-"""Codes of which the fault says what is taken, or how much was asked and how much is left, by which setting."""
+"""Codes of which the fault says what is taken, what does not fit where, or how much was asked and how much is left."""
 
 
 def is_verdict(code: str) -> bool:

@@ -106,6 +106,7 @@ def synthesize(  # noqa: PLR0913 - one argument per part of a prompt
             reasoning_effort=run_config.reasoning_effort,
             caller_tools=run_config.caller_tools or [],
             tool_choice=run_config.tool_choice or "auto",
+            output_schema=run_config.output_schema,
             provider_profile_id=run_config.provider_profile_id,
         ),
     )

@@ -95,7 +95,7 @@ class SessionHost(Actor):
         )
         if refusal := turns.refusal_of(turn, self._config.prompt_max_bytes):
             return turns.error(turn, *refusal, elapsed_ms=0)
-        with self._answers.asked((turn.session_id, turn.input_id, turn.text)) as told:
+        with self._answers.asked((turn.session_id, turn.input_id, turn.text, turn.form)) as told:
             try:
                 result = told.given(self._degradation.told_before(turn) or await self._supervised(turn, message))
             except RuntimeFault as fault:
@@ -146,6 +146,7 @@ class SessionHost(Actor):
             input_id=turn.input_id,
             text=message.text,
             results=message.results,
+            agent_id=message.agent_id,
             run_overrides=message.run_overrides,
             stream=message.stream,
             lease=message.lease,

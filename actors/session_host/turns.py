@@ -21,6 +21,8 @@ from bus.messages.session import (
     TurnDegraded,
     TurnResult,
     answer_in,
+    form_in,
+    form_of,
     words_of,
 )
 from bus.messages.work_order import Cost
@@ -44,6 +46,7 @@ class Turn:
     session_id: str
     input_id: str
     text: str
+    form: str  # of the answer, as `form_of` tells it
     agent_id: str
     package_id: str  # that owns the agent; empty: none
     is_first: bool
@@ -70,6 +73,7 @@ def turn_of(message: ProcessTurn, call: Call, *, now: float, config: HostConfig,
         session_id=(session_id := message.session_id or session_id_of(call.role, message.input_id)),
         input_id=message.input_id,
         text=words_of(message.text, message.results),
+        form=form_of(message.run_overrides),
         agent_id=(agent_id := message.agent_id or config.agent_id),
         package_id=packages.get(agent_id, ""),
         is_first=message.session_id is None,
@@ -179,16 +183,18 @@ def result_in(
 ) -> TurnResult:
     """The answer that the stream decided for: of RunCompleted, of a verdict, or of an earlier degradation.
 
-    `asked` is the input's RunRequested, if there is one, and `due` its CONSOLIDATION_DUE. An answer to another text is
-    none to this turn, and a text that was erased matches any. Raises ValueError where what the answer needs was erased.
+    `asked` is the input's RunRequested, if there is one, and `due` its CONSOLIDATION_DUE. An answer to another text, or
+    in another form, is none to this turn, and a text that was erased matches any. Raises ValueError where what the
+    answer needs was erased.
     """
     event = SessionEvent.model_validate(unpack(_body(entry, 0))).event
     source = entry if isinstance(event, TurnDegraded) else asked
-    if source is not None and source.bodies[1:2] not in ([], [None], [turn.text.encode()]):
+    is_other_text = source is not None and source.bodies[1:2] not in ([], [None], [turn.text.encode()])
+    if is_other_text or form_in(asked) not in (None, turn.form):
         return error(
             turn,
             "input_conflict",
-            "This input id came before with another text; a new text needs a new input id.",
+            "This input id came before with another text or output_schema; what is new needs a new input id.",
             elapsed_ms=elapsed_ms,
         )
     match event:

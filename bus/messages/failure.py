@@ -14,7 +14,7 @@ FAILURE_CODES = (
     # anything that is asked for and not there, or not allowed in this state
     "not_found", "rejected", "too_large", "unavailable", "erased",
     # verdicts on an input or a session
-    "input_conflict", "run_active", "session_closed", "invalid_input", "unreadable", "moved",
+    "input_conflict", "run_active", "session_closed", "invalid_input", "agent_mismatch", "unreadable", "moved",
     # the ledger
     "fenced", "disk_full", "damaged",
 )  # fmt: skip

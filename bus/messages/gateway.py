@@ -97,7 +97,9 @@ class PromptResponse(Message):
     content: str = Field(default="", description="text of the answer; empty unless SUCCESS")
     content_ref: str | None = Field(default=None, description="ref of the recorded content")
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
-    finish_reason: str = Field(default="", description="why the model stopped, in the words of its provider")
+    finish_reason: str = Field(
+        default="", description="why the model stopped, in the words of its provider; refusal: it will not answer"
+    )
     input_tokens: Count = Field(
         default=0, description="tokens of the prompts; of a failure: of the sends that failed, as told"
     )

@@ -7,6 +7,8 @@ decode all.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -37,6 +39,9 @@ class SessionConfig(Record):
     tool_choice: ToolChoice | None = Field(
         default=None, description="required: only caller_tools are offered, and one has to be called; None: auto"
     )
+    output_schema: dict[str, Any] | None = Field(
+        default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
+    )
 
 
 class RunConfig(Record):
@@ -54,6 +59,9 @@ class RunConfig(Record):
     )
     tool_choice: ToolChoice | None = Field(
         default=None, description="required: only caller_tools are offered, and one has to be called; None: auto"
+    )
+    output_schema: dict[str, Any] | None = Field(
+        default=None, description="JSON Schema of the answer, which is then one JSON object; None: text"
     )
 
 
@@ -498,6 +506,9 @@ class TurnResult(Message):
     caller_calls: list[CallerCall] = Field(
         default_factory=list[CallerCall], description="for the caller to run; the answer goes on with their results"
     )
+    refused: bool = Field(
+        default=False, description="the model says in words why it gives no answer in the form of output_schema"
+    )
     tools_missing: list[str] = Field(
         default_factory=list[str],
         description="tools of the agent that a model call of this turn had to do without: ids, or `<server>__*`",
@@ -557,6 +568,20 @@ def words_of(text: str, results: Iterable[CallResult]) -> str:
     return text or "\n".join(f"Result of {result.tool_call_id}: {result.content}" for result in results)
 
 
+def form_of(overrides: SessionConfig | None) -> str:
+    """Tells the forms of answers apart that requests of one input ask for: a hash; empty: none of its own."""
+    schema = None if overrides is None else overrides.output_schema
+    return "" if schema is None else hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()
+
+
+def form_in(asked: Entry | None) -> str | None:
+    """What `form_of` says of the settings in a RunRequested's entry; None where there is none to read."""
+    if asked is None or not asked.bodies or asked.bodies[0] is None:
+        return None
+    event = SessionEvent.model_validate(unpack(asked.bodies[0])).event
+    return form_of(event.run_overrides) if isinstance(event, RunRequested) else None
+
+
 class ProcessTurn(Message):
     """Client -> host: one user message, or results. Idempotent by input_id; the envelope's deadline is the client's."""
 
@@ -568,7 +593,9 @@ class ProcessTurn(Message):
     results: list[CallResult] = Field(
         default_factory=list[CallResult], description="of every open call of the session, in place of a message"
     )
-    agent_id: str | None = Field(default=None, description="for a first turn; None: host.agent_id")
+    agent_id: str | None = Field(
+        default=None, description="for a first turn, None: host.agent_id; else refused unless it is the session's own"
+    )
     run_overrides: SessionConfig | None = None
     stream: bool = Field(default=False, description="send provisional deltas before the answer")
     lease: bool = Field(
@@ -590,6 +617,7 @@ class TurnRequest(Message):
     results: list[CallResult] = Field(
         default_factory=list[CallResult], description="of every open call of the session, in place of a message"
     )
+    agent_id: str | None = Field(default=None, description="refused unless the session is this agent's; None: not said")
     run_overrides: SessionConfig | None = None
     stream: bool = Field(default=False, description="send provisional deltas before the answer")
     lease: bool = Field(

@@ -22,9 +22,13 @@ BudgetMode = Literal["enforce", "warn", "off"]
 ERROR_CODES = (
     "contract_not_found", "contract_schema_invalid", "prompt_pack_not_found", "input_schema_invalid",
     "output_schema_invalid", "budget_exhausted", "tool_not_found", "tool_not_permitted", "tool_invalid_args",
-    "tool_failed", "tool_name_taken", "unknown_outcome", "deadline_exceeded", "cancelled", "execution_error",
+    "tool_failed", "tool_name_taken", "format_not_met", "unknown_outcome",
+    "deadline_exceeded", "cancelled", "execution_error",
 )  # fmt: skip
 """Closed codes of a failed order; beside them the gateway's own codes (`bus.messages.gateway.ERROR_CODES`)."""
+
+REFUSAL = "refusal"
+"""The finish reason of an answer that is none: the model says in words that it does not give one."""
 
 IN_DOUBT = "in_doubt"
 """Fact of a fault: the order's tool was begun and must not run twice, and its end is not in the record."""
@@ -82,6 +86,9 @@ class Constraints(Record):
     )
     tool_choice: ToolChoice = Field(
         default="auto", description="required: the model is offered caller_tools alone, and has to ask for one"
+    )
+    output_schema: dict[str, Any] | None = Field(
+        default=None, description="JSON Schema of the answer, in place of the contract's; None: the contract decides"
     )
     domain_tags: list[str] = Field(
         default_factory=list[str], description="the first one with a configured route decides"
@@ -149,7 +156,9 @@ class OutputResult(Record):
     text: Segment = Segment()
     parsed: dict[str, Any] | None = Field(default=None, description="schema-checked output of a structured contract")
     tool_calls: list[ToolCall] = Field(default_factory=list[ToolCall])
-    finish_reason: str = Field(default="", description="why the model stopped, in the words of its provider")
+    finish_reason: str = Field(
+        default="", description="why the model stopped, in the words of its provider; refusal: it will not answer"
+    )
     truncated: bool = Field(default=False, description="tool output was cut to tools.output_max_bytes")
     tools_invented: list[str] = Field(
         default_factory=list[str], description="ids that its tool calls name and that the model was never told of"

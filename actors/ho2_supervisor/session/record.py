@@ -35,6 +35,7 @@ class KnownInput:
     became: AnswerKind = "running"
     result_ref: str = ""  # answered: the packed TurnResult; degraded: the reply's text
     code: str = ""  # failed: why
+    form: str | None = None  # `form_of` what it asked for; None: nobody recorded it
 
 
 @dataclass(slots=True)
@@ -226,7 +227,9 @@ class SessionRecord:
         run_id = self.state.active_run_id
         if run_id is None:
             raise AssertionError("the reducer accepted RunRequested without an active run")
-        known = KnownInput(event.input_id, event.input_digest, event.input_ref, run_id)
+        known = KnownInput(
+            event.input_id, event.input_digest, event.input_ref, run_id, form=events.form_of(event.run_overrides)
+        )
         self.inputs[event.input_id] = known
         text = own_text(entry, event.input_ref)
         self.run = RunMemo(

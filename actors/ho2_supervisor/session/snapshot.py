@@ -24,7 +24,7 @@ from bus.messages.base import Count, Record, canonical_bytes, pack, unpack
 from bus.messages.ids import RunId, body_ref
 from bus.messages.session import StateSnapshot
 
-VERSION = 2
+VERSION = 3
 """Of the packed record. One of another version is not read; the entries before it are."""
 
 
@@ -36,6 +36,7 @@ class _Input(Record):
     became: AnswerKind
     result_ref: str
     code: str
+    form: str | None
 
 
 class _Command(Record):
@@ -192,14 +193,16 @@ def _packed_input(known: KnownInput) -> _Input:
         became=known.became,
         result_ref=known.result_ref,
         code=known.code,
+        form=known.form,
     )
 
 
 def _known(packed: _Input, session_id: str) -> KnownInput:
     run_id = None if packed.run_seq is None else RunId(session_id=session_id, run_seq=packed.run_seq)
     return KnownInput(
-        packed.input_id, packed.digest, packed.input_ref, run_id, packed.became, packed.result_ref, packed.code
-    )
+        packed.input_id, packed.digest, packed.input_ref, run_id, packed.became, packed.result_ref, packed.code,
+        packed.form,
+    )  # fmt: skip
 
 
 def _packed_turn(turn: DeliveredTurn) -> _Turn:

@@ -61,14 +61,28 @@ def request(
 def taken_schema(schema: dict[str, Any]) -> dict[str, Any] | None:
     """The schema in the form that its API takes, as the SDK makes it: closed objects, other bounds as words.
 
-    None for one that has no such form: it is not asked for, and the answer is judged by it all the same.
+    None for one that has no such form: it is not asked for, and the answer is judged by it all the same. An object of
+    any keys has none: closed, it would have none at all.
     """
+    if _has_open_object(schema):
+        return None
     from anthropic import transform_schema  # noqa: PLC0415 - where a request is made, its client has loaded it
 
     try:
         return transform_schema(schema)
     except (ValueError, AssertionError, TypeError, AttributeError, RecursionError):  # its words for what it cannot say
         return None
+
+
+def _has_open_object(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(_has_open_object(item) for item in value)
+    if not isinstance(value, dict):
+        return False
+    is_object = value.get("type") == "object" and not value.get("properties")
+    return (is_object and value.get("additionalProperties") is not False) or any(
+        _has_open_object(item) for item in value.values()
+    )
 
 
 def response(answer: Any, names: ToolNames) -> PromptResponse:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bus.messages.gateway import Prompt, PromptResponse
-from bus.messages.work_order import ToolCall
+from bus.messages.work_order import REFUSAL, ToolCall
 from gateway_service.providers.http.answers import (
     BadAnswer,
     a_count,
@@ -99,8 +99,9 @@ def response(answer: Any, names: ToolNames) -> PromptResponse:
         ]
     except BadAnswer as fault:
         raise BadAnswer(fault.what, usage) from None
-    content = _content(message.get("content")) or a_text(message.get("refusal"), "refusal")
-    return _response(content, calls, a_text(choice.get("finish_reason"), "finish_reason"), usage)
+    content, refusal = _content(message.get("content")), a_text(message.get("refusal"), "refusal")
+    finish_reason = a_text(choice.get("finish_reason"), "finish_reason")
+    return _response(content or refusal, calls, REFUSAL if refusal and not content else finish_reason, usage)
 
 
 @dataclass
@@ -112,6 +113,8 @@ class Stream:
     finish_reason: str = ""
     is_whole: bool = False
     """Nothing more is to come but its end."""
+    has_content: bool = False
+    """What is said is not a refusal alone."""
     usage: dict[str, int] | None = None
     calls: dict[int, dict[str, Any]] = field(default_factory=dict[int, dict[str, Any]])
 
@@ -124,7 +127,9 @@ class Stream:
         for item in a_list(piece.get("choices"), "choices")[:1]:
             choice = an_object(item, "choices.0")
             delta = an_object(choice.get("delta"), "choices.0.delta")
-            text = _content(delta.get("content")) or a_text(delta.get("refusal"), "refusal")
+            content = _content(delta.get("content"))
+            self.has_content = self.has_content or bool(content)
+            text = content or a_text(delta.get("refusal"), "refusal")
             for call in a_list(delta.get("tool_calls"), "tool_calls"):
                 self._add_call(an_object(call, "a tool call"))
             self.finish_reason = a_text(choice.get("finish_reason"), "finish_reason") or self.finish_reason
@@ -146,7 +151,8 @@ class Stream:
             ]
         except BadAnswer as fault:
             raise BadAnswer(fault.what, self.usage) from None
-        return _response("".join(self.said), calls, self.finish_reason, self.usage)
+        is_refusal = bool(self.said) and not self.has_content
+        return _response("".join(self.said), calls, REFUSAL if is_refusal else self.finish_reason, self.usage)
 
     def _add_call(self, piece: dict[str, Any]) -> None:
         function = an_object(piece.get("function"), "a tool call's function")
@@ -183,10 +189,25 @@ def _messages(prompt: Prompt, names: ToolNames) -> Iterable[dict[str, Any]]:
 def _format(schema: dict[str, Any], structured: str) -> dict[str, Any]:
     if structured == "json_object":
         return {"type": "json_object", "schema": schema}
+    if schema == _ANY_OBJECT:
+        return {"type": "json_object"}
     return {
         "type": "json_schema",
         "json_schema": {"name": "answer", "schema": schema, "strict": keeps_strictly(schema)},
     }
+
+
+_ANY_OBJECT = {"type": "object"}
+
+
+_STRICT = frozenset(
+    {
+        "type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "$ref", "$defs",
+        "definitions", "title", "description", "pattern", "format", "multipleOf", "minimum", "maximum",
+        "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems",
+    }
+)  # fmt: skip
+"""What OpenAI takes in a strict schema; any other word in one is refused."""
 
 
 def keeps_strictly(schema: Any) -> bool:
@@ -194,16 +215,18 @@ def keeps_strictly(schema: Any) -> bool:
 
     Each object names all its properties as required and allows no other.
     """
-    if isinstance(schema, list):
-        return all(keeps_strictly(item) for item in schema)
     if not isinstance(schema, dict):
         return True
+    if not schema.keys() <= _STRICT:
+        return False
+    properties = schema.get("properties", {})
     if schema.get("type") == "object" or "properties" in schema:
-        properties, required = schema.get("properties", {}), schema.get("required", [])
+        required = schema.get("required", [])
         if schema.get("additionalProperties") is not False or sorted(required) != sorted(properties):
             return False
-        return all(keeps_strictly(item) for item in properties.values())
-    return all(keeps_strictly(item) for item in schema.values())
+    named = [properties, schema.get("$defs", {}), schema.get("definitions", {})]
+    inner = [one for group in named for one in group.values()]
+    return all(keeps_strictly(one) for one in [*inner, *schema.get("anyOf", []), schema.get("items")])
 
 
 def _content(value: Any) -> str:

@@ -36,6 +36,7 @@ class Answer:
 
     text: str = ""
     calls: tuple[Call, ...] = ()
+    is_refusal: bool = False  # the text says why there is no answer in the form that was asked for
 
 
 def answer(reading: Reading, grammar: Grammar) -> Answer:

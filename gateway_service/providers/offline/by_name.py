@@ -23,10 +23,14 @@ class Named:
     said: str = ""
 
 
+def message_of(text: str) -> str:
+    """The message itself; a door's client may say other things before it."""
+    return text.rpartition("\nMessage:\n")[2]
+
+
 def named_in(text: str, offered: Collection[str]) -> Named | None:
-    """What a message of this form wants; None for any other message. A door's client may say other things before it."""
-    message = text.rpartition("\nMessage:\n")[2]
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    """What a message of this form wants; None for any other message."""
+    lines = [line.strip() for line in message_of(text).splitlines() if line.strip()]
     found = [_LINE.fullmatch(line) for line in lines]
     if not found or len(found) > _CALLS_MAX or not all(found):
         return None

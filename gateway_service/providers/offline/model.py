@@ -12,13 +12,19 @@ from typing import Any
 
 from gateway_service.providers.offline import answer as rules
 from gateway_service.providers.offline.asked import is_reduced, keys_in, wants_object
+from gateway_service.providers.offline.by_name import message_of
 from gateway_service.providers.offline.classify import classify
+from gateway_service.providers.offline.filled import filled
 from gateway_service.providers.offline.grammar import Grammar
 from gateway_service.providers.offline.reading import Call, Reading, read_request
 from gateway_service.providers.offline.structured import consolidate, is_about_a_signal, least_instance
 
 MODELS = ("offline-rules-1",)
 """The models there are."""
+
+
+_NOT_ACCEPTED = "Your answer was not accepted"
+_NAMES_CHARS = 300
 
 
 def complete(request: Mapping[str, Any], grammar: Grammar, chars_per_token: int) -> dict[str, Any]:
@@ -29,7 +35,8 @@ def complete(request: Mapping[str, Any], grammar: Grammar, chars_per_token: int)
     is_cut = len(text) < len(answer.text) or len(calls) < len(answer.calls)
     message = {
         "role": "assistant",
-        "content": text,
+        "content": None if answer.is_refusal else text,
+        "refusal": text if answer.is_refusal else None,
         "tool_calls": [
             {"type": "function", "function": {"name": call.name, "arguments": call.arguments}} for call in calls
         ],
@@ -43,13 +50,28 @@ def _answer(reading: Reading, grammar: Grammar) -> rules.Answer:
         return rules.Answer(_object(reading, grammar))
     if is_reduced(reading.system):
         return rules.Answer(rules.reduced(reading))
-    if reading.schema is not None:
-        return rules.Answer(_json(least_instance(dict(reading.schema))))
     answer = rules.answer(reading, grammar)
+    if reading.schema is not None and not answer.calls:
+        return _formed(reading, reading.schema, answer, grammar)
     if reading.must_call and reading.tools and not answer.calls:
         first = reading.tools[0]
         return rules.Answer(calls=(Call(first.name, least_instance(dict(first.parameters))),))
     return answer
+
+
+def _formed(reading: Reading, schema: Mapping[str, Any], answer: rules.Answer, grammar: Grammar) -> rules.Answer:
+    """The answer in the form of the schema; a refusal where no words say what goes there, or where they did not fit."""
+    if reading.plain.startswith(_NOT_ACCEPTED):
+        return rules.Answer(f"{rules.SELF}, and gave what I had. {reading.plain} {rules.HELP}", is_refusal=True)
+    message = message_of(reading.message or "")[: grammar.read_chars]
+    value, missing = filled(schema, message, answer.text)
+    if not missing:
+        return rules.Answer(_json(value))
+    names = ", ".join(missing)[:_NAMES_CHARS]
+    return rules.Answer(
+        f"{rules.SELF}, so I cannot fill in {names}: the message does not say it (`name: value`). {rules.HELP}",
+        is_refusal=True,
+    )
 
 
 def _object(reading: Reading, grammar: Grammar) -> str:

@@ -109,7 +109,7 @@ def read_request(request: Mapping[str, Any]) -> Reading:
         tools=tuple(
             Tool(tool["function"]["name"], tool["function"]["parameters"]) for tool in request.get("tools", ())
         ),
-        schema=None if wanted is None else wanted["json_schema"]["schema"],
+        schema=None if wanted is None else wanted.get("json_schema", {"schema": {"type": "object"}})["schema"],
         must_call=request.get("tool_choice") == "required",
     )
 

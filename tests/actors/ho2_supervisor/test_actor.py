@@ -60,15 +60,33 @@ def test_session_starts_once_and_is_found_again() -> None:
         assert names(rig.run(rig.journal())) == ["TookOver", "SESSION_START"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (SessionConfig(provider="nobody"), "session_config.provider: no provider 'nobody' is configured; there are "),
+        (SessionConfig(model="none"), "session_config.model: offline has no model 'none'; configured are offline-rules-1"),
+        (SessionConfig(provider_profile_id="none"), "session_config.provider_profile_id: there is no profile 'none'; "),
+        (SessionConfig(output_schema={"type": "array"}), "output_schema does not describe an object"),
+    ],
+)  # fmt: skip
+def test_settings_that_no_turn_could_have_begin_no_session(wanted: SessionConfig, said: str) -> None:
+    """Named at once, with what there is."""
+    with Rig() as rig:
+        with pytest.raises(SessionFault) as refused:
+            rig.run(rig.start_session(session_config=wanted))
+        assert (refused.value.code, said in refused.value.detail) == ("invalid_input", True)
+        assert rig.run(rig.journal()) == []
+
+
 def test_new_session_is_taken_over_and_started_in_one_write() -> None:
     """The two first entries share a message and a barrier; provider and model come from the default route."""
     with Rig() as rig:
-        rig.run(rig.start_session(session_config=SessionConfig(model="mine")))
+        rig.run(rig.start_session(session_config=SessionConfig(max_tokens=7)))
         session = rig.supervisors[0]._sessions.held(SESSION)
         assert session is not None
         assert session.barriers == 1
         config = session.record.state.session_config
-        assert (config.provider, config.model) == ("offline", "mine")
+        assert (config.provider, config.model, config.max_tokens) == ("offline", "offline-rules-1", 7)
 
 
 def test_two_starts_at_once_make_one_session() -> None:

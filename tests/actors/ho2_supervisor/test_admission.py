@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit
 from actors.ho2_supervisor.session.record import AnswerKind, KnownInput
 from actors.ho2_supervisor.session.state import SessionState
-from bus.messages.session import SessionConfig, SessionEnded
+from bus.messages.session import SessionConfig, SessionEnded, form_of
 from config.snapshot import load_snapshot
 from tests.actors.ho2_supervisor.journals import at, fold, running, started
 
 CLOSED = fold(started(), SessionEnded(reason="x", turn_count=0, at=at(1)))
 
 
-def known(became: AnswerKind, digest: str | None = "same") -> KnownInput:
+def known(became: AnswerKind, digest: str | None = "same", form: str | None = "") -> KnownInput:
     """An input of the session."""
-    return KnownInput("i1", digest, "in/1", None, became)
+    return KnownInput("i1", digest, "in/1", None, became, form=form)
 
 
-def asked(state: SessionState, *inputs: KnownInput, input_id: str = "i1", text: str = "hello") -> Admission:
+def asked(state: SessionState, *inputs: KnownInput, **changes: Any) -> Admission:
     """The decision about a request."""
     of = {one.input_id: one for one in inputs}
-    limits = load_snapshot().config.sessions
-    return admit(state, of, input_id=input_id, text=text, digest="same", overrides=None, results=(), limits=limits)
+    request: dict[str, Any] = {
+        "input_id": "i1", "text": "hello", "digest": "same", "agent_id": None, "overrides": None, "results": (),
+        "limits": load_snapshot().config.sessions,
+    }  # fmt: skip
+    return admit(state, of, **request | changes)
 
 
 def code(decision: Admission) -> str:
@@ -75,8 +80,20 @@ def test_blank_text_is_invalid(text: str) -> None:
 
 def test_blank_model_is_invalid() -> None:
     """An override that leaves the run without a model never begins."""
-    decision = admit(
-        started(), {}, input_id="i1", text="hello", digest="same", overrides=SessionConfig(model=""), results=(),
-        limits=load_snapshot().config.sessions,
-    )  # fmt: skip
-    assert code(decision) == "invalid_input"
+    assert code(asked(started(), overrides=SessionConfig(model=""))) == "invalid_input"
+
+
+def test_another_form_under_a_known_input_is_a_conflict() -> None:
+    """Unless nobody recorded in which form it was asked for: then its answer stands."""
+    wanted = SessionConfig(output_schema={"type": "object"})
+    assert code(asked(started(), known("answered"), overrides=wanted)) == "input_conflict"
+    assert code(asked(started(), known("answered", form=form_of(wanted)), overrides=wanted)) == ""
+    assert code(asked(started(), known("answered", form=form_of(wanted)))) == "input_conflict"
+    assert code(asked(started(), known("degraded", form=None), overrides=wanted)) == ""
+
+
+def test_a_session_answers_for_its_own_agent_alone() -> None:
+    """Whoever names another one is told, also for an input that was answered; who names none is answered."""
+    assert code(asked(started(), agent_id="OTHER")) == "agent_mismatch"
+    assert code(asked(started(), known("answered"), agent_id="OTHER")) == "agent_mismatch"
+    assert asked(started(), agent_id=started().agent_id) == Begin()

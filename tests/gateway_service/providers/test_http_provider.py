@@ -9,6 +9,7 @@ import pytest
 
 from bus.messages.gateway import PromptMessage, ToolSpec
 from bus.messages.work_order import Segment, ToolCall
+from gateway_service.providers.http import openai_wire
 from tests.gateway_service.providers.instances import ANTHROPIC, KEY, OPENAI, instance
 from tests.gateway_service.providers.servers import (
     DONE,
@@ -237,6 +238,46 @@ async def test_a_server_is_asked_for_a_schema_in_the_way_it_knows(structured, wa
 
 
 @pytest.mark.parametrize(
+    ("schema", "is_strict"),
+    [
+        ({"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "properties": {}, "additionalProperties": False}}}, True),
+        ({"anyOf": [{"type": "object"}]}, False),
+        ({"properties": {"a": {"$ref": "#/$defs/a"}}, "required": ["a"], "additionalProperties": False,
+          "$defs": {"a": {"type": "object"}}}, False),
+        ({"properties": {"a": {"type": "string", "default": "x"}}, "required": ["a"], "additionalProperties": False}, False),
+        ({"properties": {"default": {"type": "string"}}, "required": ["default"], "additionalProperties": False}, True),
+    ],
+    ids=["a definition", "open choice", "open definition", "a word it refuses", "a key of that name"],
+)  # fmt: skip
+def test_a_schema_is_strict_only_if_openai_takes_it_as_such(schema, is_strict):
+    """It refuses a strict one with any word that it does not know, and the whole request with it."""
+    assert openai_wire.keeps_strictly(schema) is is_strict
+
+
+async def test_an_object_of_any_keys_is_json_mode():
+    """The plainest that there is, which servers without schemas know too."""
+    async with serving(answering(completion("{}"))) as server:
+        await ask(instance(OPENAI, server.url), prompt(output_schema={"type": "object"}, structured_output=True))
+    assert server.requests[0].json["response_format"] == {"type": "json_object"}
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("kind", [OPENAI, ANTHROPIC], ids=["openai", "anthropic"])
+async def test_a_refusal_is_its_words_and_says_what_it_is(kind, streamed):
+    """One finish reason for it, whoever refuses."""
+    if kind is OPENAI:
+        whole = completion(message={"content": None, "refusal": "not that"})
+        events, end = [piece(refusal="not "), piece(refusal="that"), piece("stop"), USAGE_PIECE], DONE
+    else:
+        whole = message([{"type": "text", "text": "not that"}], stop_reason="refusal")
+        deltas = [{"type": "text_delta", "text": text} for text in ("not ", "that")]
+        events, end = message_events(({"type": "text", "text": ""}, deltas), stop="refusal"), b""
+    async with serving(streaming(events, end=end) if streamed else answering(whole)) as server:
+        response = await ask(instance(kind, server.url), on_delta=len if streamed else None)
+    assert (response.content, response.finish_reason) == ("not that", "refusal")
+
+
+@pytest.mark.parametrize(
     ("schema", "sent"),
     [
         (
@@ -246,8 +287,10 @@ async def test_a_server_is_asked_for_a_schema_in_the_way_it_knows(structured, wa
         ),
         ({"type": "object", "properties": {"a": {"type": ["string", "null"]}}}, None),
         ({"type": "object", "properties": {"a": True}}, None),
+        ({"type": "object"}, None),
+        ({"type": "object", "properties": {"a": {"type": "object", "additionalProperties": {"type": "string"}}}}, None),
     ],
-    ids=["open", "two types", "anything"],
+    ids=["open", "two types", "anything", "any object", "any keys inside"],
 )  # fmt: skip
 async def test_anthropic_is_asked_for_a_schema_in_the_form_that_it_takes(schema, sent):
     """Closed objects, other bounds in words, as its SDK has it; one that has no such form is not asked for."""

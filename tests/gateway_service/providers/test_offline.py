@@ -492,21 +492,65 @@ async def test_the_degraded_reply_claims_nothing():
     assert "reduced mode" in response.content and response.tool_calls == []
 
 
+def formed(schema, text="hello", *, tools=None):
+    """A prompt whose answer is to have this form."""
+    changes = {"output_schema": {"type": "object", **schema}, "structured_output": True}
+    return prompt("PRC-SYNTHESIZE-001", text, tools=tools).model_copy(update=changes)
+
+
+STRING, INTEGER, COLOUR = {"type": "string"}, {"type": "integer"}, {"enum": ["red", "dark red", "blue"]}
+
+
 @pytest.mark.parametrize(
-    "schema",
+    ("schema", "text", "value"),
     [
-        {"required": ["a", "b"], "properties": {"a": {"enum": ["x", "y"]}, "b": {"type": "integer", "minimum": 3}}},
-        {"required": ["l"], "properties": {"l": {"type": "array", "minItems": 2, "items": {"type": "boolean"}}}},
-        {"required": ["n"], "properties": {"n": {"anyOf": [{"type": "null"}, {"type": "string"}]}}},
-        {"required": ["s"], "properties": {"s": {"type": "string", "minLength": 20}}},
-        {},
+        ({"required": ["city", "n"], "properties": {"city": STRING, "n": INTEGER}}, "city: Bern, n = 7",
+         {"city": "Bern", "n": 7}),
+        ({"required": ["city", "n"], "properties": {"city": STRING, "n": INTEGER}}, 'x {"n": 3, "city": "Bern"}.',
+         {"city": "Bern", "n": 3}),
+        ({"required": ["colour"], "properties": {"colour": {"$ref": "#/$defs/C"}}, "$defs": {"C": COLOUR}},
+         "the dark red one", {"colour": "dark red"}),
+        ({"required": ["n"], "properties": {"n": {"anyOf": [INTEGER, {"type": "null"}]}}}, "hello", {"n": None}),
+        ({"required": ["ok"], "properties": {"ok": {"type": "boolean"}, "n": INTEGER}}, "ok is yes", {"ok": True}),
+        ({"required": ["v"], "properties": {"v": {"const": 1}}}, "hello", {"v": 1}),
+        ({"properties": {}, "additionalProperties": False}, "hello", {}),
     ],
 )  # fmt: skip
-async def test_any_structured_contract_gets_valid_json(schema):
-    """A contract that the rules do not know gets the least object that its schema takes."""
-    schema = {"type": "object", **schema}
-    wanted = prompt("PRC-SYNTHESIZE-001").model_copy(update={"output_schema": schema, "structured_output": True})
-    Draft202012Validator(schema).validate(json.loads((await ask(wanted)).content))
+async def test_a_form_is_filled_from_the_words_of_the_message(schema, text, value):
+    """What a message names, an object in it, a word of a closed list; null where that says that nothing is known."""
+    answered = await ask(formed(schema, text))
+    assert (json.loads(answered.content), answered.finish_reason) == (value, "stop")
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{"required": ["said", "n"], "properties": {"said": STRING, "n": {"const": 1}}}, {}],
+)
+async def test_the_one_text_that_is_open_is_what_the_rules_answer_anyway(schema):
+    """Whatever its name is; an object of any keys has one of ours."""
+    plain = await ask(prompt("PRC-SYNTHESIZE-001", "who are you?"))
+    assert plain.content in json.loads((await ask(formed(schema, "who are you?"))).content).values()
+
+
+async def test_a_form_waits_for_the_tools():
+    """They are asked first."""
+    schema = {"required": ["said"], "properties": {"said": STRING}}
+    answered = await ask(formed(schema, "what packages are installed?", tools=TOOLS))
+    assert [call.tool_id for call in answered.tool_calls] == ["list_packages"]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"n": INTEGER}, {"ok": {"type": "boolean"}}, {"l": {"type": "array", "items": STRING}}, {"a": STRING, "b": STRING},
+        {"c": COLOUR}, {"o": {"type": "object"}}, {"s": {"type": "string", "pattern": "^x$"}}, {"z": {"$ref": "#/$defs/x"}},
+    ],
+)  # fmt: skip
+async def test_what_no_words_say_is_not_made_up(properties):
+    """A refusal that names what is missing, as a provider refuses a form."""
+    answered = await ask(formed({"required": list(properties), "properties": properties}))
+    assert answered.finish_reason == "refusal"
+    assert f"cannot fill in {', '.join(properties)}:" in answered.content
 
 
 def test_a_result_that_is_nested_too_deeply_is_told_as_text():

@@ -97,7 +97,7 @@ def test_run_is_requested_then_started_with_a_frozen_configuration() -> None:
     assert state.active_run_config is not None
     assert state.active_run_config.model_dump() == {
         "provider_profile_id": None, "provider": "offline", "model": "big", "reasoning_effort": None, "max_tokens": 7,
-        "caller_tools": None, "tool_choice": None,
+        "caller_tools": None, "tool_choice": None, "output_schema": None,
     }  # fmt: skip
     assert state.session_config.model == "rules"
 
