@@ -98,23 +98,39 @@ class AsyncClient:
         """The id of a new session. Raises HttpError."""
         return await self._started(self._clock.new_id(), agent_id)
 
-    async def ask(self, text: str, *, session_id: str | None = None, input_id: str | None = None) -> TurnResult:
-        """The answer to one message, in a new session unless one is named. Raises HttpError."""
+    async def ask(
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        input_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
+    ) -> TurnResult:
+        """The answer to one message, in a new session unless one is named. Raises HttpError.
+
+        With a JSON Schema its `response` is the text of one object that the schema takes, if it is a success and not
+        `refused`.
+        """
         input_id = input_id or self._clock.new_id()
         session_id = session_id or await self._started(f"first:{quote(input_id)}")  # asked again: the same session
-        body = {"text": text, "input_id": input_id}
+        body = _turn_body(text, input_id, output_schema)
         found = await self._asked("POST", f"/v1/sessions/{session_id}/turns", body)
         return TurnResult.model_validate(found)
 
     async def stream(
-        self, text: str, *, session_id: str | None = None, input_id: str | None = None
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        input_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
     ) -> AsyncGenerator[Piece]:
         """The answer while it is written; a lost connection is a reset, and what stands is told again.
 
         The last piece has the result. Raises HttpError.
         """
         input_id = input_id or self._clock.new_id()
-        body = {"text": text, "input_id": input_id, "stream": True}
+        body = _turn_body(text, input_id, output_schema) | {"stream": True}
         session_id = session_id or await self._started(f"first:{quote(input_id)}")
         path = f"/v1/sessions/{session_id}/turns"
         deadline = self._clock.monotonic() + self._timeout_s
@@ -287,13 +303,29 @@ class Client:
         """The id of a new session. Raises HttpError."""
         return self._run(self._client.start(agent_id=agent_id))
 
-    def ask(self, text: str, *, session_id: str | None = None, input_id: str | None = None) -> TurnResult:
-        """The answer to one message, in a new session unless one is named. Raises HttpError."""
-        return self._run(self._client.ask(text, session_id=session_id, input_id=input_id))
+    def ask(
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        input_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
+    ) -> TurnResult:
+        """The answer to one message, in a new session unless one is named; see `AsyncClient.ask`."""
+        return self._run(self._client.ask(text, session_id=session_id, input_id=input_id, output_schema=output_schema))
 
-    def stream(self, text: str, *, session_id: str | None = None, input_id: str | None = None) -> Generator[Piece]:
+    def stream(
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        input_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
+    ) -> Generator[Piece]:
         """The answer while it is written; see `AsyncClient.stream`."""
-        yield from self._each(self._client.stream(text, session_id=session_id, input_id=input_id))
+        yield from self._each(
+            self._client.stream(text, session_id=session_id, input_id=input_id, output_schema=output_schema)
+        )
 
     def events(self, session_id: str, *, after: int = -1) -> Generator[Event]:
         """Every event of a session behind this sequence; see `AsyncClient.events`."""
@@ -326,6 +358,11 @@ class Client:
                 yield one[0]
         finally:
             self._run(pieces.aclose())
+
+
+def _turn_body(text: str, input_id: str, output_schema: dict[str, Any] | None) -> dict[str, Any]:
+    overrides = {} if output_schema is None else {"run_overrides": {"output_schema": output_schema}}
+    return {"text": text, "input_id": input_id, **overrides}
 
 
 def _error(status: int, body: bytes, retry_after: str | None) -> HttpError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from launch.http import caller_words, transcript, turns
 from launch.http import openai_words as words
 from launch.http.context import Door
 from launch.http.delivered import Delivered
+from launch.http.form_words import is_refusal as is_refused
 from launch.http.problems import Problem, of_fault, of_result
 from launch.http.response_events import ResponseEvents
 from launch.http.sse import PING, frame, streamed
@@ -25,6 +26,7 @@ from launch.http.transcript import Kept, Said
 from launch.http.turns import Asked, Pieces
 from launch.sessions.named import full_session_id
 
+T = TypeVar("T")
 W = TypeVar("W", bound=BaseModel)
 _log = structlog.get_logger("http")
 SESSION_HEADER = "x-hobus-session"
@@ -38,6 +40,7 @@ class Chosen:
     said: list[Said]
     agent_id: str
     is_by_transcript: bool
+    goes_on: bool = False  # in a session that its transcript found
 
 
 def door_of(request: Request) -> Door:
@@ -99,19 +102,17 @@ async def chat(request: Request) -> Response:
     agent_id, overrides = words.chosen(door.snapshot, body)
     key = request.headers.get("idempotency-key")
     chosen = await _choose(request, "chat", said, given=given, agent_id=agent_id, overrides=overrides, key=key)
-    headers = _headers(chosen.asked, ignored)
     created = round(door.bus.now())
     if body.stream:
         wants_usage = bool((body.stream_options or {}).get("include_usage"))
-        pieces = await turns.begun(door, chosen.asked, gone_of(request))
+        chosen, pieces = await _asked(request, chosen, turns.begun)
         frames = _chat_frames(door, chosen, pieces, model=body.model, created=created, wants_usage=wants_usage)
-        return streamed(frames, headers)
-    result = await turns.whole(door, chosen.asked, gone_of(request))
-    if (problem := of_result(result)) is not None:
-        raise problem
+        return streamed(frames, _headers(chosen.asked, ignored))
+    chosen, result = await _asked(request, chosen, _answered)
     await _keep(door, chosen, result.response, result)
-    headers["x-hobus-outcome"] = result.outcome
-    return JSONResponse(words.completion(result, model=body.model, created=created), headers=headers)
+    headers = _headers(chosen.asked, ignored) | {"x-hobus-outcome": result.outcome}
+    whole = words.completion(result, model=body.model, created=created, wants_form=chosen.asked.wants_form)
+    return JSONResponse(whole, headers=headers)
 
 
 async def responses(request: Request) -> Response:
@@ -130,21 +131,44 @@ async def responses(request: Request) -> Response:
     if body.previous_response_id is not None:
         await _must_be_newest(door, chosen.asked, body.previous_response_id)
         chosen = _with_instructions(chosen)
-    headers = _headers(chosen.asked, ignored)
     created = round(door.bus.now())
     if body.stream:
-        pieces = await turns.begun(door, chosen.asked, gone_of(request))
-        return streamed(_response_frames(door, chosen, pieces, body, created=created), headers)
-    result = await turns.whole(door, chosen.asked, gone_of(request))
-    if (problem := of_result(result)) is not None:
-        raise problem
+        chosen, pieces = await _asked(request, chosen, turns.begun)
+        frames = _response_frames(door, chosen, pieces, body, created=created)
+        return streamed(frames, _headers(chosen.asked, ignored))
+    chosen, result = await _asked(request, chosen, _answered)
     await _keep(door, chosen, result.response, result)
-    headers["x-hobus-outcome"] = result.outcome
     identity = words.response_id(result.session_id, result.input_id)
     return JSONResponse(
-        words.response(identity, model=body.model, created=created, text=result.response, result=result, request=body),
-        headers=headers,
+        words.response(identity, created=created, text=result.response, result=result, request=body),
+        headers=_headers(chosen.asked, ignored) | {"x-hobus-outcome": result.outcome},
     )
+
+
+async def _answered(door: Door, asked: Asked, gone: turns.Gone) -> TurnResult:
+    """The turn's answer. Raises Problem also for the error that a turn ended in."""
+    result = await turns.whole(door, asked, gone)
+    if (problem := of_result(result)) is not None:
+        raise problem
+    return result
+
+
+async def _asked(
+    request: Request, chosen: Chosen, ask: Callable[[Door, Asked, turns.Gone], Awaitable[T]]
+) -> tuple[Chosen, T]:
+    """What the turn brings, and in which session.
+
+    OpenAI's requests know no session: two that quote one transcript at once are both answered. The session of that
+    transcript goes on with one of them; the other one is refused there, and begins a session of its own.
+    """
+    door, gone = door_of(request), gone_of(request)
+    try:
+        return chosen, await ask(door, chosen.asked, gone)
+    except Problem as problem:
+        if problem.code != "run_active" or not chosen.goes_on:
+            raise
+    anew = await _anew(door, chosen)
+    return anew, await ask(door, anew.asked, gone)
 
 
 def gone_of(request: Request) -> turns.Gone:
@@ -178,17 +202,24 @@ async def _choose(  # noqa: PLR0913 - what a choice rests on, each by its name
     asked = Asked(
         api=api, principal=principal, session_id="", input_id=input_id, text="" if results else said[-1].text,
         results=tuple(results), comes_back=comes_back, overrides=overrides, arrived=door.bus.clock.monotonic(),
+        agent_id=agent_id,
     )  # fmt: skip
     if given is not None:
         session_id = session_id_in(door, principal, given)
         return Chosen(replace(asked, session_id=session_id), said, agent, is_by_transcript=False)
     session_id = await _by_transcript(door, agent, said[: -len(results) or -1], asked)
     if session_id is not None:
-        return Chosen(replace(asked, session_id=session_id), said, agent, is_by_transcript=True)
-    session_id = door.ownership.session_id(principal, f"{api}/{input_id}")
-    await turns.start(door, session_id, agent_id=agent_id)
-    first = replace(asked, session_id=session_id, text=transcript.with_history(said), results=())
-    return Chosen(first, said, agent, is_by_transcript=True)
+        return Chosen(replace(asked, session_id=session_id), said, agent, is_by_transcript=True, goes_on=True)
+    return await _anew(door, Chosen(asked, said, agent, is_by_transcript=True))
+
+
+async def _anew(door: Door, chosen: Chosen) -> Chosen:
+    """The same in a session of its own, which its input names, with what was said before. Raises RuntimeFault."""
+    asked = chosen.asked
+    session_id = door.ownership.session_id(asked.principal, f"{asked.api}/{asked.input_id}")
+    await turns.start(door, session_id, agent_id=asked.agent_id)
+    first = replace(asked, session_id=session_id, text=transcript.with_history(chosen.said), results=())
+    return replace(chosen, asked=first, goes_on=False)
 
 
 async def _by_transcript(door: Door, agent: str, earlier: list[Said], asked: Asked) -> str | None:
@@ -289,8 +320,8 @@ async def _said(
             async for piece in pieces:
                 if isinstance(piece, TurnResult):
                     end.result, end.problem = piece, of_result(piece)
-                elif piece is None:
-                    yield None
+                elif piece is None or chosen.asked.wants_form:
+                    yield None  # of a form only what was judged is sent: nothing of it could be taken back
                 elif new := delivered.take(piece):
                     yield new
     except RuntimeFault as fault:
@@ -301,6 +332,12 @@ async def _said(
         if rest := delivered.finish(end.result.response):
             yield rest
         await _keep(door, chosen, delivered.text, end.result)
+
+
+def _field_of(end: _End, chosen: Chosen) -> str:
+    """Where a client of OpenAI's reads the words."""
+    is_refusal = end.result is not None and is_refused(end.result, wants_form=chosen.asked.wants_form)
+    return "refusal" if is_refusal else "content"
 
 
 async def _chat_frames(  # noqa: PLR0913 - what a stream is made of
@@ -317,7 +354,7 @@ async def _chat_frames(  # noqa: PLR0913 - what a stream is made of
     end = _End()
     async with aclosing(_said(door, chosen, pieces, Delivered(), end)) as said:
         async for new in said:
-            yield PING if new is None else chunk({"content": new})
+            yield PING if new is None else chunk({_field_of(end, chosen): new})
     if end.problem is not None or end.result is None:
         yield frame((end.problem or Problem(500, "internal", "the turn has no result")).body())
         return
@@ -339,7 +376,8 @@ async def _response_frames(
     end, delivered = _End(), Delivered()
     async with aclosing(_said(door, chosen, pieces, delivered, end)) as said:
         async for new in said:
-            for line in [PING] if new is None else events.said(new):
+            is_refusal = _field_of(end, chosen) == "refusal"
+            for line in [PING] if new is None else events.said(new, is_refusal=is_refusal):
                 yield line
     if end.problem is not None or end.result is None:
         yield events.failed(end.problem or Problem(500, "internal", "the turn has no result"))

@@ -1,8 +1,8 @@
 """OpenAI's requests as far as a session can answer them, and its answers. Pure; what is not kept is refused or named.
 
-Refused, because the answer would be another one than was asked for: several choices, log probabilities, a response
-format, images and audio, tools that are no functions. Not kept, and named in the header
-`x-hobus-ignored`: sampling settings, which the cluster's configuration decides.
+Refused, because the answer would be another one than was asked for: several choices, log probabilities, images and
+audio, tools that are no functions. Not kept, and named in the header `x-hobus-ignored`: sampling settings, which the
+cluster's configuration decides.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from pydantic import BaseModel, ConfigDict
 
 from bus.messages.base import Chosen
 from bus.messages.session import SessionConfig, TurnResult
+from config.schema import SessionsConfig
 from config.snapshot import Snapshot
-from launch.http import caller_words
+from launch.http import caller_words, form_words
 from launch.http.problems import Problem
 from launch.http.transcript import Called, Said
 
@@ -45,6 +46,7 @@ class Part(_Words):
 
     type: str
     text: str | None = None
+    refusal: str | None = None
 
 
 class Function(_Words):
@@ -66,6 +68,7 @@ class ChatMessage(_Words):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[Part] | None = None
+    refusal: str | None = None
     tool_calls: list[FunctionCall] | None = None
     tool_call_id: str = ""
 
@@ -75,7 +78,7 @@ class ChatMessage(_Words):
             raise Problem(400, "invalid_input", "a tool's message names its call", param=f"{place}.tool_call_id")
         calls = tuple(Called(call.id, call.function.name, call.function.arguments) for call in self.tool_calls or ())
         role = "system" if self.role == "developer" else self.role
-        return Said(role, _text_of(self.content, place), calls, self.tool_call_id)
+        return Said(role, _text_of(self.content, place) or self.refusal or "", calls, self.tool_call_id)
 
 
 class InputItem(_Words):
@@ -115,11 +118,9 @@ class Metadata(_Words):
 
 
 class _Request(_Words):
-    """What both APIs say of the answer's form."""
+    """What both APIs say."""
 
     model: str
-    response_format: dict[str, Any] | None = None
-    text: dict[str, Any] | None = None
     modalities: list[str] | None = None
 
 
@@ -127,6 +128,7 @@ class ChatRequest(_Request):
     """`POST /v1/chat/completions`."""
 
     messages: list[ChatMessage]
+    response_format: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     stream: bool | None = False
@@ -137,6 +139,10 @@ class ChatRequest(_Request):
     n: int | None = 1
     metadata: Metadata | None = None
     user: str | None = None
+
+    def form(self, limits: SessionsConfig) -> dict[str, Any] | None:
+        """The schema of the answer; None: text. Raises Problem."""
+        return form_words.schema_of(self.response_format, "response_format", limits, is_nested=True)
 
     def transcript(self, messages_max: int) -> list[Said]:
         """Its messages, the user's or results of calls last. Raises Problem."""
@@ -156,6 +162,7 @@ class ResponsesRequest(_Request):
     """`POST /v1/responses`."""
 
     input: str | list[InputItem]
+    text: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     instructions: str | None = None
@@ -165,6 +172,10 @@ class ResponsesRequest(_Request):
     reasoning: Reasoning | None = None
     metadata: Metadata | None = None
     user: str | None = None
+
+    def form(self, limits: SessionsConfig) -> dict[str, Any] | None:
+        """The schema of the answer; None: text. Raises Problem."""
+        return form_words.schema_of((self.text or {}).get("format"), "text.format", limits, is_nested=False)
 
     def transcript(self, messages_max: int) -> list[Said]:
         """Its messages, the user's or results of calls last. Raises Problem."""
@@ -193,9 +204,10 @@ def _text_of(content: str | list[Part] | None, place: str) -> str:
         return content
     texts: list[str] = []
     for part in content or []:
-        if part.type not in ("text", "input_text", "output_text") or part.text is None:
+        text = part.refusal if part.type == "refusal" else part.text
+        if part.type not in ("text", "input_text", "output_text", "refusal") or text is None:
             raise _unsupported(f"{place}.content", f"content of the type {part.type[:40]!r}: text alone")
-        texts.append(part.text)
+        texts.append(text)
     return "".join(texts)
 
 
@@ -213,9 +225,9 @@ def check(request: ChatRequest | ResponsesRequest) -> list[str]:
         raise _unsupported("n", "several choices: a turn has one answer")
     if extra.get("logprobs") or extra.get("top_logprobs"):
         raise _unsupported("logprobs", "log probabilities")
-    formats = request.response_format or (request.text or {}).get("format") or {"type": "text"}
-    if not isinstance(formats, dict) or formats.get("type") != "text":
-        raise _unsupported("response_format", "a response format other than text")
+    other = "text" if isinstance(request, ChatRequest) else "response_format"
+    if extra.get(other):
+        raise _unsupported(other, f"{other} in this API: the form of an answer has another field")
     if any(kind != "text" for kind in request.modalities or ()):
         raise _unsupported("modalities", "anything but text")
     return sorted(_IGNORED & extra.keys())
@@ -247,6 +259,8 @@ def chosen(snapshot: Snapshot, request: ChatRequest | ResponsesRequest) -> tuple
     tools, choice = caller_words.tools_of(request.tools, request.tool_choice)
     if tools:
         changes |= {"caller_tools": tools, "tool_choice": choice}
+    if (schema := request.form(snapshot.config.sessions)) is not None:
+        changes["output_schema"] = schema
     if isinstance(request, ChatRequest):
         limit, effort = request.max_completion_tokens or request.max_tokens, request.reasoning_effort
     else:
@@ -289,11 +303,13 @@ def completion_id(session_id: str, input_id: str) -> str:
     return f"chatcmpl-{sha256(f'{session_id}/{input_id}'.encode()).hexdigest()[:29]}"
 
 
-def completion(result: TurnResult, *, model: str, created: int) -> dict[str, Any]:
+def completion(result: TurnResult, *, model: str, created: int, wants_form: bool) -> dict[str, Any]:
     """A whole chat completion."""
     calls = result.caller_calls
     message: dict[str, Any] = {"role": "assistant", "content": result.response, "refusal": None}
-    if calls:
+    if form_words.is_refusal(result, wants_form=wants_form):
+        message |= {"content": None, "refusal": result.response}
+    elif calls:
         message |= {"content": result.response or None, "tool_calls": caller_words.tool_calls(calls)}
     return {
         "id": completion_id(result.session_id, result.input_id), "object": "chat.completion", "created": created,
@@ -333,10 +349,12 @@ def session_in(previous: str) -> str:
     return "-".join((half[:8], half[8:12], half[12:16], half[16:20], half[20:]))
 
 
-def response(  # noqa: PLR0913 - what it is made of
-    identity: str, *, model: str, created: int, text: str | None, result: TurnResult | None, request: ResponsesRequest
+def response(
+    identity: str, *, created: int, text: str | None, result: TurnResult | None, request: ResponsesRequest
 ) -> dict[str, Any]:
     """A response: begun (no text yet) or whole."""
+    form = (request.text or {}).get("format") or {"type": "text"}
+    is_refusal = result is not None and form_words.is_refusal(result, wants_form=form["type"] != "text")
     usage = None
     if result is not None:
         counted = usage_of(result)
@@ -346,30 +364,33 @@ def response(  # noqa: PLR0913 - what it is made of
             "output_tokens_details": {"reasoning_tokens": 0},
         }  # fmt: skip
     return {
-        "id": identity, "object": "response", "created_at": created, "model": model,
+        "id": identity, "object": "response", "created_at": created, "model": request.model,
         "status": "in_progress" if text is None else "completed", "error": None, "incomplete_details": None,
         "instructions": request.instructions, "metadata": {}, "parallel_tool_calls": False, "temperature": None,
         "tool_choice": "none", "tools": [], "top_p": None, "previous_response_id": request.previous_response_id,
-        "output": [] if text is None else output_of(identity, text, result), "usage": usage,
+        "output": [] if text is None else output_of(identity, text, result, is_refusal=is_refusal), "usage": usage,
+        "text": {"format": form},
         **({} if result is None else ours(result)),
     }  # fmt: skip
 
 
-def output_of(identity: str, text: str, result: TurnResult | None) -> list[dict[str, Any]]:
+def output_of(identity: str, text: str, result: TurnResult | None, *, is_refusal: bool) -> list[dict[str, Any]]:
     """The items of a whole response: its message, unless there are calls and nothing was said, and the calls."""
     calls = [] if result is None else [caller_words.call_item(call) for call in result.caller_calls]
-    return [output_item(identity, text), *calls] if text or not calls else calls
+    return [output_item(identity, text, is_refusal=is_refusal), *calls] if text or not calls else calls
 
 
-def output_item(identity: str, text: str | None) -> dict[str, Any]:
+def output_item(identity: str, text: str | None, *, is_refusal: bool = False) -> dict[str, Any]:
     """The one message of a response."""
-    content: Iterable[dict[str, Any]] = [] if text is None else [output_part(text)]
+    content: Iterable[dict[str, Any]] = [] if text is None else [output_part(text, is_refusal=is_refusal)]
     return {
         "id": f"msg_{identity[5:]}", "type": "message", "role": "assistant", "content": list(content),
         "status": "in_progress" if text is None else "completed",
     }  # fmt: skip
 
 
-def output_part(text: str) -> dict[str, Any]:
+def output_part(text: str, *, is_refusal: bool = False) -> dict[str, Any]:
     """The one part of that message."""
+    if is_refusal:
+        return {"type": "refusal", "refusal": text}
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

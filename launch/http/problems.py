@@ -13,22 +13,26 @@ from bus.messages.session import TurnResult
 
 STATUS = {
     "invalid_input": 400, "malformed": 400, "rejected": 400,
-    "tool_name_taken": 400,
+    "tool_name_taken": 400, "agent_mismatch": 400,
     "FORBIDDEN": 403, "AUTH_ERROR": 403, "denied": 403,
     "not_found": 404, "PROVIDER_NOT_FOUND": 404, "MODEL_NOT_FOUND": 404,
     "input_conflict": 409, "run_active": 409, "run_waiting": 409, "session_closed": 409,
     "cancelled": 409, "fenced": 409,
-    "too_large": 413,
+    "too_large": 413, "format_not_met": 422,
     "busy": 429, "BUDGET_EXHAUSTED": 429, "HIERARCHY_EXCEEDED": 429, "TURN_LIMIT": 429, "NOT_ALLOCATED": 429,
     "no_route": 503, "peer_lost": 503, "unavailable": 503, "disk_full": 503, "moved": 503, "unreadable": 503,
     "expired": 504, "deadline_exceeded": 504,
 }  # fmt: skip
 """Code of a fault or of a turn's verdict -> HTTP status; any other is 500."""
 
+_PARAMS = {"agent_mismatch": "model"}
+"""Code -> the field of a request in OpenAI's words that it is about."""
+
 _TYPES = {
     400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
     405: "invalid_request_error",
     409: "conflict_error", 413: "invalid_request_error", 415: "invalid_request_error", 421: "invalid_request_error",
+    422: "invalid_request_error",
     408: "invalid_request_error", 429: "rate_limit_error", 431: "invalid_request_error",
 }  # fmt: skip
 
@@ -103,4 +107,4 @@ def of_result(result: TurnResult) -> Problem | None:
     facts = {"session_id": result.session_id, "input_id": result.input_id, "outcome": result.outcome}
     status = STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)
     headers = {"retry-after": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}  # it passes
-    return Problem(status, code, result.response, headers=headers, facts=facts)
+    return Problem(status, code, result.response, param=_PARAMS.get(code), headers=headers, facts=facts)

@@ -23,16 +23,21 @@ class ResponseEvents:
         self._at = {"item_id": self._item["id"], "output_index": 0, "content_index": 0}
         self._number = 0
         self._is_said = False  # the message has begun
+        self._is_refusal = False  # it says why there is no answer in the form that was asked for
 
     def begun(self) -> Iterator[str]:
         """Before anything is said."""
         yield self._event("response.created", response=self._response())
         yield self._event("response.in_progress", response=self._response())
 
-    def said(self, new: str) -> Iterator[str]:
+    def said(self, new: str, *, is_refusal: bool) -> Iterator[str]:
         """Some more of the message."""
+        self._is_refusal = is_refusal
         yield from self._message_begun()
-        yield self._event("response.output_text.delta", **self._at, delta=new, logprobs=[])
+        if is_refusal:
+            yield self._event("response.refusal.delta", **self._at, delta=new)
+        else:
+            yield self._event("response.output_text.delta", **self._at, delta=new, logprobs=[])
 
     def failed(self, problem: Problem) -> str:
         """There is no answer."""
@@ -44,9 +49,13 @@ class ResponseEvents:
         if not result.caller_calls:
             yield from self._message_begun()
         if self._is_said:
-            yield self._event("response.output_text.done", **self._at, text=text, logprobs=[])
-            yield self._event("response.content_part.done", **self._at, part=words.output_part(text))
-            item = words.output_item(self._identity, text)
+            if self._is_refusal:
+                yield self._event("response.refusal.done", **self._at, refusal=text)
+            else:
+                yield self._event("response.output_text.done", **self._at, text=text, logprobs=[])
+            part = words.output_part(text, is_refusal=self._is_refusal)
+            yield self._event("response.content_part.done", **self._at, part=part)
+            item = words.output_item(self._identity, text, is_refusal=self._is_refusal)
             yield self._event("response.output_item.done", output_index=0, item=item)
         for number, call in enumerate(result.caller_calls, start=int(self._is_said)):
             yield from self._called(call, number)
@@ -57,7 +66,9 @@ class ResponseEvents:
             return
         self._is_said = True
         yield self._event("response.output_item.added", output_index=0, item=self._item)
-        yield self._event("response.content_part.added", **self._at, part=words.output_part(""))
+        yield self._event(
+            "response.content_part.added", **self._at, part=words.output_part("", is_refusal=self._is_refusal)
+        )
 
     def _called(self, call: CallerCall, number: int) -> Iterator[str]:
         """A call's arguments are there at once."""
@@ -69,9 +80,7 @@ class ResponseEvents:
         yield self._event("response.output_item.done", output_index=number, item=item)
 
     def _response(self, text: str | None = None, result: TurnResult | None = None) -> dict[str, Any]:
-        return words.response(
-            self._identity, model=self._body.model, created=self._created, text=text, result=result, request=self._body
-        )
+        return words.response(self._identity, created=self._created, text=text, result=result, request=self._body)
 
     def _event(self, kind: str, **fields: Any) -> str:
         self._number += 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import aclosing, contextmanager
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -28,10 +28,11 @@ from bus.messages.session import (
 from bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
 from launch.http import turns
 from launch.http.context import Door
+from launch.http.form_words import check_form
 from launch.http.openai_api import door_of, gone_of, principal_of, read, session_id_in
 from launch.http.problems import Problem, of_fault, of_result
 from launch.http.sse import PING, frame, streamed
-from launch.http.turns import Asked
+from launch.http.turns import Asked, Pieces
 
 
 class _Body(BaseModel):
@@ -73,6 +74,7 @@ async def start_session(request: Request) -> Response:
     """Begin a session; under the same Idempotency-Key the same one."""
     door, principal = door_of(request), principal_of(request)
     body = await read(request, StartBody)
+    check_form(body.session_config, "session_config", door.config.sessions)
     seed, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
     session_id = door.ownership.session_id(principal, f"session/{seed}")
     ready = await turns.start(door, session_id, agent_id=body.agent_id, config=body.session_config)
@@ -98,6 +100,7 @@ async def turn(request: Request) -> Response:
     """One message, one answer; again under the same input id the same answer."""
     door, session_id = door_of(request), _session(request)
     body = await read(request, TurnBody)
+    check_form(body.run_overrides, "run_overrides", door.config.sessions)
     input_id, _ = turns.input_of(request.headers.get("idempotency-key"), door.bus.new_id())
     asked = Asked(
         api="native", principal=principal_of(request), session_id=session_id, input_id=body.input_id or input_id,
@@ -106,12 +109,24 @@ async def turn(request: Request) -> Response:
     )  # fmt: skip
     headers = {"x-hobus-session": session_id, "x-hobus-input": asked.input_id}
     if body.stream:
-        return streamed(_turn_frames(door, asked), headers)
-    result = await turns.whole(door, asked, gone_of(request))
-    if (problem := of_result(result)) is not None:
-        problem.headers.update(headers)
-        raise problem
+        with _about(headers):
+            pieces = await turns.begun(door, asked, gone_of(request))
+        return streamed(_turn_frames(asked, pieces), headers)
+    with _about(headers):
+        result = await turns.whole(door, asked, gone_of(request))
+        if (problem := of_result(result)) is not None:
+            raise problem
     return JSONResponse(result.model_dump(mode="json"), headers=headers)
+
+
+@contextmanager
+def _about(headers: Mapping[str, str]) -> Generator[None]:
+    """A problem of the turn names it as its answer would."""
+    try:
+        yield
+    except Problem as problem:
+        problem.headers.update(headers)
+        raise
 
 
 async def command(request: Request) -> Response:
@@ -180,11 +195,11 @@ async def _event_frames(door: Door, session_id: str, after: int) -> AsyncGenerat
         door.metrics.readers.dec()
 
 
-async def _turn_frames(door: Door, asked: Asked) -> AsyncGenerator[str]:
+async def _turn_frames(asked: Asked, source: Pieces) -> AsyncGenerator[str]:
     """`turn` first: with its ids the same can be asked again, and what stands is told again from its beginning."""
     yield frame({"session_id": asked.session_id, "input_id": asked.input_id}, event="turn")
     try:
-        async with aclosing(turns.pieces(door, asked)) as pieces:
+        async with aclosing(source) as pieces:
             async for piece in pieces:
                 yield _turn_frame(piece)
     except RuntimeFault as fault:

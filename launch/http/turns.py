@@ -56,12 +56,18 @@ class Asked:
     overrides: SessionConfig | None
     arrived: float  # on the bus's monotonic clock
     results: tuple[CallResult, ...] = ()  # of open calls, in place of a text
+    agent_id: str | None = None  # whose session it has to be; None: whoever's it is
+
+    @property
+    def wants_form(self) -> bool:
+        """Whether the answer is read by a program: it has to have a form of the client's."""
+        return self.overrides is not None and self.overrides.output_schema is not None
 
     def turn(self, *, stream: bool) -> ProcessTurn:
         """As the host is asked."""
         return ProcessTurn(
             session_id=self.session_id, input_id=self.input_id, text=self.text, results=list(self.results),
-            run_overrides=self.overrides, stream=stream, lease=not self.comes_back,
+            agent_id=self.agent_id, run_overrides=self.overrides, stream=stream, lease=not self.comes_back,
         )  # fmt: skip
 
 

@@ -230,7 +230,7 @@ def test_the_same_key_gets_the_same_answer_after_the_conversation_has_gone_on(do
     [
         ({"model": "nobody"}, 404, "model_not_found"),
         ({"n": 2}, 400, "unsupported_parameter"),
-        ({"response_format": {"type": "json_object"}}, 400, "unsupported_parameter"),
+        ({"response_format": {"type": "grammar"}}, 400, "unsupported_parameter"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_input"),
         ({"messages": []}, 400, "invalid_input"),
         ({"messages": [{"role": "user", "content": "   "}]}, 400, "invalid_input"),

@@ -54,7 +54,7 @@ WRONG = [
     ("responses", {"input": "hello", "max_output_tokens": BEYOND}, "max_output_tokens"),
     ("responses", {"input": "hello", "text": "oops"}, "text"),
     ("responses", {"input": "hello", "text": [1]}, "text"),
-    ("responses", {"input": "hello", "text": {"format": "json"}}, "response_format"),
+    ("responses", {"input": "hello", "text": {"format": "json"}}, "text.format"),
     ("sessions/ID/turns", {"text": "hello", "run_overrides": {"max_tokens": BEYOND}}, "run_overrides.max_tokens"),
     ("sessions/ID/turns", {"text": "hello", "run_overrides": {"max_tokens": 0}}, "run_overrides.max_tokens"),
     ("sessions", {"session_config": {"max_tokens": BEYOND}}, "session_config.max_tokens"),
