@@ -8,16 +8,32 @@ Nothing leaves this machine: a connection to anything but loopback is refused, a
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from pydantic import BaseModel
 
 QUESTION = "what packages are installed?"
 TOOL_QUESTION = 'use get_weather {"city": "Bern"}'
 WEATHER = "sunny, 21 degrees"
 MODEL = "ADMIN"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+
+
+FORM_QUESTION = "city: Bern, people: 134000"
+
+
+class City(BaseModel):
+    """A form for an answer; the embedded model fills it from the question's words."""
+
+    city: str
+    people: int
+
+
+BERN = City(city="Bern", people=134000)
 
 
 def openai_chat(url: str, key: str) -> None:
@@ -36,6 +52,26 @@ def openai_chat(url: str, key: str) -> None:
         assert call.function.name == "get_weather"
         said.append({"role": "tool", "tool_call_id": call.id, "content": WEATHER})
         assert WEATHER in _message(client, said, tools, is_streamed=is_streamed).content
+
+
+def openai_forms(url: str, key: str) -> None:
+    """The official SDK: answers in a form, of both APIs, whole and streamed; a refusal."""
+    from openai import OpenAI
+
+    client: Any = OpenAI(base_url=url, api_key=key, max_retries=0)
+    said: Any = [{"role": "user", "content": FORM_QUESTION}]
+    chat = client.beta.chat.completions.parse(model=MODEL, messages=said, response_format=City)
+    assert chat.choices[0].message.parsed == BERN
+    with client.chat.completions.stream(model=MODEL, messages=said, response_format=City) as stream:
+        assert stream.get_final_completion().choices[0].message.parsed == BERN
+    assert client.responses.parse(model=MODEL, input=FORM_QUESTION, text_format=City).output_parsed == BERN
+    with client.responses.stream(model=MODEL, input=FORM_QUESTION, text_format=City) as stream:
+        assert stream.get_final_response().output_parsed == BERN
+    said = [{"role": "user", "content": "which one?"}]
+    refused = client.chat.completions.parse(model=MODEL, messages=said, response_format=City).choices[0].message
+    assert refused.parsed is None and "cannot fill in people" in refused.refusal
+    whole = client.chat.completions.create(model=MODEL, messages=said, response_format={"type": "json_object"})
+    assert "answer" in json.loads(whole.choices[0].message.content)
 
 
 def _message(client: Any, said: list[Any], tools: Any, *, is_streamed: bool) -> Any:
@@ -100,6 +136,27 @@ def _pydantic_ai(model: Any, url: str, key: str) -> None:
     assert asked == ["Bern", "Bern"]
 
 
+def pydantic_ai_forms(url: str, key: str) -> None:
+    """pydantic-ai: its structured output, by the provider's own form of answers and by a tool of its own."""
+    from pydantic_ai import Agent, NativeOutput, ToolOutput
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    provider = OpenAIProvider(base_url=url, api_key=key)
+
+    async def work() -> None:
+        for model in (OpenAIChatModel(MODEL, provider=provider), OpenAIResponsesModel(MODEL, provider=provider)):
+            agent: Any = Agent(model, output_type=NativeOutput(City), instructions="Be brief.")
+            assert (await agent.run(FORM_QUESTION)).output == BERN
+            async with agent.run_stream(FORM_QUESTION) as stream:
+                assert await stream.get_output() == BERN
+            by_tool: Any = Agent(model, output_type=ToolOutput(City, name="answer"))
+            asks = 'use answer {"city": "Bern", "people": 134000}'
+            assert (await by_tool.run(asks)).output == BERN
+
+    asyncio.run(work())
+
+
 def openai_agents_chat(url: str, key: str) -> None:
     """openai-agents over chat completions."""
     from agents import OpenAIChatCompletionsModel
@@ -139,6 +196,11 @@ def _openai_agents(model: Any, url: str, key: str) -> None:
             pass
         assert WEATHER in streamed.final_output
 
+        formed: Any = Agent(
+            name="someone", instructions="Be brief.", output_type=City, model=model(model=MODEL, openai_client=client)
+        )
+        assert (await Runner.run(formed, FORM_QUESTION)).final_output == BERN
+
     asyncio.run(work())
     assert asked == ["Bern", "Bern"]
 
@@ -172,13 +234,15 @@ def langchain(url: str, key: str) -> None:
                 ToolMessage(get_weather.invoke(call["args"]), tool_call_id=call["id"]) for call in answer.tool_calls
             ]
         assert WEATHER in answer.text
+    formed: Any = model.with_structured_output(City, method="json_schema")
+    assert formed.invoke(FORM_QUESTION) == BERN
 
 
 CHECKS: dict[str, Callable[[str, str], None]] = {
     check.__name__: check
     for check in (
-        openai_chat, openai_responses, pydantic_ai_chat, pydantic_ai_responses, openai_agents_chat,
-        openai_agents_responses, langchain,
+        openai_chat, openai_responses, openai_forms, pydantic_ai_chat, pydantic_ai_responses, pydantic_ai_forms,
+        openai_agents_chat, openai_agents_responses, langchain,
     )
 }  # fmt: skip
 
