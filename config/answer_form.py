@@ -39,14 +39,12 @@ def schema_fault(schema: dict[str, Any], limits: SessionsConfig) -> str:
 
 
 def _leads_somewhere(schema: dict[str, Any]) -> bool:
-    """Whether each of its references names a part of it."""
+    """Whether each of its references names a schema in it."""
     resolver = Registry[Any]().with_resource("", Resource[Any](schema, DRAFT202012)).resolver()
     try:
-        for reference in _references(schema):
-            resolver.lookup(reference)
-    except Unresolvable:
+        return all(isinstance(resolver.lookup(reference).contents, dict | bool) for reference in _references(schema))
+    except (Unresolvable, ValueError, TypeError):  # the last two: a pointer into a list, or a text, that is none
         return False
-    return True
 
 
 def _references(value: Any) -> list[str]:

@@ -1,0 +1,46 @@
+"""Which schemas may be the form of an answer, exactly at their bounds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from config.answer_form import schema_fault
+from config.snapshot import load_snapshot
+
+LIMITS = load_snapshot().config.sessions.model_copy(
+    update={"output_schema_max_bytes": 200, "output_schema_depth_max": 5}
+)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {}, {"type": "object"}, {"$ref": "#"}, {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}},
+        {"properties": {"$ref": {"type": "string"}}}, {"properties": {"a": {"$ref": "#b"}, "b": {"$anchor": "b"}}},
+        {"properties": {"a": {"properties": {"b": {}}}}}, {"description": "x" * (200 - len(json.dumps({"description": ""})))},
+    ],
+)  # fmt: skip
+def test_it_describes_an_object_and_stands_on_its_own(schema: dict[str, Any]) -> None:
+    """Up to its bounds."""
+    assert schema_fault(schema, LIMITS) == ""
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ({"type": "array"}, "an object"), ({"type": ["object", "null"]}, "an object"), ({"type": 7}, "an object"),
+        ({"properties": 7}, "no JSON Schema at $.properties"), ({"properties": {"a": {"pattern": "("}}}, "no JSON Schema"),
+        ({"properties": {"a": {"properties": {"b": {"type": ["null"]}}}}}, "(sessions.output_schema_depth_max)"),
+        ({"description": "x" * (201 - len(json.dumps({"description": ""})))}, "(sessions.output_schema_max_bytes)"),
+        ({"const": 2**64}, "64 bits"), ({"const": float("nan")}, "64 bits"),
+        ({"$ref": "http://127.0.0.1/x"}, "outside itself"), ({"$ref": "#/$defs/a"}, "not there"), ({"$ref": "#b"}, "not there"),
+        ({"enum": [1], "$ref": "#/enum/x"}, "not there"), ({"const": {"a": "s"}, "$ref": "#/const/a/b"}, "not there"),
+        ({"title": "x", "properties": {"a": {"$ref": "#/title"}}}, "not there"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_form_is_told_why(schema: dict[str, Any], said: str) -> None:
+    """As the end of a sentence about it."""
+    assert said in schema_fault(schema, LIMITS)
