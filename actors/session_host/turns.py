@@ -189,8 +189,10 @@ def result_in(
     """
     event = SessionEvent.model_validate(unpack(_body(entry, 0))).event
     source = entry if isinstance(event, TurnDegraded) else asked
-    is_other_text = source is not None and source.bodies[1:2] not in ([], [None], [turn.text.encode()])
-    if is_other_text or form_in(asked) not in (None, turn.form):
+    if (source is not None and source.bodies[1:2] not in ([], [None], [turn.text.encode()])) or form_in(asked) not in (
+        None,
+        turn.form,
+    ):
         return error(
             turn,
             "input_conflict",
