@@ -14,7 +14,7 @@ from typing import Any, Literal
 from bus.errors import GatewayError
 from bus.messages.base import pack, unpack
 from bus.messages.gateway import Prompt, PromptMessage, PromptResponse
-from bus.messages.ids import body_ref, call_id
+from bus.messages.ids import body_ref, call_id, dispatched_id, entry_id, got_key, sent_key
 from bus.messages.ledger import Entry, Provenance, WriteEntry
 from bus.messages.work_order import Segment, ToolCall
 from bus.record.entry import checked
@@ -65,17 +65,7 @@ def attempt_name(call_key: str, number: int) -> str:
 
 def record_id(event: Name, name: str) -> str:
     """The submission id of an attempt's record."""
-    return f"{event}:{name}"
-
-
-def once_sent(name: str) -> str:
-    """Once key of PROMPT_SENT."""
-    return f"sent:{name}"
-
-
-def once_got(name: str) -> str:
-    """Once key that an attempt's two possible ends compete for."""
-    return f"got:{name}"
+    return entry_id(event, name)
 
 
 def digest_of(prompt: Prompt, route: Route) -> str:
@@ -153,11 +143,11 @@ def sent(attempt: Attempt, *, at_us: int) -> WriteEntry:
         stream=STREAM,
         event_type="PROMPT_SENT",
         provenance=provenance_of(prompt),
-        parents=[] if attempt.ask.is_degraded else [f"WO_DISPATCHED:{prompt.work_order_id}"],
+        parents=[] if attempt.ask.is_degraded else [dispatched_id(prompt.work_order_id)],
         trace=attempt.ask.trace,
         at_us=at_us,
         bodies=[pack(payload), pack(request)],
-        once=once_sent(attempt.name),
+        once=sent_key(attempt.name),
     )
 
 
@@ -236,7 +226,7 @@ def closed_as_unknown(entry: Entry, reservation: Reservation, *, at_us: int) -> 
         trace=entry.trace,
         at_us=at_us,
         bodies=[pack(body)],
-        once=once_got(name),
+        once=got_key(name),
     )
 
 
@@ -393,7 +383,7 @@ def _end(attempt: Attempt, event: Name, bodies: list[bytes], *, reason: str, at_
             trace=attempt.ask.trace,
             at_us=at_us,
             bodies=bodies,
-            once=once_got(attempt.name),
+            once=got_key(attempt.name),
         )
     )
 

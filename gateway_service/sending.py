@@ -16,7 +16,7 @@ import structlog
 from bus.errors import GatewayError, MessageTooLarge, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.gateway import PromptResponse
-from bus.messages.ids import parse_iso
+from bus.messages.ids import got_key, parse_iso, sent_key
 from bus.messages.ledger import Ack, Entry, WriteEntry
 from bus.port import Bus, Provider
 from bus.spool import RecordKeeper
@@ -29,7 +29,7 @@ from gateway_service.calls import Attempts, key_conflict
 from gateway_service.chain import LastFaults
 from gateway_service.pieces import Pieces
 from gateway_service.pricing import NEVER_SENT, Settlement
-from gateway_service.records import Ask, once_got, once_sent, record_id
+from gateway_service.records import Ask, record_id
 
 _log = structlog.get_logger("gateway")
 
@@ -222,7 +222,7 @@ class Sender:
         return None
 
     async def _find(self, name: str) -> tuple[Entry | None, Entry | None]:
-        sent, end = await self._ledger.lookup(once=[once_sent(name), once_got(name)], with_bodies=True)
+        sent, end = await self._ledger.lookup(once=[sent_key(name), got_key(name)], with_bodies=True)
         return sent, end
 
     # --- stages 10 and 11 -------------------------------------------------------------------------------------------

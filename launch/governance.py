@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bus.errors import LedgerError
+from bus.messages.ids import snapshot_id
 from bus.messages.ledger import Write, WriteEntry, Written
 from bus.port import Bus
 from config.snapshot import Snapshot
@@ -11,7 +12,7 @@ from config.snapshot import Snapshot
 def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:
     """CONFIG_SNAPSHOT:<digest>, whose body is the snapshot itself; a repeat is meant to add nothing."""
     return WriteEntry(
-        submission_id=f"CONFIG_SNAPSHOT:{snapshot.digest}",
+        submission_id=snapshot_id(snapshot.digest),
         stream="governance",
         event_type="CONFIG_SNAPSHOT",
         at_us=round(now_s * 1_000_000),

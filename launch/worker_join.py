@@ -13,7 +13,7 @@ from bus.envelope import HEADER_VERSION, Kind, header
 from bus.errors import BusError, ConfigError, RuntimeFault
 from bus.join_token import JoinToken
 from bus.messages.control import Join, Joined, Refused
-from bus.messages.ids import body_ref
+from bus.messages.ids import body_ref, snapshot_id
 from bus.messages.ledger import Body, GetBody
 from bus.peer import Peer
 from bus.port import Clock
@@ -162,7 +162,7 @@ async def snapshot_of(peer: Peer, home: WorkerHome, config: AdminConfig) -> Snap
 
 
 async def _fetched(peer: Peer, digest: str, config: AdminConfig) -> bytes:
-    question = GetBody(ref=body_ref(f"CONFIG_SNAPSHOT:{digest}", 0))
+    question = GetBody(ref=body_ref(snapshot_id(digest), 0))
     timeout_s = config.ledger.request_timeout_ms / 1000
     has_said = False
     while True:

@@ -7,13 +7,12 @@ values given.
 
 from __future__ import annotations
 
-import re
 from typing import Literal, NamedTuple
 
 from bus.messages.ledger import STREAMS, Ack, WriteEntry
-from bus.record.entry import INTEGER_MAX, StoredEntry
+from bus.record.catalog import is_session_stream
+from bus.record.entry import StoredEntry
 
-_SESSION = re.compile(r"session/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _NAMED = frozenset(STREAMS)
 TOOK_OVER = "TookOver"
 TURN_DEGRADED = "TurnDegraded"
@@ -38,18 +37,11 @@ class Earlier(NamedTuple):
     is_same: bool = False  # its content is that of the write being judged
 
 
-def is_session_stream(stream: str) -> bool:
-    """Whether the stream is a session's journal."""
-    return _SESSION.fullmatch(stream) is not None
-
-
 def fault_of_shape(entry: WriteEntry) -> str:
     """'' or what makes the write invalid whatever the record holds."""
     on_session = is_session_stream(entry.stream)
     if not on_session and entry.stream not in _NAMED:
         return "stream"
-    if max(entry.at_us, entry.provenance.run_seq, entry.provenance.round_seq, entry.tenure or 0) > INTEGER_MAX:
-        return "integer"
     is_conditional = on_session and entry.event_type != TURN_DEGRADED
     if is_conditional != (entry.prev is not None) or is_conditional != (entry.tenure is not None):
         return "conditions"  # prev and tenure stand exactly where they are checked

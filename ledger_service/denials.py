@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from bus.messages.base import pack
 from bus.messages.ledger import STREAMS, WriteEntry
-from ledger_service.admission import is_session_stream
-from ledger_service.scope import EVENT_TYPES
+from bus.record.catalog import EVENT_TYPES, is_session_stream
 
 DENIED = "DENIED"
 

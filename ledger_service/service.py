@@ -17,15 +17,15 @@ from bus.errors import BusError, LedgerError, RuntimeFault
 from bus.messages import ledger as m
 from bus.messages.ids import split_body_ref
 from bus.port import Bus, Disk
+from bus.record.catalog import may_write_entry, rests_on
 from config.schema import LedgerConfig
 from ledger_service.admission import StreamHead, refusal
 from ledger_service.denials import Denials
 from ledger_service.index import Committed, NoRoom
 from ledger_service.intake import World
-from ledger_service.naming import rests_on
 from ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
 from ledger_service.salt import salts
-from ledger_service.scope import READS, may_read, may_read_entry, may_write_entry
+from ledger_service.scope import READS, may_read, may_read_entry
 from ledger_service.writer import shortage
 
 
@@ -161,7 +161,7 @@ class LedgerService(Actor):
     def _may_write(self, entry: m.WriteEntry, call: Call) -> bool:
         if not may_write_entry(call.role, entry, call.sender):
             return False
-        key = rests_on(entry, call.sender)
+        key = rests_on(call.role, entry, call.sender)
         return key is None or self._open().tables.by_once(key) is not None
 
     async def append(self, entries: list[m.WriteEntry], origin: str, *, urgent: bool = True) -> list[m.Ack]:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from itertools import islice
 
 from bus.messages.ledger import EVERY_SESSION
+from bus.record.catalog import is_session_stream
 from bus.record.entry import INTEGER_MAX, StoredEntry
-from ledger_service.admission import StreamHead, is_session_stream
+from ledger_service.admission import StreamHead
 from ledger_service.index import Committed, Index, Position
 from ledger_service.segment import Place, SegmentFiles
 

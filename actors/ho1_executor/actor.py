@@ -26,7 +26,7 @@ from bus.dispatch import Actor, Call
 from bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from bus.ledger_client import LedgerClient
 from bus.messages.gateway import Breakers, ReadBreakers
-from bus.messages.ids import turn_in
+from bus.messages.ids import dispatched_id, turn_in
 from bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder
 from bus.port import Bus, ToolRunner
 from config.snapshot import Snapshot
@@ -230,4 +230,4 @@ def _parents(job: Job) -> list[str]:
         return list(job.tally.received_ids)
     if job.tally.tool_ids:
         return [end_id("TOOL_STARTED", job.order.wo_id, job.bus.instance)]
-    return [f"WO_DISPATCHED:{job.order.wo_id}"]
+    return [dispatched_id(job.order.wo_id)]

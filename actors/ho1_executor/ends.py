@@ -14,7 +14,6 @@ from actors.ho1_executor.receipts import (
     Moment,
     Tally,
     end_entry,
-    end_once,
     failed,
     late_entry,
     receipt_of,
@@ -22,6 +21,7 @@ from actors.ho1_executor.receipts import (
 )
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
+from bus.messages.ids import end_key
 from bus.messages.ledger import Ack
 from bus.messages.work_order import Receipt, WorkOrder
 
@@ -58,7 +58,7 @@ class Ends:
         A model's answer may be passed on before its record is durable. Where its gateway died with that, the end names
         a text that never came into the record: the gateway is asked again, and its next answer counts.
         """
-        entry = (await self._ledger.lookup(once=[end_once(order.wo_id)], with_bodies=True))[0]
+        entry = (await self._ledger.lookup(once=[end_key(order.wo_id)], with_bodies=True))[0]
         if entry is None:
             return None
         ref = text_ref(entry)

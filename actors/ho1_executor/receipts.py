@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from bus.errors import WorkOrderFault
 from bus.messages.base import pack, unpack
 from bus.messages.gateway import PromptResponse
-from bus.messages.ids import body_ref, iso
+from bus.messages.ids import body_ref, by_writer, end_key, entry_id, iso
 from bus.messages.ledger import Entry, Provenance, WriteEntry
 from bus.messages.work_order import Cost, OutputResult, Receipt, WorkOrder, WorkOrderError
 
@@ -85,14 +85,9 @@ class Moment:
     trace: str = ""
 
 
-def end_once(wo_id: str) -> str:
-    """The key for which all ends of one order compete."""
-    return f"end:{wo_id}"
-
-
 def end_id(event_type: str, wo_id: str, instance: str) -> str:
     """Submission id of an entry of one order by one writer."""
-    return f"{event_type}:{wo_id}/{instance}"
+    return entry_id(event_type, by_writer(wo_id, instance))
 
 
 def completed(order: WorkOrder, result: OutputResult, tally: Tally, moment: Moment) -> Receipt:
@@ -208,7 +203,7 @@ def _entry(order: WorkOrder, receipt: Receipt, moment: Moment, event_type: str, 
         trace=moment.trace,
         at_us=round(moment.now * 1_000_000),
         bodies=[pack(receipt.model_dump(exclude_defaults=True)), *texts],
-        once=None if event_type == "WO_LATE" else end_once(order.wo_id),
+        once=None if event_type == "WO_LATE" else end_key(order.wo_id),
     )
 
 

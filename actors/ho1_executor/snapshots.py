@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from bus.errors import ConfigError, RuntimeFault, WorkOrderFault
 from bus.ledger_client import LedgerClient
-from bus.messages.ids import body_ref
+from bus.messages.ids import body_ref, snapshot_id
 from config.snapshot import Snapshot
 
 
@@ -34,7 +34,7 @@ class Snapshots:
 
     async def _fetched(self, digest: str) -> Snapshot:
         try:
-            snapshot = Snapshot.from_bytes(await self._ledger.body(body_ref(f"CONFIG_SNAPSHOT:{digest}", 0)))
+            snapshot = Snapshot.from_bytes(await self._ledger.body(body_ref(snapshot_id(digest), 0)))
         except ConfigError as fault:
             raise WorkOrderFault("execution_error", f"the recorded snapshot {digest}: {fault.detail}") from None
         except RuntimeFault as fault:

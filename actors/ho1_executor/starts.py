@@ -12,22 +12,18 @@ from typing import Literal
 
 from actors.ho1_executor.receipts import STREAM, Moment, end_id, provenance_of
 from bus.messages.base import pack
+from bus.messages.ids import dispatched_id, start_key
 from bus.messages.ledger import Ack, Entry, WriteEntry
 from bus.messages.work_order import ToolCall, WorkOrder
 
 Step = Literal["begin", "ours", "ask"]
 
 
-def start_once(wo_id: str, number: int, *, idempotent: bool) -> str:
-    """The key for which starts compete; `number` counts tries from 1."""
-    return f"start:{wo_id}/{number}" if idempotent else f"start:{wo_id}"
-
-
 def start_keys(wo_id: str, after: int, count: int, *, idempotent: bool) -> list[str]:
     """Keys of the tries after `after`, a page of them; a call that must not run twice has only one."""
     if not idempotent:
-        return [] if after else [start_once(wo_id, 1, idempotent=False)]
-    return [start_once(wo_id, after + offset, idempotent=True) for offset in range(1, count + 1)]
+        return [] if after else [start_key(wo_id)]
+    return [start_key(wo_id, after + offset) for offset in range(1, count + 1)]
 
 
 def start_entry(order: WorkOrder, call: ToolCall, moment: Moment, *, number: int, idempotent: bool) -> WriteEntry:
@@ -37,11 +33,11 @@ def start_entry(order: WorkOrder, call: ToolCall, moment: Moment, *, number: int
         stream=STREAM,
         event_type="TOOL_STARTED",
         provenance=provenance_of(order),
-        parents=[f"WO_DISPATCHED:{order.wo_id}"],
+        parents=[dispatched_id(order.wo_id)],
         trace=moment.trace,
         at_us=round(moment.now * 1_000_000),
         bodies=[pack({"tool_id": call.tool_id, "call_id": call.call_id, "idempotent": idempotent, "number": number})],
-        once=start_once(order.wo_id, number, idempotent=idempotent),
+        once=start_key(order.wo_id, number if idempotent else None),
     )
 
 

@@ -17,7 +17,7 @@ from actors.ho2_supervisor.session.record import RunMemo
 from actors.ho2_supervisor.verdicts import verdict_result
 from bus.ledger_client import LedgerClient
 from bus.messages.base import pack, unpack
-from bus.messages.ids import parse_iso, turn_key
+from bus.messages.ids import end_key, parse_iso, turn_key
 from bus.messages.ledger import Entry
 from bus.messages.session import OrderEnded, RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
 from bus.messages.work_order import Receipt
@@ -25,11 +25,6 @@ from bus.port import Bus
 from config.schema import SessionsConfig
 
 CANCELLED = "cancelled"
-
-
-def end_key(wo_id: str) -> str:
-    """The once key for which everything competes that can be the end of an order."""
-    return f"end:{wo_id}"
 
 
 @dataclass(frozen=True, slots=True)

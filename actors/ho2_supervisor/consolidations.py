@@ -22,7 +22,7 @@ from actors.ho2_supervisor.past_turns import turn_of_run
 from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
 from bus.ledger_client import LedgerClient
 from bus.messages.base import unpack
-from bus.messages.ids import iso
+from bus.messages.ids import completed_id, dispatched_id, end_key, iso
 from bus.messages.ledger import Provenance
 from bus.messages.memory import (
     Artifact,
@@ -84,7 +84,7 @@ class Consolidations:
 
     async def _agent_of(self, message: Consolidate) -> Agent:
         """Whose session it is, as the record says: the message's word only routes it."""
-        [completed] = await self._client.lookup([f"RunCompleted:{message.run_id}"])
+        [completed] = await self._client.lookup([completed_id(message.run_id)])
         agent = None if completed is None else self._snapshot.agents.get(completed.provenance.agent_id)
         if agent is None:
             raise RuntimeFault("not_found", f"run {message.run_id} was not completed for an agent that is configured")
@@ -104,7 +104,7 @@ class Consolidations:
         number, before = 1, ""
         while True:
             wo_id = consolidation.order_id(crossing, number, self._memory)
-            [taken] = await self._client.lookup([f"WO_DISPATCHED:{wo_id}"])
+            [taken] = await self._client.lookup([dispatched_id(wo_id)])
             if taken is None:
                 break
             number, before = number + 1, wo_id
@@ -113,7 +113,7 @@ class Consolidations:
         return wo_id
 
     async def _end_if_open(self, wo_id: str) -> None:
-        dispatched, ended = await self._client.lookup([f"WO_DISPATCHED:{wo_id}"], [f"end:{wo_id}"], with_bodies=True)
+        dispatched, ended = await self._client.lookup([dispatched_id(wo_id)], [end_key(wo_id)], with_bodies=True)
         if ended is not None or dispatched is None or not dispatched.bodies or dispatched.bodies[0] is None:
             return
         order = recorded_form.recorded_order(unpack(dispatched.bodies[0])["order"], {})
@@ -129,7 +129,7 @@ class Consolidations:
         )  # fmt: skip
         if wrong := work_orders.faults(planned, ()):
             raise WorkOrderFault("execution_error", f"{wo_id} was not dispatched: {'; '.join(wrong)}")
-        owned, brought = work_orders.with_own_texts(planned, f"WO_DISPATCHED:{wo_id}", {})
+        owned, brought = work_orders.with_own_texts(planned, dispatched_id(wo_id), {})
         order = work_orders.advance(owned, "dispatched", "ho2")
         entry = self._own_entries.consolidation(
             {
@@ -139,7 +139,7 @@ class Consolidations:
                 "gate": crossing.gate.model_dump(),
                 "as_of_ts": crossing.as_of_ts,
             },
-            brought, provenance=_provenance(order), parents=[f"RunCompleted:{crossing.run_id}"],
+            brought, provenance=_provenance(order), parents=[completed_id(crossing.run_id)],
             at_us=self._at_us(), trace=trace,
         )  # fmt: skip
         [ack] = await self._client.write([entry], trace=trace)
@@ -206,7 +206,7 @@ class Consolidations:
         entry = self._own_entries.ho2m(
             "WO_QUALITY_GATE",
             {"wo_id": order.wo_id, "faults": list(judged.faults), "dropped": list(judged.dropped)},
-            provenance=_provenance(order), parents=[f"WO_DISPATCHED:{order.wo_id}"], at_us=self._at_us(),
+            provenance=_provenance(order), parents=[dispatched_id(order.wo_id)], at_us=self._at_us(),
             decision="REJECTED" if judged.lesson is None else "ACCEPTED", trace=trace,
         )  # fmt: skip
         self._client.submit([entry], trace=trace)

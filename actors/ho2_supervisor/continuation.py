@@ -15,7 +15,7 @@ from actors.ho2_supervisor import recorded_form
 from actors.ho2_supervisor.owner import OwnedSession
 from actors.ho2_supervisor.session.journal import recorded
 from bus.errors import LedgerError
-from bus.messages.ids import caller_call_id
+from bus.messages.ids import caller_call_id, dispatched_id, ended_id
 from bus.messages.session import OrderDispatched, OrderEnded, RunRequested
 from bus.messages.work_order import Exchange, Receipt, Segment, WorkOrder
 
@@ -62,12 +62,12 @@ async def continued(session: OwnedSession, requested: RunRequested, results: Seq
 
 async def _asked(session: OwnedSession, wo_id: str) -> tuple[WorkOrder, Receipt]:
     """The order whose model asked for the calls, and its receipt, with all their texts."""
-    form, ended = await _events(session, f"WO_DISPATCHED:{wo_id}", f"OrderEnded:{wo_id}")
+    form, ended = await _events(session, dispatched_id(wo_id), ended_id(wo_id))
     if not isinstance(form, OrderDispatched) or not isinstance(ended, OrderEnded):
         raise LedgerError("erased", f"order {wo_id}, whose model asked for the calls, is erased")
     earlier: dict[str, Any] = {}
     if (base := recorded_form.context_of(form.order)) is not None:
-        [first] = await _events(session, f"WO_DISPATCHED:{base}")
+        [first] = await _events(session, dispatched_id(base))
         if not isinstance(first, OrderDispatched):
             raise LedgerError("erased", f"order {base}, whose context {wo_id} shares, is erased")
         earlier[base] = first.order

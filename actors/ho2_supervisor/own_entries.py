@@ -10,7 +10,7 @@ from typing import Any
 
 from actors.ho2_supervisor.recorded_form import blank_receipt
 from bus.messages.base import pack
-from bus.messages.ids import body_ref
+from bus.messages.ids import body_ref, by_writer, dispatched_id, end_key, entry_id
 from bus.messages.ledger import Provenance, WriteEntry
 from bus.messages.work_order import Receipt
 
@@ -25,7 +25,7 @@ class OwnEntries:
     def next_id(self, event_type: str) -> str:
         """A submission id of this incarnation, by counting."""
         self._count += 1
-        return f"{event_type}:{self._instance}/{self._count}"
+        return entry_id(event_type, by_writer(self._instance, str(self._count)))
 
     def context(  # noqa: PLR0913 - an entry has these fields
         self, payload: dict[str, Any], lines: Mapping[str, str], *, provenance: Provenance, parents: Sequence[str],
@@ -55,7 +55,7 @@ class OwnEntries:
     ) -> WriteEntry:  # fmt: skip
         """WO_DISPATCHED of a consolidation: the order and what it rests on, its texts as bodies."""
         return WriteEntry(
-            submission_id=f"WO_DISPATCHED:{payload['wo_id']}",
+            submission_id=dispatched_id(payload["wo_id"]),
             stream="ho2m",
             event_type="WO_DISPATCHED",
             provenance=provenance,
@@ -96,14 +96,14 @@ class OwnEntries:
     def lost_order(self, receipt: Receipt, *, provenance: Provenance, at_us: int, trace: str) -> WriteEntry:
         """WO_FAILED of an order that nobody answered; an end that HO1 recorded after all stands before it."""
         return WriteEntry(
-            submission_id=f"WO_FAILED:{receipt.wo_id}/{self._instance}",
+            submission_id=entry_id("WO_FAILED", by_writer(receipt.wo_id, self._instance)),
             stream="ho1m",
             event_type="WO_FAILED",
             reason="" if receipt.error is None else receipt.error.code,
             provenance=provenance,
-            parents=[f"WO_DISPATCHED:{receipt.wo_id}"],
+            parents=[dispatched_id(receipt.wo_id)],
             trace=trace,
             at_us=at_us,
             bodies=[pack(blank_receipt(receipt))],
-            once=f"end:{receipt.wo_id}",
+            once=end_key(receipt.wo_id),
         )

@@ -11,14 +11,14 @@ from actors.ho2_supervisor.history import DeliveredTurn
 from actors.ho2_supervisor.session.journal import Recorded, own_text, recorded
 from actors.ho2_supervisor.session.record import reply_in, result_in
 from bus.ledger_client import LedgerClient
-from bus.messages.ids import RunId, requested_id
+from bus.messages.ids import RunId, completed_id, requested_id
 from bus.messages.ledger import Entry, session_stream
 from bus.messages.session import RunCompleted, RunRequested
 
 
 async def turn_of_run(client: LedgerClient, run_id: RunId) -> DeliveredTurn | None:
     """What was asked, and what was answered if it was; None where what was asked is erased or not to be found."""
-    [entry] = await client.lookup([f"RunCompleted:{run_id}"], with_bodies=True)
+    [entry] = await client.lookup([completed_id(run_id)], with_bodies=True)
     completed = _taken(entry)
     if completed is None or not isinstance(completed.event.event, RunCompleted):
         return _asked(await _requested_by_run(client, run_id), None)

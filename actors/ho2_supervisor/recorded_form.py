@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bus.messages.ids import body_ref
+from bus.messages.ids import body_ref, ended_id
 from bus.messages.work_order import Exchange, Receipt, Segment, WorkOrder
 
 _Change = Callable[[Segment], Segment]
@@ -64,7 +64,7 @@ def with_own_text(receipt: Receipt) -> tuple[Receipt, list[bytes]]:
         return receipt, []
     if not output.tool_calls and not output.text.ref.startswith(f"WO_COMPLETED:{receipt.wo_id}/"):
         return receipt, []
-    text = output.text.model_copy(update={"ref": body_ref(f"OrderEnded:{receipt.wo_id}", 1)})
+    text = output.text.model_copy(update={"ref": body_ref(ended_id(receipt.wo_id), 1)})
     taken = receipt.model_copy(update={"output_result": output.model_copy(update={"text": text})})
     return taken, [text.text.encode()]
 

@@ -24,7 +24,18 @@ from actors.ho2_supervisor.waiting import Waiting, standstill_of
 from actors.ho2_supervisor.work_orders import OrderContext
 from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
 from bus.messages.base import pack
-from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso, lease_id_of, parse_iso, work_order_id
+from bus.messages.ids import (
+    RunId,
+    StepId,
+    ToolBatchId,
+    TurnId,
+    body_ref,
+    dispatched_id,
+    iso,
+    lease_id_of,
+    parse_iso,
+    work_order_id,
+)
 from bus.messages.session import (
     BatchSettled,
     LeaseIssued,
@@ -440,7 +451,7 @@ class Run:
         completed = {wo_id for wo_id, receipt in self.receipts.items() if receipt.state == "completed"}
         if wrong := work_orders.faults(planned, completed):
             raise WorkOrderFault("execution_error", f"{planned.wo_id} was not dispatched: {'; '.join(wrong)}")
-        submission_id = f"WO_DISPATCHED:{planned.wo_id}"
+        submission_id = dispatched_id(planned.wo_id)
         owned, brought = work_orders.with_own_texts(planned, submission_id, self._text_refs, self._composed)
         self._text_refs |= brought
         order = work_orders.advance(owned, "dispatched", "ho2")

@@ -15,7 +15,7 @@ from actors.ho2_supervisor.run import Run
 from actors.ho2_supervisor.verdicts import verdict_result
 from bus.errors import RuntimeFault
 from bus.messages.base import pack
-from bus.messages.ids import body_ref, requested_id, turn_key
+from bus.messages.ids import body_ref, completed_id, requested_id, turn_key
 from bus.messages.session import OpenCalls, RunCompleted, RunFailed, ToolCallSummary, TurnResult
 from bus.messages.work_order import REFUSAL, OutputResult
 from bus.spent import fact_of
@@ -45,7 +45,7 @@ async def record_answer(
         cost=chain.total_cost(receipts, run.elapsed_ms),
         elapsed_ms=run.elapsed_ms,
     )
-    completed_id = f"RunCompleted:{run.run_id}"
+    completion_id = completed_id(run.run_id)
     unobserved = run.session.record.state.pending_steer  # no round was left for them
     has_own_text = bool(handed_out) or not answer.text.ref
     words = caller_tools.words_of_reply(answer.text.text, handed_out)
@@ -53,8 +53,8 @@ async def record_answer(
     run.session.append(
         RunCompleted(
             input_id=run.input_id,
-            result_ref=body_ref(completed_id, 1),
-            reply_ref=body_ref(completed_id, 2) if has_own_text else answer.text.ref or "",
+            result_ref=body_ref(completion_id, 1),
+            reply_ref=body_ref(completion_id, 2) if has_own_text else answer.text.ref or "",
             open_calls=OpenCalls(wo_id=receipts[-1].wo_id, call_ids=[call.tool_call_id for call in handed_out])
             if handed_out
             else None,
@@ -81,7 +81,7 @@ async def record_answer(
     for event_type, decision_of, payload in also:
         run.session.also(
             run.own_entries.ho2m(
-                event_type, payload, provenance=about, parents=[completed_id], at_us=run.session.at_us(),
+                event_type, payload, provenance=about, parents=[completion_id], at_us=run.session.at_us(),
                 decision=decision_of, trace=run.trace,
             )
         )  # fmt: skip

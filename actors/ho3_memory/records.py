@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from actors.ho3_memory.event_time import micros
 from actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
 from bus.messages.base import canonical_bytes, pack, unpack
-from bus.messages.ids import overlay_id
+from bus.messages.ids import entry_id, overlay_id
 from bus.messages.ledger import Entry, Provenance, WriteEntry
 from bus.messages.memory import (
     Artifact,
@@ -36,14 +36,14 @@ _SIGNAL_ID = TypeAdapter[str](SignalId)
 def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> WriteEntry:
     """HO3_SIGNAL, named by agent and event: sent again it adds nothing."""
     provenance = Provenance(agent_id=agent_id, session_id=signal.session_id)
-    name = f"HO3_SIGNAL:{agent_id}/{signal.event_id}"
+    name = entry_id("HO3_SIGNAL", f"{agent_id}/{signal.event_id}")
     return _entry(name, SIGNALS, [canonical_bytes(signal)], provenance, trace=trace, at_us=at_us)
 
 
 def overlay_entry(agent_id: str, artifact: Artifact, *, earlier: int, trace: str, at_us: int) -> WriteEntry:
     """HO3_OVERLAY; `earlier` entries about this artifact stand already."""
     again = f"/{earlier}" if earlier else ""
-    name = f"HO3_OVERLAY:{overlay_id(agent_id, artifact.artifact_id)}{again}"
+    name = entry_id("HO3_OVERLAY", f"{overlay_id(agent_id, artifact.artifact_id)}{again}")
     facts = artifact.model_dump(mode="json", exclude={"context_line"})
     provenance = Provenance(agent_id=agent_id, session_id=artifact.session_id or "")
     bodies = [_sorted_pack(facts), artifact.context_line.encode()]
@@ -52,7 +52,7 @@ def overlay_entry(agent_id: str, artifact: Artifact, *, earlier: int, trace: str
 
 def deactivated_entry(message: DeactivateOverlay, *, trace: str, at_us: int) -> WriteEntry:
     """HO3_OVERLAY_DEACTIVATED, named by artifact and time."""
-    name = f"HO3_OVERLAY_DEACTIVATED:{overlay_id(message.agent_id, message.artifact_id)}/{message.at}"
+    name = entry_id("HO3_OVERLAY_DEACTIVATED", f"{overlay_id(message.agent_id, message.artifact_id)}/{message.at}")
     facts = {"artifact_id": message.artifact_id, "at": message.at}
     bodies = [_sorted_pack(facts), message.reason.encode()]
     return _entry(name, OVERLAYS, bodies, Provenance(agent_id=message.agent_id), trace=trace, at_us=at_us)
@@ -60,7 +60,7 @@ def deactivated_entry(message: DeactivateOverlay, *, trace: str, at_us: int) -> 
 
 def weight_entry(message: UpdateOverlayWeight, *, trace: str, at_us: int) -> WriteEntry:
     """HO3_OVERLAY_WEIGHT_UPDATED, named by artifact and time."""
-    name = f"HO3_OVERLAY_WEIGHT_UPDATED:{overlay_id(message.agent_id, message.artifact_id)}/{message.at}"
+    name = entry_id("HO3_OVERLAY_WEIGHT_UPDATED", f"{overlay_id(message.agent_id, message.artifact_id)}/{message.at}")
     facts = {"artifact_id": message.artifact_id, "at": message.at, "new_weight": message.new_weight}
     bodies = [_sorted_pack(facts), message.reason.encode()]
     return _entry(name, OVERLAYS, bodies, Provenance(agent_id=message.agent_id), trace=trace, at_us=at_us)
@@ -68,7 +68,7 @@ def weight_entry(message: UpdateOverlayWeight, *, trace: str, at_us: int) -> Wri
 
 def failure_entry(message: LogConsolidationFailure, *, trace: str, at_us: int) -> WriteEntry:
     """HO3_CONSOLIDATION_FAILED, named by signal and order; by time where there was no order."""
-    name = f"HO3_CONSOLIDATION_FAILED:{message.agent_id}/{message.signal_id}/{message.wo_id or message.at}"
+    name = entry_id("HO3_CONSOLIDATION_FAILED", f"{message.agent_id}/{message.signal_id}/{message.wo_id or message.at}")
     facts = {"signal_id": message.signal_id, "wo_id": message.wo_id, "code": message.code, "at": message.at}
     provenance = Provenance(agent_id=message.agent_id, work_order_id=message.wo_id)
     return _entry(name, OVERLAYS, [_sorted_pack(facts)], provenance, trace=trace, at_us=at_us)

@@ -6,7 +6,7 @@ from actors.session_host.turns import Turn, reason_of
 from bus.errors import RuntimeFault
 from bus.messages.base import pack
 from bus.messages.gateway import PromptResponse
-from bus.messages.ids import body_ref, candidates_key, delivered_key, iso, turn_key
+from bus.messages.ids import body_ref, candidates_key, delivered_key, entry_id, iso, turn_key
 from bus.messages.ledger import Provenance, WriteEntry, session_stream
 from bus.messages.session import SessionEvent, TurnDegraded
 
@@ -20,13 +20,13 @@ def answer_keys(turn: Turn) -> list[str]:
 
 def delivered_id(turn: Turn) -> str:
     """The submission id of what a client was told while the record was away."""
-    return f"TurnDegraded:{turn.session_id}/{turn.input_id}/delivered"
+    return entry_id("TurnDegraded", f"{turn.session_id}/{turn.input_id}/delivered")
 
 
 def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
     """DEGRADATION: why the supervisor did not answer. Its payload says the same however often it is tried."""
     return WriteEntry(
-        submission_id=f"DEGRADATION:{turn.session_id}/{turn.input_id}",
+        submission_id=entry_id("DEGRADATION", f"{turn.session_id}/{turn.input_id}"),
         stream="governance",
         event_type="DEGRADATION",
         decision="DEGRADED",
@@ -42,7 +42,7 @@ def turn_degraded(
     turn: Turn, response: PromptResponse, fault: RuntimeFault, *, now: float, delivered: bool
 ) -> WriteEntry:
     """TurnDegraded, without prev and tenure: undelivered it competes for the turn, delivered it says what was."""
-    submission_id = delivered_id(turn) if delivered else f"TurnDegraded:{turn.session_id}/{turn.input_id}"
+    submission_id = delivered_id(turn) if delivered else entry_id("TurnDegraded", f"{turn.session_id}/{turn.input_id}")
     event = TurnDegraded(
         input_id=turn.input_id,
         input_ref=body_ref(submission_id, 1),

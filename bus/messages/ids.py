@@ -213,9 +213,59 @@ def turn_trace(session_id: str, input_id: str) -> str:
     return f"{session_id}/{input_id}"
 
 
+def entry_id(event_type: str, about: str) -> str:
+    """`<event type>:<what it is about>`: the submission id of an entry."""
+    return f"{event_type}:{about}"
+
+
+def dispatched_id(wo_id: str) -> str:
+    """The submission id of WO_DISPATCHED: the order as it was given out."""
+    return entry_id("WO_DISPATCHED", wo_id)
+
+
+def ended_id(wo_id: str) -> str:
+    """The submission id of OrderEnded, on its session's stream."""
+    return entry_id("OrderEnded", wo_id)
+
+
+def completed_id(run: object) -> str:
+    """The submission id of RunCompleted."""
+    return entry_id("RunCompleted", str(run))
+
+
+def snapshot_id(digest: str) -> str:
+    """The submission id of CONFIG_SNAPSHOT."""
+    return entry_id("CONFIG_SNAPSHOT", digest)
+
+
+def by_writer(about: str, instance: str) -> str:
+    """`<what it is about>/<writer>`: of entries that several writers may make about one thing, or that one counts."""
+    return f"{about}/{instance}"
+
+
+def start_key(wo_id: str, number: int | None = None) -> str:
+    """The once key for which TOOL_STARTED of an order compete; `number`: of a tool that may run again, its try."""
+    return f"start:{wo_id}" if number is None else f"start:{wo_id}/{number}"
+
+
+def end_key(wo_id: str) -> str:
+    """The once key for which all ends of an order compete."""
+    return f"end:{wo_id}"
+
+
+def sent_key(attempt: str) -> str:
+    """The once key of PROMPT_SENT; `attempt`: `<call key>/<number>`."""
+    return f"sent:{attempt}"
+
+
+def got_key(attempt: str) -> str:
+    """The once key for which the two possible ends of an attempt compete."""
+    return f"got:{attempt}"
+
+
 def requested_id(session_id: str, input_id: str) -> str:
     """The submission id of RunRequested, by which HO2 admits an input."""
-    return f"RunRequested:{session_id}/{input_id}"
+    return entry_id("RunRequested", f"{session_id}/{input_id}")
 
 
 def turn_key(session_id: str, input_id: str) -> str:

@@ -15,6 +15,7 @@ import click
 
 from bus.clock import SystemClock
 from bus.messages.ledger import STREAMS, Entries, Entry, Tail
+from bus.record.catalog import EVENT_TYPES, is_session_stream
 from launch import exit_codes, run_file
 from launch.client import connected, place_of
 from launch.commands.filter_argument import filter_given
@@ -27,9 +28,7 @@ from launch.filters.meaning import Filter as Wanted
 from launch.filters.turns import ambiguous
 from launch.home import Home, holder
 from launch.output import as_json, can_be_commanded, is_terminal, note, say, styled, table
-from ledger_service.admission import is_session_stream
 from ledger_service.reader import Filter, head_of, read_entries
-from ledger_service.scope import WRITTEN_TYPES
 from ledger_service.verify import is_ledger, verify_directory
 
 _PAGE = 500
@@ -215,8 +214,8 @@ class _Wanted:
         if stream is not None and not (stream in STREAMS or is_session_stream(stream)):
             note(f"--stream {stream[:80]}: no such stream; there are {', '.join(STREAMS)} and session/<id>")
             return exit_codes.USAGE
-        if event_type is not None and event_type not in WRITTEN_TYPES:
-            near = get_close_matches(event_type.upper(), sorted(WRITTEN_TYPES))
+        if event_type is not None and event_type not in EVENT_TYPES:
+            near = get_close_matches(event_type.upper(), sorted(EVENT_TYPES))
             meant = f"; meant {' or '.join(near)}?" if near else ""
             note(f"--type {event_type[:80]}: nobody writes entries of this type{meant}")
             return exit_codes.USAGE

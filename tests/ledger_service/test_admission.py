@@ -3,7 +3,6 @@
 import pytest
 
 from bus.messages.ledger import STREAMS
-from bus.record.entry import INTEGER_MAX
 from ledger_service.admission import Earlier, StreamHead, advance, fault_of_shape, judge
 from tests.ledger_service.rig import SESSION, append, take_over, write
 
@@ -35,7 +34,6 @@ def test_an_unconditional_write_to_a_named_stream_may_commit():
         write("a", "ho1m", prev=""),
         write("a", "ho1m", tenure=1),
         write("a", "ho1m", once=""),
-        write("a", at_us=INTEGER_MAX + 1),
         write("a", SESSION, event_type="TurnDegraded"),
         write("a", SESSION, event_type="TurnDegraded", once="turn:1", prev="last", tenure=3),
     ],

@@ -9,8 +9,9 @@ from bus.catalog import ROLES
 from bus.errors import BusError
 from bus.messages.base import unpack
 from bus.messages.ledger import EVERY_SESSION, STREAMS, GetBody, Lookup, Query, Read, Tail
+from bus.record.catalog import EVENT_TYPES, KINDS, kind_of
 from bus.sim.disk import SimDisk
-from ledger_service.scope import EVENT_TYPES, READS, WRITES, may_read, may_read_entry, may_write
+from ledger_service.scope import READS, may_read, may_read_entry
 from tests.ledger_service.rig import SESSION, call, medium, running, take_over, write
 
 JOURNAL = {
@@ -72,9 +73,9 @@ def test_writers_are_those_of_the_record_table_and_nobody_else():
     types = {*EVENT_TYPES, *(name for _, name in RECORD_TABLE), "ANYTHING", ""}
     for stream in streams:
         for event_type in sorted(types):
-            writers = {role for role in (*ROLES, "stranger", "") if may_write(role, stream, event_type)}
+            writers = {role for role in (*ROLES, "stranger", "") if kind_of(role, stream, event_type) is not None}
             assert writers == RECORD_TABLE.get((stream, event_type), set()), (stream, event_type)
-    assert set(WRITES) <= set(ROLES) and set(READS) <= set(ROLES)
+    assert {role for row in KINDS for role in row.writers} <= set(ROLES) and set(READS) <= set(ROLES)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from actors.ho2_supervisor.session.state import SessionState
 from bus.messages.base import pack, unpack
-from bus.messages.ids import split_body_ref
+from bus.messages.ids import completed_id, entry_id, split_body_ref
 from bus.messages.ledger import Entry, Provenance, WriteEntry, session_stream
 from bus.messages.session import ENTRY_NAMES, SessionEvent, SessionEventKind
 
@@ -54,11 +54,11 @@ def derived_id(session_id: str, event: SessionEventKind, run: object) -> str | N
         case "HostCommandApplied" | "HostCommandRejected":
             return f"{event.kind}:{session_id}/{event.command_id}"
         case "TookOver":
-            return f"TookOver:{session_id}/{event.tenure}"
+            return entry_id("TookOver", f"{session_id}/{event.tenure}")
         case "OrderDispatched" | "OrderEnded":
-            return f"{entry_name(event.kind)}:{event.wo_id}"
+            return entry_id(entry_name(event.kind), event.wo_id)
         case "RunCompleted":
-            return f"RunCompleted:{run}"
+            return completed_id(run)
         case _:
             return None
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from actors.ho1_executor.receipts import Moment
-from actors.ho1_executor.starts import is_claimed, start_entry, start_keys, start_once, step_after
+from actors.ho1_executor.starts import is_claimed, start_entry, start_keys, step_after
 from bus.messages.base import unpack
+from bus.messages.ids import start_key
 from bus.messages.ledger import Ack
 from tests.actors.ho1_executor.rig import WO, tool_order
 from tests.actors.ho1_executor.test_receipts import stored
@@ -16,8 +17,8 @@ HERE = Moment(instance="ho1/1@a", now=1.0, monotonic=1.0)
 
 def test_a_call_that_must_not_run_twice_has_one_key_for_ever() -> None:
     """An idempotent one has a key per try, else it could never run again."""
-    assert start_once("W", 3, idempotent=False) == "start:W"
-    assert start_once("W", 3, idempotent=True) == "start:W/3"
+    assert start_key("W") == "start:W"
+    assert start_key("W", 3) == "start:W/3"
     assert start_keys("W", 0, 3, idempotent=False) == ["start:W"]
     assert start_keys("W", 1, 3, idempotent=False) == []
     assert start_keys("W", 2, 2, idempotent=True) == ["start:W/3", "start:W/4"]

@@ -9,7 +9,7 @@ from actors.ho3_memory.facts import DeactivatedFact, FailureFact, OverlayFact, S
 from bus.messages.ids import overlay_id
 from bus.messages.ledger import WriteEntry
 from bus.messages.memory import DeactivateOverlay, LogConsolidationFailure, UpdateOverlayWeight
-from ledger_service.scope import may_write
+from bus.record.catalog import kind_of
 from tests.actors.ho3_memory.builders import AGENT, SIGNAL, artifact, at, event_id, session, signal, us
 
 OFF = DeactivateOverlay(agent_id=AGENT, artifact_id="ART-1", reason="was a misunderstanding", at=at(1))
@@ -38,7 +38,7 @@ def test_an_entry_reads_back_as_its_fact(event_type):
     """What is written is what the state is made of; memory is the entry's rightful writer."""
     entry = ENTRIES[event_type]
     assert records.fact_of(9, entry) == FACTS[event_type](entry.submission_id)
-    assert entry.event_type == event_type and may_write("ho3", entry.stream, event_type)
+    assert entry.event_type == event_type and kind_of("ho3", entry.stream, event_type)
     assert (entry.provenance.agent_id, entry.trace, entry.at_us) == (AGENT, "t", 7)
 
 

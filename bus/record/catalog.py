@@ -1,0 +1,357 @@
+"""Every kind of entry: where it stands, who writes it, what it is called and claims. Pure; one row per kind.
+
+A new kind of record gets its row here, with its writer, before anybody can write it: the ledger's write rules, the
+table in docs/ledger.md and what the command line knows of event types are made from these rows.
+
+Ids are derived, so whoever knows the rule knows every id that is still to come: an entry under another's id or key
+would keep the rightful one out for ever. A submission id is `<event type>:<what it is about>`, about the entry's own
+session on a session's stream, and of the stamped sender where it names an instance; a once key is of the kind that its
+row names, about the same order, call or input as the entry. Sources: spec pages "What we build", Words and ids, and
+"The ledger", Write rules and the record table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple, get_args
+
+from bus.messages.ids import candidates_key, delivered_key, end_key, got_key, sent_key, start_key, turn_key
+from bus.messages.ledger import STREAMS
+from bus.messages.session import ENTRY_NAMES, SessionEventKind
+from bus.record.entry import WriteEntry
+
+SESSION = "session"
+"""Stands in this table for every session's journal."""
+
+_SESSION_STREAM = re.compile(r"session/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_ORDER = re.compile(r"WO-[A-Za-z0-9._:@#-]+")
+_CONSOLIDATION = re.compile(r"WO-CONS-[A-Za-z0-9-]+")
+_INPUT = re.compile(r"[A-Za-z0-9._:@-]+")
+_TRANSCRIPT = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{64}")
+_HTTP_KEY = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{16}")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+_DELIVERED = "/delivered"
+
+
+class Named(NamedTuple):
+    """An entry that is being written, and by whom."""
+
+    about: str  # what follows `<event type>:` in its id
+    entry: WriteEntry
+    sender: str  # stamped instance
+
+    @property
+    def session_id(self) -> str:
+        """Of the stream; empty where it is no session's."""
+        return self.entry.stream.partition("/")[2]
+
+    @property
+    def order_id(self) -> str:
+        """Of an id `<wo_id>/<writer instance>`."""
+        return self.about.removesuffix(f"/{self.sender}")
+
+
+class Form(NamedTuple):
+    """What an id or a key is made of: as people read it, and as the ledger holds entries against it."""
+
+    text: str
+    fits: Callable[[Named], bool]
+
+
+class EntryKind(NamedTuple):
+    """One row."""
+
+    event_type: str
+    stream: str  # a named stream, or SESSION
+    writers: tuple[str, ...]  # roles
+    named: Form  # of the submission id
+    means: str
+    once: Form | None = None  # of the once key that it may claim; None: it claims none
+    rests_on: Callable[[Named], str] | None = None  # the once key that must have been claimed before
+    texts: tuple[str, ...] = ()  # what its bodies behind the payload are; each of them can be erased
+    is_barrier: bool = False  # a turn waits until it is durable
+    has_type_in_id: bool = True
+
+
+# --- what ids are made of ---------------------------------------------------------------------------------------------
+
+
+def _counted(name: Named) -> bool:
+    return name.about.startswith(f"{name.sender}/") and _is_number(name.about[len(name.sender) + 1 :])
+
+
+def _order_of_writer(name: Named) -> bool:
+    return (
+        name.about.endswith(f"/{name.sender}")
+        and _ORDER.fullmatch(name.order_id) is not None
+        and name.entry.provenance.work_order_id in ("", name.order_id)
+    )
+
+
+def _of_session(name: Named) -> bool:
+    return name.about.startswith((f"{name.session_id}/", f"{name.session_id}-"))
+
+
+def _order_of_session(name: Named) -> bool:
+    return name.about.startswith(f"WO-{name.session_id}-") and _ORDER.fullmatch(name.about) is not None
+
+
+def _input_of_session(name: Named) -> bool:
+    return name.about.startswith(f"{name.session_id}/") and _is_input(
+        name.about.removesuffix(_DELIVERED)[len(name.session_id) + 1 :]
+    )
+
+
+def _consolidation(name: Named) -> bool:
+    return _CONSOLIDATION.fullmatch(name.about) is not None
+
+
+def _transcript(name: Named) -> bool:
+    return _TRANSCRIPT.fullmatch(name.about) is not None
+
+
+def _http_key(name: Named) -> bool:
+    return _HTTP_KEY.fullmatch(name.about) is not None
+
+
+def _anything(name: Named) -> bool:
+    return bool(name.about)
+
+
+_COUNTED = Form("<writer>/<its counter>", _counted)
+_BY_ORDER = Form("<wo_id>/<writer>", _order_of_writer)
+_IN_SESSION = Form("<session>/... or <session>-<run>", _of_session)
+_ORDER_ID = Form("<wo_id of the session>", _order_of_session)
+_INPUT_ID = Form("<session>/<input>, or that and /delivered", _input_of_session)
+_CONSOLIDATION_ID = Form("<wo_id>", _consolidation)
+_TRANSCRIPT_ID = Form("<principal>/<SHA-256 of what was said>", _transcript)
+_HTTP_KEY_ID = Form("<principal>/<fingerprint>", _http_key)
+# Of which no other writer makes entries: a repeat is meant to add nothing.
+_ATTEMPT = Form("<call key>/<attempt>", _anything)
+_OWN = Form("<what it is about>", _anything)
+
+
+# --- what once keys are made of ---------------------------------------------------------------------------------------
+
+
+def _starts(name: Named) -> bool:
+    key, stem = name.entry.once or "", start_key(name.order_id)
+    return key == stem or (key.startswith(f"{stem}/") and _is_number(key[len(stem) + 1 :]))
+
+
+def _end_of_order(name: Named) -> str:
+    return end_key(name.order_id)
+
+
+def _ends(name: Named) -> bool:
+    return name.entry.once == end_key(name.order_id)
+
+
+def _sends(name: Named) -> bool:
+    return name.entry.once == sent_key(name.about)
+
+
+def _gets(name: Named) -> bool:
+    return name.entry.once == got_key(name.about)
+
+
+def _is_turn_of_session(name: Named) -> bool:
+    """The input stands in the body alone."""
+    return _ends_in_input(name.entry.once, turn_key(name.session_id, ""))
+
+
+def _is_degraded_turn(name: Named) -> bool:
+    """The turn's key; of the entry that says what was delivered, the key of that."""
+    session_id, _, input_id = name.about.removesuffix(_DELIVERED).partition("/")
+    key_of = delivered_key if name.about.endswith(_DELIVERED) else turn_key
+    return name.entry.once == key_of(session_id, input_id)
+
+
+def _are_candidates(name: Named) -> bool:
+    """Of the session that the entry is about."""
+    return _ends_in_input(name.entry.once, candidates_key(name.entry.provenance.session_id, ""))
+
+
+def _ends_in_input(key: str | None, stem: str) -> bool:
+    return key is not None and key.startswith(stem) and _is_input(key[len(stem) :])
+
+
+_START = Form("start:<wo_id>, of a tool that may run again start:<wo_id>/<try>", _starts)
+_END = Form("end:<wo_id>", _ends)
+_SENT = Form("sent:<call key>/<attempt>", _sends)
+_GOT = Form("got:<call key>/<attempt>", _gets)
+_TURN = Form("turn:<session>/<input>", _is_turn_of_session)
+_DEGRADED = Form("turn:<session>/<input>, or delivered:<session>/<input>", _is_degraded_turn)
+_CANDIDATES = Form("candidates:<session>/<input>", _are_candidates)
+
+
+# --- the rows ---------------------------------------------------------------------------------------------------------
+
+_TURN_ENDS = frozenset({"RunCompleted", "RunFailed", "RunCancelled"})
+_BARRIERS = frozenset({"WO_DISPATCHED", "RunCompleted", "TurnDegraded"})
+_EVENT_TEXTS = {
+    "RunRequested": ("the message", "results that it brings"),
+    "WO_DISPATCHED": ("texts of the order",),
+    "OrderEnded": ("the text of its result",),
+    "BatchSettled": ("results of its calls",),
+    "RunCompleted": ("the result", "words of its answer"),
+    "RunFailed": ("the result, or what failed",),
+    "RunCancelled": ("the result",),
+    "STATE_SNAPSHOT": ("the state", "texts of the history"),
+    "TurnDegraded": ("the message", "the answer"),
+    "HostCommandReceived": ("the text of a steer",),
+}
+
+
+def _journal() -> list[EntryKind]:
+    """A row for each event of a session."""
+    rows: list[EntryKind] = []
+    for cls in get_args(get_args(SessionEventKind)[0]):
+        kind: str = cls.model_fields["kind"].default
+        event_type = ENTRY_NAMES.get(kind, kind)
+        is_hosts = event_type == "TurnDegraded"
+        is_order = event_type in ("WO_DISPATCHED", "OrderEnded")
+        rows.append(
+            EntryKind(
+                event_type,
+                SESSION,
+                ("host",) if is_hosts else ("ho2",),
+                _INPUT_ID if is_hosts else _ORDER_ID if is_order else _IN_SESSION,
+                (cls.__doc__ or "").partition("\n")[0],
+                once=_DEGRADED if is_hosts else _TURN if event_type in _TURN_ENDS else None,
+                texts=_EVENT_TEXTS.get(event_type, ()),
+                is_barrier=event_type in _BARRIERS,
+            )
+        )
+    return rows
+
+
+KINDS: tuple[EntryKind, ...] = (
+    *_journal(),
+    # HO2, beside journals
+    EntryKind("WO_CHAIN_COMPLETE", "ho2m", ("ho2",), _COUNTED, "The hash of a run's chain of receipts, and its cost."),
+    EntryKind("WO_QUALITY_GATE", "ho2m", ("ho2",), _COUNTED, "What the quality gate said of an answer."),
+    EntryKind("ESCALATION", "ho2m", ("ho2",), _COUNTED, "A run gave up on its model, and what it did instead."),
+    EntryKind("BUDGET_WARNING", "ho2m", ("ho2",), _COUNTED, "A run is near a limit of its own."),
+    EntryKind("MEMORY_WARNING", "ho2m", ("ho2",), _COUNTED, "A turn went on without its memory, and why."),
+    EntryKind(
+        "CONSOLIDATION_DUE", "ho2m", ("ho2",), _COUNTED, "Signals crossed the gate in this turn.", once=_CANDIDATES
+    ),
+    EntryKind("OWNERS_SETTLED", "ho2m", ("ho2",), _COUNTED, "Up to here no session waits for an owner."),
+    EntryKind(
+        "WO_DISPATCHED", "ho2m", ("ho2",), _CONSOLIDATION_ID, "The order of a consolidation.",
+        texts=("texts of the order",),
+    ),
+    EntryKind(
+        "CONTEXT_ASSEMBLED", "ho2_context_authority", ("ho2",), _COUNTED, "What memory gave to a prompt.",
+        texts=("a learned line each",),
+    ),
+    # HO1
+    EntryKind("TOOL_STARTED", "ho1m", ("ho1",), _BY_ORDER, "A tool call begins.", once=_START, is_barrier=True),
+    EntryKind(
+        "WO_COMPLETED", "ho1m", ("ho1",), _BY_ORDER, "An order brought something.", once=_END,
+        texts=("the text of its result",),
+    ),
+    EntryKind(
+        "WO_FAILED", "ho1m", ("ho1", "ho2"), _BY_ORDER, "An order failed, or was lost.", once=_END
+    ),
+    EntryKind(
+        "WO_LATE", "ho1m", ("ho1",), _BY_ORDER, "An end that came behind another one of its order.",
+        rests_on=_end_of_order, texts=("the text of its result",),
+    ),
+    # gateway
+    EntryKind(
+        "PROMPT_SENT", "prompts", ("gateway",), _ATTEMPT, "A provider is about to be called.", once=_SENT,
+        texts=("the request",), is_barrier=True,
+    ),
+    EntryKind(
+        "PROMPT_RECEIVED", "prompts", ("gateway",), _ATTEMPT, "It answered.", once=_GOT, texts=("content", "tool calls")
+    ),
+    EntryKind("PROMPT_FAILED", "prompts", ("gateway",), _ATTEMPT, "It did not, or nobody knows.", once=_GOT),
+    EntryKind("PROMPT_REJECTED", "prompts", ("gateway",), _OWN, "A call ended before its (next) send."),
+    EntryKind("BUDGET_ALLOCATED", "prompts", ("gateway",), _OWN, "A scope is new, or has another limit."),
+    EntryKind("BUDGET_RELEASED", "prompts", ("gateway",), _OWN, "What an attempt held, and never sent, is free."),
+    EntryKind("BUDGET_WARNING", "prompts", ("gateway",), _OWN, "A limit was crossed in mode warn."),
+    EntryKind("BUDGET_SNAPSHOT", "prompts", ("gateway",), _OWN, "What the stream comes to so far."),
+    EntryKind("BREAKER_CHANGED", "prompts", ("gateway",), _OWN, "A model is called, left alone, or tried."),
+    # HO3
+    EntryKind("HO3_SIGNAL", "signals", ("ho3",), _OWN, "Something that was noticed in a run."),
+    EntryKind("HO3_OVERLAY", "overlays", ("ho3",), _OWN, "An artifact: what was learned.", texts=("its line",)),
+    EntryKind("HO3_OVERLAY_DEACTIVATED", "overlays", ("ho3",), _OWN, "It is switched off.", texts=("the reason",)),
+    EntryKind("HO3_OVERLAY_WEIGHT_UPDATED", "overlays", ("ho3",), _OWN, "Its weight changed.", texts=("the reason",)),
+    EntryKind("HO3_CONSOLIDATION_FAILED", "overlays", ("ho3",), _OWN, "A consolidation brought nothing."),
+    # everybody else
+    EntryKind("DEGRADATION", "governance", ("host",), _OWN, "A turn is answered without its supervisor, and why."),
+    EntryKind(
+        "DENIED", "governance", ("broker",), _COUNTED, "What was refused, of whom, how often.", has_type_in_id=False
+    ),
+    EntryKind("DENIED", "governance", ("ledger",), _OWN, "What was refused, of whom, how often."),
+    EntryKind("DEAD_LETTER", "governance", ("broker",), _COUNTED, "A message that nobody took.", has_type_in_id=False),
+    EntryKind("TOKEN_CREATED", "governance", ("broker",), _OWN, "A worker elsewhere may join."),
+    EntryKind("KEY_ENROLLED", "governance", ("broker",), _OWN, "It has joined."),
+    EntryKind("KEY_REFUSED", "governance", ("broker",), _COUNTED, "Unknown keys knocked.", has_type_in_id=False),
+    EntryKind("KEY_REVOKED", "governance", ("broker",), _OWN, "A worker's key was taken back."),
+    EntryKind("CONFIG_SNAPSHOT", "governance", ("launcher",), _OWN, "The configuration that a cluster runs under."),
+    EntryKind("TAP_BODIES_READ", "governance", ("operator",), _OWN, "Somebody looks at what is said."),
+    EntryKind("TAP_BODIES_CLOSED", "governance", ("operator",), _OWN, "The look is over."),
+    EntryKind("TRANSCRIPT_DELIVERED", "governance", ("http",), _TRANSCRIPT_ID, "Which session a transcript is."),
+    EntryKind("HTTP_KEY_CREATED", "governance", ("http",), _HTTP_KEY_ID, "A key of the HTTP door was made."),
+    EntryKind("HTTP_KEY_REVOKED", "governance", ("http",), _HTTP_KEY_ID, "It was taken back."),
+    EntryKind("RECOVERED", "governance", ("ledger",), _OWN, "A start set a batch aside that was not whole."),
+    EntryKind("WRITE_CONFLICT", "governance", ("ledger",), _OWN, "Somebody gave a known id another content."),
+)  # fmt: skip
+
+EVENT_TYPES = frozenset(row.event_type for row in KINDS)
+"""Every type that this system writes; nothing else that a sender claims as a type is a name."""
+
+_ROWS = {(row.stream, row.event_type, role): row for row in KINDS for role in row.writers}
+
+
+def is_session_stream(stream: str) -> bool:
+    """Whether the stream is a session's journal."""
+    return _SESSION_STREAM.fullmatch(stream) is not None
+
+
+def stream_kind(stream: str) -> str:
+    """SESSION for a session's journal, a named stream's own name, and "" for a name that no stream has."""
+    if is_session_stream(stream):
+        return SESSION
+    return stream if stream in STREAMS else ""
+
+
+def kind_of(role: str, stream: str, event_type: str) -> EntryKind | None:
+    """The row of such an entry by this role; None where it may write none."""
+    return _ROWS.get((stream_kind(stream), event_type, role))
+
+
+def may_write_entry(role: str, entry: WriteEntry, sender: str) -> bool:
+    """Whether this stamped sender may write this entry: its kind, under its id, under its once key."""
+    row = kind_of(role, entry.stream, entry.event_type)
+    name = None if row is None else _named(row, entry, sender)
+    if row is None or name is None or not row.named.fits(name):
+        return False
+    return entry.once is None or (row.once is not None and row.once.fits(name))
+
+
+def rests_on(role: str, entry: WriteEntry, sender: str) -> str | None:
+    """The once key that must have been claimed before an entry that its sender may write; None if none must be."""
+    row = kind_of(role, entry.stream, entry.event_type)
+    name = None if row is None else _named(row, entry, sender)
+    return row.rests_on(name) if row is not None and row.rests_on is not None and name is not None else None
+
+
+def _named(row: EntryKind, entry: WriteEntry, sender: str) -> Named | None:
+    """None where the id does not begin with its type, and should."""
+    if not row.has_type_in_id:
+        return Named(entry.submission_id, entry, sender)
+    head, colon, about = entry.submission_id.partition(":")
+    return Named(about, entry, sender) if colon and head == entry.event_type else None
+
+
+def _is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None
+
+
+def _is_input(text: str) -> bool:
+    return _INPUT.fullmatch(text) is not None

@@ -1,0 +1,53 @@
+"""Makes the table of entries in docs/ledger.md from the catalogue.
+
+python -m bus.record.catalog_doc            writes it
+python -m bus.record.catalog_doc --check    exits 1 when it is stale
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from bus.messages.ledger import STREAMS
+from bus.record.catalog import KINDS, SESSION, EntryKind
+
+PAGE = Path(__file__).parents[2] / "docs" / "ledger.md"
+BEGIN, END = "<!-- entries: begin -->", "<!-- entries: end -->"
+_HEAD = "| entry | of | id, behind `<entry>:` | once key | texts | means |\n| --- | --- | --- | --- | --- | --- |"
+
+
+def table() -> str:
+    """A heading and a table per stream."""
+    parts: list[str] = []
+    for stream in (SESSION, *STREAMS):
+        rows = [_row(kind) for kind in KINDS if kind.stream == stream]
+        name = "A session's journal, `session/<session>`" if stream == SESSION else f"`{stream}`"
+        parts.append("\n".join((f"{name}:\n", _HEAD, *rows)))
+    return "\n\n".join(parts)
+
+
+def _row(kind: EntryKind) -> str:
+    mark = " **!**" if kind.is_barrier else ""
+    name = f"`{kind.named.text}`" + ("" if kind.has_type_in_id else ", that alone")
+    once = f"`{kind.once.text}`" if kind.once else ""
+    cells = (f"{kind.event_type}{mark}", ", ".join(kind.writers), name, once, ", ".join(kind.texts), kind.means)
+    return f"| {' | '.join(cells)} |"
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the table, or with `--check` says whether it is current."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(BEGIN)
+    made = f"{before}{BEGIN}\n{table()}\n{END}{rest.partition(END)[2]}"
+    if "--check" in arguments:
+        if made == page:
+            return 0
+        sys.stderr.write(f"{PAGE} is stale: run python -m bus.record.catalog_doc\n")
+        return 1
+    PAGE.write_text(made, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,80 @@
+"""The catalogue of entries, held against what is really written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from bus.catalog import ROLES
+from bus.messages.ledger import STREAMS, Entry, Write
+from bus.record import catalog_doc
+from bus.record.catalog import KINDS, SESSION, EntryKind, kind_of, may_write_entry
+from bus.record.entry import WriteEntry
+from config.snapshot import load_snapshot
+from launch.simulated import SimulatedCluster
+
+SYSTEM = frozenset({"launcher", "operator", "ledger", "http"})
+
+
+def test_each_row_is_of_a_stream_and_of_writers_and_stands_once() -> None:
+    """Two rows of one kind would let the second one rule."""
+    keys = Counter((row.stream, row.event_type, role) for row in KINDS for role in row.writers)
+    assert set(keys.values()) == {1}
+    assert {row.stream for row in KINDS} == {*STREAMS, SESSION}
+    assert {role for row in KINDS for role in row.writers} <= {*ROLES}
+    assert all(row.means.endswith(".") for row in KINDS)
+
+
+def test_the_table_in_the_documentation_is_current() -> None:
+    """Made from the rows."""
+    assert catalog_doc.main(["--check"]) == 0
+
+
+@pytest.fixture(scope="module")
+def written() -> Iterator[tuple[list[Entry], set[str]]]:
+    """The record of a few turns, with tools and memory, and the types that were last in a write somebody waited for."""
+    barriers: set[str] = set()
+    plain = Write.to_bytes
+
+    def noted(self: Write) -> bytes:
+        if self.urgent:
+            barriers.add(self.entries[-1].event_type)
+        return plain(self)
+
+    with pytest.MonkeyPatch.context() as patch, SimulatedCluster(load_snapshot()) as cluster:
+        patch.setattr(Write, "to_bytes", noted)
+
+        first = cluster.ask("what packages are installed?", input_id="in-0")
+        for number, text in enumerate(("is the ledger intact?", "what did this session cost?", "hello"), 1):
+            cluster.ask(text, input_id=f"in-{number}", session_id=first.session_id)
+        yield cluster.entries(), barriers
+
+
+def rows_of(entries: list[Entry]) -> list[tuple[Entry, EntryKind]]:
+    """Each entry with its row."""
+    rows = [(entry, kind_of(entry.origin.partition("/")[0], entry.stream, entry.event_type)) for entry in entries]
+    assert all(row is not None for _, row in rows)
+    return [(entry, row) for entry, row in rows if row is not None]
+
+
+def test_what_is_written_is_as_its_row_says(written: tuple[list[Entry], set[str]]) -> None:
+    """Its id, its once key; and it has texts behind its payload only where the row names them."""
+    entries, _ = written
+    seen: Counter[str] = Counter()
+    for entry, row in rows_of(entries):
+        role = entry.origin.partition("/")[0]
+        again = WriteEntry(*entry[:12], bodies=[body or b"" for body in entry.bodies])
+        assert role in SYSTEM or may_write_entry(role, again, entry.origin), entry
+        assert len(entry.bodies) <= 1 or row.texts, entry.event_type
+        seen[row.event_type] += len(entry.bodies) > 1
+    expected = {"RunRequested", "WO_DISPATCHED", "RunCompleted", "PROMPT_SENT", "PROMPT_RECEIVED", "WO_COMPLETED"}
+    assert {name for name, count in seen.items() if count} >= expected
+
+
+def test_a_turn_waits_for_what_is_marked_so(written: tuple[list[Entry], set[str]]) -> None:
+    """Who waits for a write waits for its last entry."""
+    entries, waited_for = written
+    marked = {row.event_type for _, row in rows_of(entries) if row.is_barrier}
+    assert {"WO_DISPATCHED", "RunCompleted", "TOOL_STARTED", "PROMPT_SENT"} <= marked <= waited_for
