@@ -50,14 +50,7 @@ def cluster(changes: Mapping[str, Any], *words: str) -> Iterator[Cluster]:
     root = Path(tempfile.mkdtemp(prefix="hobus-bench-"))
     home = root / "home"
     try:
-        config = json.loads((SHIPPED_ROOT / ADMIN_CONFIG).read_text())
-        for path, value in changes.items():
-            *sections, name = path.split(".")
-            section = config
-            for step in sections:
-                section = section[step]
-            assert name in section, path
-            section[name] = value
+        config = changed(json.loads((SHIPPED_ROOT / ADMIN_CONFIG).read_text()), changes)
         (root / "config.json").write_text(json.dumps(config))
         _hobus(home, "up", "--wait", "--config", str(root / "config.json"), *words)
         try:
@@ -70,6 +63,18 @@ def cluster(changes: Mapping[str, Any], *words: str) -> Iterator[Cluster]:
             _hobus(home, "down")
     finally:
         shutil.rmtree(root, ignore_errors=True)
+
+
+def changed(config: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The same configuration, with these settings (dotted path -> value) in it."""
+    for path, value in changes.items():
+        *sections, name = path.split(".")
+        section = config
+        for step in sections:
+            section = section[step]
+        assert name in section, path
+        section[name] = value
+    return config
 
 
 def machine() -> dict[str, Any]:

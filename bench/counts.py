@@ -1,0 +1,166 @@
+"""What a turn costs that no busy machine can change: frames, writes, entries, validations, counted in the simulated cluster.
+
+The turn of `bench.turn`, in one session with nobody else there, the same actors and broker core as in real processes. Of
+each figure the median over the turns of a session at history 10 to 30: what is done by the clock (beats) or now and then
+(snapshots) is not in it. `tests/bench/test_counts.py` bounds all but the last, which depends on Python's own version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import statistics
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic_core import SchemaValidator
+
+from bench.cluster import changed
+from bench.turn import HISTORY, QUESTION
+from bus.codec import unpack_header
+from bus.envelope import Kind
+from bus.messages.ledger import LedgerStats, ReadLedgerStats, Write
+from config.schema import AdminConfig
+from config.snapshot import Snapshot, load_snapshot
+from launch.simulated import SimulatedCluster
+from launch.simulation.many import quiet
+
+TURNS = 20
+SETTLED_S = 0.05
+"""Longer than `ledger.lazy_commit_ms`: what nobody waits for is written too, and belongs to the turn that wrote it."""
+_COPIED = BaseModel.model_copy.__code__
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Of one turn."""
+
+    frames_received: int  # by the broker; control between it and a peer is not counted
+    frames_sent: int  # by the broker
+    ledger_writes: int  # requests to write, each of them answered by one frame more
+    commits: int  # of the ledger, each of them one sync
+    entries: int
+    record_bytes: int  # in the ledger's files
+    wire_bytes: int  # headers and bodies of all frames, those of the ledger's lane included
+    validations: int  # calls of pydantic's core from Python; models inside of a validated one are part of its call
+    model_copies: int
+    function_calls: int  # of any function, in Python or not: CPU without a clock
+
+    @property
+    def bounded(self) -> dict[str, int]:
+        """What is the same in each run, on each machine."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if name != "function_calls"}
+
+
+@dataclass(slots=True)
+class _Calls:
+    """Calls since the last reset, by name."""
+
+    validations: int = 0
+    model_copies: int = 0
+    function_calls: int = 0
+
+    def note(self, frame: FrameType, event: str, called: Any) -> None:
+        """The interpreter calls a function: no detour around the models' own methods is missed."""
+        if event == "c_call":
+            self.function_calls += 1
+            if type(called.__self__) is SchemaValidator:
+                self.validations += 1
+        elif event == "call":
+            self.function_calls += 1
+            if frame.f_code is _COPIED:
+                self.model_copies += 1
+
+    @contextmanager
+    def counting(self) -> Generator[None]:
+        """Everything that this thread calls meanwhile, and nothing from before."""
+        self.validations = self.model_copies = self.function_calls = 0
+        before = sys.getprofile()
+        sys.setprofile(self.note)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+
+
+@dataclass(slots=True)
+class _Frames:
+    """Frames since the last reset."""
+
+    received: int = 0
+    sent: int = 0
+    writes: int = 0
+    bytes: int = 0
+
+    def note(self, source: str, target: str, header: bytes, body: bytes, is_copy: bool) -> None:
+        """One frame has arrived."""
+        head = unpack_header(header)
+        if head.kind >= Kind.HELLO:
+            return
+        self.received += target == "broker"
+        self.sent += source == "broker"
+        self.writes += head.kind == Kind.REQUEST and head.type == Write.TYPE
+        self.bytes += len(header) + len(body)
+
+
+def counted(changes: Mapping[str, Any], *, turns: int = TURNS) -> Counts:
+    """The medians of so many turns behind a history of ten, with these settings (dotted path -> value)."""
+    with quiet(), SimulatedCluster(snapshot_of(changes)) as cluster:
+        operator = cluster.world.client("operator")
+        session_id: str | None = None
+
+        def ask(number: int) -> None:
+            nonlocal session_id
+            result = cluster.ask(QUESTION, input_id=f"in-{number}", session_id=session_id)
+            assert result.outcome == "success", result.code
+            session_id = result.session_id
+            cluster.world.run(asyncio.sleep(SETTLED_S))
+
+        def stats() -> LedgerStats:
+            asked = operator.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=5)
+            return cluster.world.run(asked)
+
+        for number in range(HISTORY):
+            ask(number)
+        return _median(
+            [_one(cluster, lambda number=number: ask(number), stats) for number in range(HISTORY, HISTORY + turns)]
+        )
+
+
+def _one(cluster: SimulatedCluster, ask: Any, stats: Any) -> Counts:
+    calls, frames = _Calls(), _Frames()
+    before: LedgerStats = stats()
+    cluster.world.network.on_delivery = frames.note
+    with calls.counting():
+        ask()
+    cluster.world.network.on_delivery = None
+    after: LedgerStats = stats()
+    return Counts(
+        frames_received=frames.received,
+        frames_sent=frames.sent,
+        ledger_writes=frames.writes,
+        commits=after.commits - before.commits,
+        entries=after.entries - before.entries,
+        record_bytes=after.bytes_written - before.bytes_written,
+        wire_bytes=frames.bytes,
+        validations=calls.validations,
+        model_copies=calls.model_copies,
+        function_calls=calls.function_calls,
+    )
+
+
+def _median(turns: list[Counts]) -> Counts:
+    names = [field.name for field in dataclasses.fields(Counts)]
+    return Counts(**{name: statistics.median_high([getattr(turn, name) for turn in turns]) for name in names})
+
+
+def snapshot_of(changes: Mapping[str, Any]) -> Snapshot:
+    """What is shipped, with these settings."""
+    shipped = load_snapshot()
+    config = changed(shipped.config.model_dump(mode="json"), changes)
+    return dataclasses.replace(shipped, config=AdminConfig.model_validate(config))
