@@ -71,12 +71,26 @@ class Peer:
 
     def turns(self, thread: str, *, written: int = 0, taken: int = 0, measured: int) -> tuple[list[float], int]:
         """Milliseconds of the measured turns, and bytes that each added; a new thread gets its history first."""
-        assert self._process.stdin is not None
-        asked = {"thread": thread, "written": written, "taken": taken, "measured": measured}
-        self._process.stdin.write(json.dumps(asked) + "\n")
-        self._process.stdin.flush()
+        self._ask({"thread": thread, "written": written, "taken": taken, "measured": measured})
         answer = json.loads(self._line())
         return answer["times"], answer["bytes_per_turn"]
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def begin(self, threads: Sequence[str], turns: int) -> None:
+        """It takes so many turns of each of these threads, all asking at once; `waited` is the answer."""
+        self._ask({"threads": threads, "turns": turns})
+
+    def waited(self) -> list[float]:
+        """Milliseconds that each turn was waited for, once the last one is answered."""
+        return json.loads(self._line())
+
+    def _ask(self, asked: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
 
     def _line(self) -> str:
         assert self._process.stdout is not None

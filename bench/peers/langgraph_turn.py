@@ -1,10 +1,11 @@
 """LangGraph with SqliteSaver, durability `sync`: one turn of two model calls and one tool call, in an environment of its own.
 
-Driven by `bench.turn` and `bench.history`: its one argument is JSON with the directory of the database and the texts; then
-each line of standard input is JSON, `{"thread", "written", "taken", "measured"}`: a new thread gets `written` turns of history
-in one update of its state and `taken` more by taking them; then the measured ones. The answer is one line of JSON: their
-milliseconds, and by how many bytes each made the database grow. The model takes no time; its texts are those of the turn
-on the other side.
+Driven by `bench.turn`, `bench.history` and `bench.load`: its one argument is JSON with the directory of the database and the
+texts; then each line of standard input is JSON, `{"thread", "written", "taken", "measured"}`: a new thread gets `written` turns
+of history in one update of its state and `taken` more by taking them; then the measured ones. The answer is one line of JSON:
+their milliseconds, and by how many bytes each made the database grow. `{"threads", "turns"}`: so many turns of each thread, all
+of them asking at once and again as soon as they are answered; the answer is how many milliseconds each turn was waited for. The
+model takes no time; its texts are those of the turn on the other side.
 """
 
 import json
@@ -67,6 +68,9 @@ def main() -> None:
     known: set[str] = set()
     for line in sys.stdin:
         asked = json.loads(line)
+        if "threads" in asked:
+            print(json.dumps(take_all(app, asked["threads"], asked["turns"])), flush=True)
+            continue
         thread: Any = {"configurable": {"thread_id": asked["thread"]}}
         if asked["thread"] not in known:
             known.add(asked["thread"])
@@ -87,6 +91,19 @@ def take(app: Any, thread: Any) -> float:
     started = time.perf_counter()
     app.invoke(question, thread, durability="sync")
     return (time.perf_counter() - started) * 1000
+
+
+def take_all(app: Any, names: list[str], turns: int) -> list[float]:
+    """One turn after the other, of the thread that waits longest; from when it was asked, milliseconds until each is answered."""
+    asked_at = dict.fromkeys(names, time.perf_counter())
+    waited = []
+    for _ in range(turns):
+        for name in names:
+            take(app, {"configurable": {"thread_id": name}})
+            now = time.perf_counter()
+            waited.append((now - asked_at[name]) * 1000)
+            asked_at[name] = now
+    return waited
 
 
 def turn_said(number: int) -> list[Any]:

@@ -1,0 +1,393 @@
+"""P1b: turns per second of 32 sessions at once on all cores, and what a turn costs then, beside LangGraph with SqliteSaver.
+
+usage: python -m bench.load [--rounds 5] [--sessions 32] [--scale 1.0] [--no-peer] [--json FILE] [--write]
+
+The like-for-like turn of `bench.turn` (two model calls that take no time, one tool call, every step durable before the next
+one acts on it), and the turn as shipped. In each round every session is new, takes ten turns, and then, when all have theirs,
+twenty measured ones, each asked as soon as the former is answered. LangGraph does the same for as many threads, divided among
+one process per core, then among two per core, each process with a database of its own; the better of the two counts. The
+sides take turns, in reversed order every other round; ratios are medians over the rounds.
+
+CPU is that of every process of the cluster, from /proc, user and system time apart; that of the client, this process, is
+said and not added. Entries, syncs and bytes are what the ledger counted under this load; the other counts are those of one
+turn in the simulated cluster (`bench/counts.py`), where they are the same in each run. `--write` puts the tables into
+docs/performance.md and the figures into bench/results/load.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.cluster import Cluster, cluster, machine
+from bench.counts import Counts, counted
+from bench.documents import markdown, put_between
+from bench.peers.environment import PeerAway, python_of
+from bench.turn import HISTORY, LANGGRAPH, ROWS, Peer, ask, texts_of
+from bus.messages.ledger import LedgerStats, ReadLedgerStats
+from bus.port import Bus
+from launch.client import connected
+from launch.home import home_of
+from launch.run_file import read as read_run
+
+SESSIONS, MEASURED = 32, 20
+WARM_TURNS = 2
+DOCUMENT = Path("docs/performance.md")
+RESULTS = Path("bench/results/load.json")
+LIKE, SHIPPED = "like for like", "as shipped"
+OURS = dict(zip((LIKE, SHIPPED), (changes for _, changes in ROWS), strict=True))
+PEERS = {"LangGraph, one process per core": 1, "LangGraph, two per core": 2}
+CLIENT = "client"
+GOALS = {"ratio": 1.5, "cpu_like_ms": 9.5, "cpu_shipped_ms": 15.0, "ledger_writes": 8, "frames": 12}
+
+Cpu = dict[str, tuple[float, float]]
+"""Process -> user and system time of it and of what it started."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Of one side, a value per round."""
+
+    turns_per_s: list[float] = field(default_factory=list[float])
+    p50_ms: list[float] = field(default_factory=list[float])
+    p99_ms: list[float] = field(default_factory=list[float])
+    cpu_ms: list[Cpu] = field(default_factory=list[Cpu])  # per turn
+    record: list[dict[str, float]] = field(default_factory=list[dict[str, float]])  # per turn, of the ledger's counters
+
+    def add(self, times: Sequence[float], took_s: float, cpu_s: Cpu) -> None:
+        """One round's measured turns, how long they took together, and what they used."""
+        ordered = sorted(times)
+        self.turns_per_s.append(round(len(ordered) / took_s, 1))
+        self.p50_ms.append(round(statistics.median(ordered), 1))
+        self.p99_ms.append(round(ordered[max(0, int(len(ordered) * 0.99) - 1)], 1))
+        per_turn = 1000 / len(ordered)
+        self.cpu_ms.append(
+            {name: (round(user * per_turn, 3), round(system * per_turn, 3)) for name, (user, system) in cpu_s.items()}
+        )
+
+    def cpu_of(self, name: str) -> tuple[float, float]:
+        """User and system milliseconds per turn of this process."""
+        user, system = zip(*(one[name] for one in self.cpu_ms), strict=True)
+        return statistics.median(user), statistics.median(system)
+
+    @property
+    def cpu_total(self) -> tuple[float, float]:
+        """The same of all processes but the client."""
+        sums = [
+            [sum(pair[which] for name, pair in one.items() if name != CLIENT) for which in (0, 1)]
+            for one in self.cpu_ms
+        ]
+        user, system = zip(*sums, strict=True)
+        return statistics.median(user), statistics.median(system)
+
+    @property
+    def cpu_sum(self) -> float:
+        """User and system together."""
+        return statistics.median(sum(sum(pair) for name, pair in one.items() if name != CLIENT) for one in self.cpu_ms)
+
+
+Side = Callable[[int, int], Awaitable[tuple[list[float], float, Cpu, dict[str, float]]]]
+"""(sessions, turns) -> of the measured turns: milliseconds, seconds of them all, CPU seconds, the ledger's counters."""
+
+
+# --- CPU --------------------------------------------------------------------------------------------------------------
+
+
+def used_s(processes: Mapping[str, Sequence[psutil.Process]]) -> Cpu:
+    """So far, by name; of ended children what their parents have waited for."""
+    return {name: _sum(one.cpu_times() for one in members) for name, members in processes.items()}
+
+
+def _sum(times: Any) -> tuple[float, float]:
+    user = system = 0.0
+    for one in times:
+        user += one.user + one.children_user
+        system += one.system + one.children_system
+    return user, system
+
+
+def since(before: Cpu, after: Cpu) -> Cpu:
+    """What was used in between."""
+    return {name: (after[name][0] - user, after[name][1] - system) for name, (user, system) in before.items()}
+
+
+def processes_of(found: Cluster) -> dict[str, list[psutil.Process]]:
+    """Members with what they started (tools), the launcher with the processes that fork members, and the client."""
+    run = read_run(home_of(found.home).run_file)
+    assert run is not None
+    named = {actor: [process, *process.children(recursive=True)] for actor, process in found.processes.items()}
+    members = {one.pid for processes in named.values() for one in processes}
+    launcher = psutil.Process(run.launcher_pid)
+    own = [one for one in (launcher, *launcher.children(recursive=True)) if one.pid not in members]
+    return {**named, "launcher": own, CLIENT: [psutil.Process()]}
+
+
+# --- ours -------------------------------------------------------------------------------------------------------------
+
+
+async def ours(found: Cluster, door: Bus, operator: Bus, sessions: int, turns: int) -> Any:
+    """New sessions, each with its history; then the measured turns of all of them."""
+
+    async def stats() -> LedgerStats:
+        return await operator.request("ledger", ReadLedgerStats(), expect=LedgerStats, timeout_s=5)
+
+    ids = await _all(_talk(door, None, HISTORY, []) for _ in range(sessions))
+    processes = processes_of(found)
+    times: list[float] = []
+    counts_before, cpu_before, began = await stats(), used_s(processes), time.perf_counter()
+    await _all(_talk(door, session_id, turns, times) for session_id in ids)
+    took_s, cpu_s, counts = time.perf_counter() - began, since(cpu_before, used_s(processes)), await stats()
+    record = {
+        name: round((getattr(counts, name) - getattr(counts_before, name)) / len(times), 2)
+        for name in ("entries", "commits", "syncs", "bytes_written")
+    }
+    return times, took_s, cpu_s, record
+
+
+async def _talk(door: Bus, session_id: str | None, turns: int, times: list[float]) -> str | None:
+    for _ in range(turns):
+        result, elapsed_ms = await ask(door, session_id)
+        session_id = result.session_id
+        times.append(elapsed_ms)
+    return session_id
+
+
+async def _all(talks: Any) -> list[str | None]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(talk) for talk in talks]
+    return [task.result() for task in tasks]
+
+
+# --- the peer ---------------------------------------------------------------------------------------------------------
+
+
+class Together:
+    """LangGraph in several processes."""
+
+    def __init__(self, python: Path, texts: dict[str, str], directory: Path, count: int) -> None:
+        self._rounds = 0
+        self._peers: list[Peer] = []
+        for number in range(count):
+            own = directory / f"{count}-{number}"
+            own.mkdir()
+            self._peers.append(Peer(python, texts, own))
+
+    async def side(self, sessions: int, turns: int) -> Any:
+        """New threads, divided among the processes."""
+        return await asyncio.to_thread(self._side, sessions, turns)
+
+    def _side(self, sessions: int, turns: int) -> Any:
+        self._rounds += 1
+        names = [f"round-{self._rounds}-{number}" for number in range(sessions)]
+        self._take(names, HISTORY)
+        processes = {f"peer/{number}": [psutil.Process(peer.pid)] for number, peer in enumerate(self._peers, start=1)}
+        cpu_before, began = used_s(processes), time.perf_counter()
+        times = self._take(names, turns)
+        return times, time.perf_counter() - began, since(cpu_before, used_s(processes)), {}
+
+    def _take(self, names: list[str], turns: int) -> list[float]:
+        count = len(self._peers)
+        busy = [(peer, names[number::count]) for number, peer in enumerate(self._peers) if names[number::count]]
+        for peer, own in busy:
+            peer.begin(own, turns)
+        return [waited_ms for peer, _ in busy for waited_ms in peer.waited()]
+
+    def close(self) -> None:
+        for peer in self._peers:
+            peer.close()
+
+
+# --- one run ----------------------------------------------------------------------------------------------------------
+
+
+async def measure(
+    clusters: dict[str, Cluster], rounds: int, sessions: int, turns: int, python: Path | None, directory: Path
+) -> dict[str, Figures]:
+    """Every side in turn, round after round."""
+    async with AsyncExitStack() as stack:
+        sides: dict[str, Side] = {}
+        for name, found in clusters.items():
+            door = await stack.enter_async_context(connected(found.place, "door"))
+            operator = await stack.enter_async_context(connected(found.place, "operator"))
+            sides[name] = partial(ours, found, door, operator)
+            sample, _ = await ask(door, None)
+            if name == LIKE:
+                texts = texts_of(found, sample.session_id)
+        if python is not None:
+            for name, per_core in PEERS.items():
+                peer = await asyncio.to_thread(Together, python, texts, directory, per_core * (os.cpu_count() or 1))
+                stack.callback(peer.close)
+                sides[name] = peer.side
+        for side in sides.values():
+            await side(sessions, WARM_TURNS)
+        found_of = {name: Figures() for name in sides}
+        for number in range(rounds):
+            for name in list(sides) if number % 2 == 0 else reversed(sides):
+                times, took_s, cpu_s, record = await sides[name](sessions, turns)
+                found_of[name].add(times, took_s, cpu_s)
+                found_of[name].record.append(record)
+            rates = {name: figures.turns_per_s[-1] for name, figures in found_of.items()}
+            print(f"round {number + 1}: turns/s {rates}", file=sys.stderr, flush=True)
+        return found_of
+
+
+def run_all(rounds: int, sessions: int, turns: int, python: Path | None) -> dict[str, Figures]:
+    """Both clusters up, all sides measured, and down."""
+    with ExitStack() as stack:
+        clusters = {name: stack.enter_context(cluster(changes)) for name, changes in OURS.items()}
+        directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="hobus-bench-"))
+        return asyncio.run(measure(clusters, rounds, sessions, turns, python, Path(directory)))
+
+
+# --- the tables -------------------------------------------------------------------------------------------------------
+
+
+def better_peer(found: dict[str, Figures]) -> str | None:
+    """The one with more turns per second, median over the rounds."""
+    peers = [name for name in PEERS if name in found]
+    return max(peers, key=lambda name: statistics.median(found[name].turns_per_s)) if peers else None
+
+
+def goals(found: dict[str, Figures], counts: dict[str, Counts]) -> dict[str, float]:
+    """Each goal's figure; only those whose sides were measured."""
+    reached: dict[str, float] = {
+        "cpu_like_ms": round(found[LIKE].cpu_sum, 1),
+        "cpu_shipped_ms": round(found[SHIPPED].cpu_sum, 1),
+        "ledger_writes": counts[LIKE].ledger_writes,
+        "frames": counts[LIKE].frames_received,
+    }
+    peer = better_peer(found)
+    if peer is not None:
+        pairs = zip(found[LIKE].turns_per_s, found[peer].turns_per_s, strict=True)
+        reached["ratio"] = round(statistics.median(mine / theirs for mine, theirs in pairs), 2)
+    return reached
+
+
+def table(found: dict[str, Figures], counts: dict[str, Counts]) -> str:
+    """Sides, CPU by process, counts, goals."""
+    return "\n\n".join((_sides(found), _cpu(found), _counts(found, counts), _goals(found, counts)))
+
+
+def _sides(found: dict[str, Figures]) -> str:
+    return markdown(
+        ("", "turns/s", "p50 ms", "p99 ms", "CPU ms per turn", "user", "system"),
+        [
+            (
+                name,
+                *(round(statistics.median(values), 1) for values in (one.turns_per_s, one.p50_ms, one.p99_ms)),
+                round(one.cpu_sum, 1),
+                *(round(value, 1) for value in one.cpu_total),
+            )
+            for name, one in found.items()
+        ],
+    )
+
+
+def _cpu(found: dict[str, Figures]) -> str:
+    names = list(dict.fromkeys(name for side in OURS for name in found[side].cpu_ms[0]))
+    rows: list[tuple[Any, ...]] = []
+    for name in sorted(names, key=lambda name: name in ("launcher", CLIENT)):
+        cells: list[object] = []
+        for side in OURS:
+            is_there = name in found[side].cpu_ms[0]
+            cells += [round(value, 1) for value in found[side].cpu_of(name)] if is_there else ["", ""]
+        rows.append((f"{name} (not added)" if name == CLIENT else name, *cells))
+    return markdown(("CPU ms per turn", *(f"{side}: {part}" for side in OURS for part in ("user", "system"))), rows)
+
+
+_COUNTED = {
+    "frames through the broker, received": "frames_received",
+    "frames through the broker, sent": "frames_sent",
+    "ledger writes": "ledger_writes",
+    "bytes of all frames, the ledger's included": "wire_bytes",
+    "pydantic validations": "validations",
+    "`model_copy`": "model_copies",
+    "calls of functions": "function_calls",
+}
+_RECORDED = {"entries": "entries", "syncs": "syncs", "bytes in the record": "bytes_written"}
+
+
+def _counts(found: dict[str, Figures], counts: dict[str, Counts]) -> str:
+    rows: list[tuple[object, ...]] = [
+        (f"{said}, under load", *(_short(statistics.median(one[name] for one in found[side].record)) for side in OURS))
+        for said, name in _RECORDED.items()
+    ]
+    rows += [(said, *(getattr(counts[side], name) for side in OURS)) for said, name in _COUNTED.items()]
+    return markdown(("per turn", *OURS), rows)
+
+
+def _short(value: float) -> float:
+    return round(value) if value >= 100 else round(value, 1)
+
+
+def _goals(found: dict[str, Figures], counts: dict[str, Counts]) -> str:
+    reached = goals(found, counts)
+    rows = [
+        _row(f"turns/s / {better_peer(found)}", "at least", reached, "ratio", "x"),
+        _row("CPU of a like-for-like turn", "at most", reached, "cpu_like_ms", " ms"),
+        _row("CPU of a turn as shipped", "at most", reached, "cpu_shipped_ms", " ms"),
+        _row("ledger writes of a like-for-like turn", "at most", reached, "ledger_writes", ""),
+        _row("frames that the broker receives, like for like", "at most", reached, "frames", ""),
+    ]
+    return markdown(("", "what", "goal", "reached"), [row for row in rows if row is not None])
+
+
+def _row(what: str, side: str, reached: dict[str, float], name: str, unit: str) -> tuple[str, ...] | None:
+    if name not in reached:
+        return None
+    is_met = reached[name] <= GOALS[name] if side == "at most" else reached[name] >= GOALS[name]
+    said = f"{reached[name]}{unit}"
+    return "P1b", what, f"{side} {GOALS[name]}{unit}", said if is_met else f"**missed: {said}**"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--sessions", type=int, default=SESSIONS)
+    parser.add_argument("--scale", type=float, default=1.0, help="measured turns, as a share of the usual number")
+    parser.add_argument("--no-peer", action="store_true", help="without LangGraph; no registry is asked")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--write", action="store_true", help="into the results and the document")
+    given = parser.parse_args()
+    turns = max(1, round(MEASURED * given.scale))
+    before = machine()
+    try:
+        python = None if given.no_peer else python_of("langgraph", LANGGRAPH)
+    except PeerAway as away:
+        raise SystemExit(str(away)) from None
+    found = run_all(given.rounds, given.sessions, turns, python)
+    counts = {name: counted(changes) for name, changes in OURS.items()}
+    told = table(found, counts)
+    load = {"load_average": before["load_average"], "load_average_after": machine()["load_average"]}
+    print(f"{given.sessions} sessions at once, {turns} turns each behind {HISTORY} of history; {given.rounds} rounds")
+    print("measured on:", ", ".join(f"{name} {value}" for name, value in (before | load).items()))
+    print(f"\n{told}")
+    whole = {
+        "measured_on": before | load, "rounds": given.rounds, "sessions": given.sessions, "turns": turns,
+        "goals": goals(found, counts), "counts": {name: asdict(one) for name, one in counts.items()},
+        "sides": {name: asdict(one) for name, one in found.items()},
+    }  # fmt: skip
+    for path in ([given.json] if given.json else []) + ([RESULTS] if given.write else []):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(whole) + "\n", encoding="utf-8")
+    if given.write:
+        how = f"medians of {given.rounds} rounds, {given.sessions} sessions, {turns} turns each"
+        put_between("load", how, told, DOCUMENT)
+
+
+if __name__ == "__main__":
+    main()
