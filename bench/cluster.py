@@ -52,8 +52,8 @@ def cluster(changes: Mapping[str, Any], *words: str) -> Iterator[Cluster]:
     try:
         config = changed(json.loads((SHIPPED_ROOT / ADMIN_CONFIG).read_text()), changes)
         (root / "config.json").write_text(json.dumps(config))
-        _hobus(home, "up", "--wait", "--config", str(root / "config.json"), *words)
         try:
+            _hobus(home, "up", "--wait", "--config", str(root / "config.json"), *words)
             run = read_run(home_of(home).run_file)
             if run is None:
                 raise SystemExit("the cluster is gone")
