@@ -1,8 +1,9 @@
 """What a turn costs that no busy machine can change: frames, writes, entries, validations, counted in the simulated cluster.
 
-The turn of `bench.turn`, in one session with nobody else there, the same actors and broker core as in real processes. Of
-each figure the median over the turns of a session at history 10 to 30: what is done by the clock (beats) or now and then
-(snapshots) is not in it. `tests/bench/test_counts.py` bounds all but the last, which depends on Python's own version.
+The turn of `bench.turn`, in one session with nobody else there, the same actors and broker core as in real processes; tools
+run in the executor's own, and the client is counted too. Of each figure the median over the turns of a session at history 10
+to 30: what is done by the clock (beats) or now and then (snapshots) is not in it. `tests/bench/test_counts.py` bounds all but
+the last, which depends on Python's own version.
 """
 
 from __future__ import annotations
