@@ -1,65 +1,154 @@
-"""JSON Schemas themselves: whether what should be one is one, and its validator. Pure: nothing is ever fetched."""
+"""JSON Schemas (2020-12): whether what should be one is one, and what breaks it. Pure: nothing is ever fetched.
+
+A schema is a program, and many are a stranger's. Its patterns are matched in linear time, those with look-around or
+back-references within a bound; how often it looks at a value is counted before it does (config/schema_cost.py).
+"""
 
 from __future__ import annotations
 
 import functools
 import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, cast
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-from referencing import Registry
-from referencing.exceptions import Unresolvable
+from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError, ValidationErrorKind
+
+from config.schema_cost import Cost, NoEnd, extent
 
 _KEPT_MAX = 256
 """Schemas found right and remembered; only speed depends on it."""
 
+_LOOKS_MAX = 10_000_000
+"""In all, at a value that is checked: about half a second."""
+
+_AT_ONCE_MAX = 100_000
+"""By all subschemas, at values without anything in them: what making a validator may cost, about half a second."""
+
+_TOLD_LOOKS_MAX = 20_000
+"""In all, at a value whose faults are told one by one: each of these costs a hundred times what a look does."""
+
+_HEIGHT_MAX = 256
+"""Of a value whose schema refers to itself: a library recurses with it."""
+
+_BACKTRACKS_MAX = 1000
+"""Of one pattern over one text: what look-around and back-references may cost, two seconds for a megabyte."""
+
+_PATTERNS_BYTES = 32_000_000
+"""For all patterns of a schema together, as they are run."""
+
+_PATTERN_BYTES_MAX = 10_000_000
+
 _REFERENCES = ("$ref", "$dynamicRef")
+
+_PLAIN_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
+
+_META = Draft202012Validator(
+    {"$ref": "https://json-schema.org/draft/2020-12/schema"}, validate_formats=True, offline=True
+)
 
 
 class SchemaFault(ValueError):
     """Why something cannot be used as a schema, as the end of a sentence about it."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Fault:
+    """What breaks a schema: where, which of its keywords, and in words. Never the value."""
+
+    place: str
+    rule: str
+    words: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.words}"
+
+
+class Validator:
+    """A schema that stands on its own and can be run, made once."""
+
+    def __init__(self, schema: Any) -> None:
+        self._cost = _checked_cost(schema)
+        pattern_bytes = min(_PATTERN_BYTES_MAX, _PATTERNS_BYTES // max(1, _pattern_count(schema)))
+        try:
+            self._validator = Draft202012Validator(
+                schema,
+                offline=True,
+                pattern_options=FancyRegexOptions(backtrack_limit=_BACKTRACKS_MAX, size_limit=pattern_bytes),
+            )
+        except ValidationError as error:
+            if isinstance(error.kind, ValidationErrorKind.Referencing):
+                raise SchemaFault("refers to something that is not there") from None
+            raise SchemaFault(f"has a pattern that cannot be used at {_place(error.instance_path)}") from None
+        except ValueError as error:
+            raise SchemaFault(f"cannot be used ({error})"[:100]) from None
+
+    def is_valid(self, value: Any) -> bool:
+        """Whether nothing breaks it."""
+        return not self.faults(value)
+
+    def faults(self, value: Any) -> list[Fault]:
+        """All of them, in order of place."""
+        try:
+            # One without references looks at a value no more often than it is long.
+            if self._cost.refers and self._looks(value) > _LOOKS_MAX:
+                return [Fault("$", "depth", "nested too deeply for its schema")]
+            if self._validator.is_valid(value):
+                return []
+            if self._looks(value) > _TOLD_LOOKS_MAX:
+                return [Fault("$", "size", "breaks its schema, and is too large to say where")]
+            return _faults(self._validator.iter_errors(value))
+        except ValueError:  # What it says of bytes, for one.
+            return [Fault("$", "type", "is no JSON value")]
+
+    def _looks(self, value: Any) -> int:
+        height, count = extent(value)
+        return self._cost.looks(height) * count if height <= _HEIGHT_MAX else _LOOKS_MAX + 1
+
+
 def check_schema(schema: Any) -> None:
-    """Raises SchemaFault for what is no schema that stands on its own; takes as long as the schema is large.
+    """Raises SchemaFault for what is no schema that stands on its own; nothing of it is run."""
+    _validated(schema, is_run=False)
 
-    For schemas of strangers: it is not run. One that is run takes as long as its author likes (a pattern without an
-    end, references that double at each step), so a process that others wait for runs those of its configuration alone.
-    """
+
+def validator_of(schema: Any) -> Validator:
+    """The validator of a schema that stands on its own and can be run. Raises SchemaFault."""
+    return cast("Validator", _validated(schema, is_run=True))
+
+
+def _validated(schema: Any, *, is_run: bool) -> Validator | None:
     try:
-        _check(json.dumps(schema, sort_keys=True))
+        return _kept(json.dumps(schema, sort_keys=True), is_run=is_run)
     except RecursionError:
         raise SchemaFault("is nested too deeply") from None
-
-
-def validator_of(schema: Any) -> Draft202012Validator:
-    """The validator of a schema that stands on its own and can be run; it fetches nothing. Raises SchemaFault."""
-    check_schema(schema)
-    validator = Draft202012Validator(schema, registry=Registry())
-    try:
-        list(validator.iter_errors({}))
-    except Unresolvable:
-        raise SchemaFault("refers to something that is not there") from None
-    except RecursionError:
-        raise SchemaFault("is nested too deeply") from None
-    except Exception as error:  # noqa: BLE001 - jsonschema wraps references that lead nowhere in classes of its own
-        raise SchemaFault(f"cannot be used ({type(error).__name__})") from None
-    return validator
 
 
 @functools.lru_cache(maxsize=_KEPT_MAX)
-def _check(text: str) -> None:
+def _kept(text: str, *, is_run: bool) -> Validator | None:
     """One that was found right is not looked at again."""
     schema = json.loads(text)
     try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        raise SchemaFault(f"is no JSON Schema at {error.json_path}") from None
-    except OverflowError:
-        raise SchemaFault("has a pattern that is none") from None  # a{99999999999999999999}
+        faults = sorted(_place(error.instance_path) for error in _META.iter_errors(schema))
+    except ValueError:
+        raise SchemaFault("is nested too deeply") from None
+    if faults:
+        raise SchemaFault(f"is no JSON Schema at {faults[0]}")
     if _leads_outside(schema):
         raise SchemaFault("refers to something outside itself")
+    return Validator(schema) if is_run else None
+
+
+def _checked_cost(schema: Any) -> Cost:
+    try:
+        cost = Cost(schema)
+    except NoEnd:
+        raise SchemaFault("refers to itself without end") from None
+    except KeyError:
+        raise SchemaFault("refers to something that is not there") from None
+    if cost.at_once > _AT_ONCE_MAX:
+        raise SchemaFault("would look at one value too often")
+    return cost
 
 
 def _leads_outside(value: Any) -> bool:
@@ -71,3 +160,62 @@ def _leads_outside(value: Any) -> bool:
         (key in _REFERENCES and isinstance(item, str) and not item.startswith("#")) or _leads_outside(item)
         for key, item in cast("dict[str, Any]", value).items()
     )
+
+
+def _pattern_count(value: Any) -> int:
+    if isinstance(value, list):
+        return sum(map(_pattern_count, cast("list[Any]", value)))
+    if not isinstance(value, dict):
+        return 0
+    node = cast("dict[str, Any]", value)
+    named = node.get("patternProperties")
+    own = ("pattern" in node) + (len(cast("dict[str, Any]", named)) if isinstance(named, dict) else 0)
+    return own + sum(map(_pattern_count, node.values()))
+
+
+def _faults(errors: Iterable[ValidationError]) -> list[Fault]:
+    faults: set[Fault] = set()
+    missing: dict[str, list[str]] = {}
+    for error in errors:
+        place = _place(error.instance_path)
+        if isinstance(error.kind, ValidationErrorKind.Required):
+            missing.setdefault(place, []).append(error.kind.property)
+        else:
+            faults.add(Fault(place, *_rule(error)))
+    for place, names in missing.items():
+        faults.add(Fault(place, "required", f"required, missing {', '.join(dict.fromkeys(names))}"))
+    return sorted(faults)
+
+
+def _rule(error: ValidationError) -> tuple[str, str]:
+    """The keyword's name, and in words."""
+    kind = error.kind
+    if isinstance(kind, ValidationErrorKind.BacktrackLimitExceeded):
+        return "pattern", "pattern, takes too long to match"
+    # Without `properties` beside it the keyword is told as the `false` that it holds.
+    is_false = isinstance(kind, ValidationErrorKind.FalseSchema)
+    if kind.name == "additionalProperties" or (is_false and error.schema_path[-1:] == ["additionalProperties"]):
+        return "additionalProperties", "additional properties are not allowed"
+    if kind.name not in _TOLD_WHOLE:
+        return kind.name, kind.name
+    wanted = kind.types[0] if isinstance(kind, ValidationErrorKind.Type) and len(kind.types) == 1 else kind.value
+    return kind.name, f"{kind.name} {json.dumps(wanted, sort_keys=True)}"
+
+
+_TOLD_WHOLE = frozenset(
+    {"type", "enum", "const", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"}
+)
+
+
+def _place(path: list[str | int]) -> str:
+    """As a JSONPath."""
+    return "$" + "".join(_step(part) for part in path)
+
+
+def _step(part: str | int) -> str:
+    if isinstance(part, int):
+        return f"[{part}]"
+    if _PLAIN_NAME.fullmatch(part):
+        return f".{part}"
+    escaped = part.replace("\\", "\\\\").replace("'", r"\'")
+    return f"['{escaped}']"

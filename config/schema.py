@@ -493,9 +493,6 @@ class Ho1Config(Section):
     retry_interval_ms: Positive = Field(description="between tries of a gateway request that may be retried")
     gateway_wait_ms: Positive = Field(description="an order fails when there is no gateway for so long")
     end_reserve_ms: Positive = Field(description="kept of an order's deadline for its end record and the receipt")
-    judge_cpu_ms: Positive = Field(
-        description="processor time for holding an answer against a schema of whoever asked; all orders wait meanwhile"
-    )
     snapshots_kept: Positive = Field(description="configuration snapshots of other digests kept per worker")
 
 

@@ -80,7 +80,7 @@ def _errors(schema: dict[str, Any], content: str, *, wants_json: bool) -> list[s
         except (ValueError, RecursionError):
             return ["$: not JSON"]
     try:
-        faults = sorted(validator_of(schema).iter_errors(value), key=lambda fault: fault.json_path)
+        faults = validator_of(schema).faults(value)
     except SchemaFault as fault:
         return [f"output_schema {fault}"]
-    return [f"{fault.json_path}: {fault.validator}" for fault in faults]
+    return [f"{fault.place}: {fault.rule}" for fault in faults]

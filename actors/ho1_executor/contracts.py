@@ -10,13 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from referencing.exceptions import Unresolvable
-
 from bus.errors import WorkOrderFault
 from bus.messages.work_order import Segment
 from config.assets import Contract
-from config.json_schema import SchemaFault, validator_of
+from config.json_schema import SchemaFault, Validator, validator_of
 from config.schema import ClassifyLabels
 
 
@@ -25,10 +22,10 @@ class CheckedContract:
     """A contract whose schemas were found valid, with their validators made once."""
 
     contract: Contract
-    inputs: Draft202012Validator
-    output: Draft202012Validator | None
+    inputs: Validator
+    output: Validator | None
     is_asked_for: bool = False
-    """Its output schema is that of whoever asked: to be told to the model, and run for a bounded time alone."""
+    """Its output schema is that of whoever asked: to be told to the model."""
 
     @property
     def wants_json(self) -> bool:
@@ -100,33 +97,12 @@ def gather_inputs(
     return inputs
 
 
-def schema_faults(validator: Draft202012Validator, value: Any) -> list[str]:
+def schema_faults(validator: Validator, value: Any) -> list[str]:
     """Every fault as `place: rule`, in order of place; rules are named, values are not shown."""
-    try:
-        faults = sorted(validator.iter_errors(value), key=lambda error: (error.json_path, str(error.validator)))
-    except RecursionError:
-        return ["$: nested too deeply for its schema"]
-    except Unresolvable:
-        return ["$: its schema refers to something that is not there"]
-    told = (f"{fault.json_path}: {_rule(fault.validator, fault.validator_value, fault.instance)}" for fault in faults)
-    return list(dict.fromkeys(told))
+    return [str(fault) for fault in validator.faults(value)]
 
 
-def _rule(name: Any, wanted: Any, instance: Any) -> str:
-    if name == "required":
-        missing = [key for key in wanted if not isinstance(instance, dict) or key not in instance]
-        return f"required, missing {', '.join(missing)}"
-    if name == "additionalProperties":
-        return "additional properties are not allowed"
-    return f"{name} {json.dumps(wanted, sort_keys=True)}" if name in _SHORT_RULES else str(name)
-
-
-_SHORT_RULES = frozenset(
-    {"type", "enum", "const", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"}
-)
-
-
-def _validator(contract: Contract, which: str, schema: dict[str, Any]) -> Draft202012Validator:
+def _validator(contract: Contract, which: str, schema: dict[str, Any]) -> Validator:
     try:
         return validator_of(schema)
     except SchemaFault as fault:

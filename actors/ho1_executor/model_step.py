@@ -16,7 +16,6 @@ from actors.ho1_executor.contracts import (
     select_contract,
     with_form,
 )
-from actors.ho1_executor.cpu_time import within_cpu_time
 from actors.ho1_executor.job import Job
 from actors.ho1_executor.known_tools import Known, KnownTools
 from actors.ho1_executor.output import (
@@ -101,8 +100,7 @@ class ModelStep:
         pack = load_pack(snapshot.prompt_packs, checked.contract.prompt_pack_id)
         messages = render(pack, inputs, order.exchanges)
         if (schema := order.constraints.output_schema) is not None:
-            contract = checked
-            checked = within_cpu_time(self.config.ho1.judge_cpu_ms, lambda: with_form(contract, schema))
+            checked = with_form(checked, schema)
             messages = with_form_told(messages, schema)
         known = await self._known(job, agent)
         tools = told_tools(order, offered_tools(order, agent, known.tools))
@@ -137,11 +135,10 @@ class ModelStep:
             messages = [*messages, *repair_messages(response, verdict.faults, wanted)]
 
     def _judged(self, checked: CheckedContract, response: PromptResponse) -> Verdict:
-        """The answer against its contract; against the schema of a stranger for a bounded time, and not at length."""
+        """The answer against its contract; what breaks the schema of a stranger is not told at length."""
+        verdict, most = judge_output(checked, response.content), self.config.gateway.output_errors_max
         if not checked.is_asked_for:
-            return judge_output(checked, response.content)
-        limit_ms, most = self.config.ho1.judge_cpu_ms, self.config.gateway.output_errors_max
-        verdict = within_cpu_time(limit_ms, lambda: judge_output(checked, response.content))
+            return verdict
         cut = ("$: the answer was cut at its cap of tokens",) if response.finish_reason in _CUT else ()
         return replace(verdict, faults=(*cut, *verdict.faults[:most])) if verdict.faults else verdict
 

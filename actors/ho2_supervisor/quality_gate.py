@@ -66,8 +66,8 @@ def _schema_fault(schema: Any, output: OutputResult) -> str:
     except SchemaFault as fault:
         return f"its response_schema {fault}"
     value: Any = output.parsed if output.parsed is not None else output.text.text
-    errors = sorted(validator.iter_errors(value), key=lambda error: error.json_path)
-    return f"it breaks its schema at {errors[0].json_path} ({errors[0].validator})" if errors else ""
+    faults = validator.faults(value)
+    return f"it breaks its schema at {faults[0].place} ({faults[0].rule})" if faults else ""
 
 
 def better(left: tuple[OutputResult, Judgement], right: tuple[OutputResult, Judgement]) -> bool:

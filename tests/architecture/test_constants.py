@@ -145,6 +145,9 @@ FACTS: dict[str, tuple[str, ...]] = {
     "what a secret is, and what a quotation: a rule that no configuration may weaken": (
         "gateway_service.providers.http.faults._QUOTED_CHARS", "gateway_service.providers.http.hidden.*",
     ),
+    "what one stranger's schema may cost whoever checks it, where everybody waits: a bound that no configuration may lift": (
+        "config.json_schema._*_MAX", "config.json_schema._PATTERNS_BYTES", "config.schema_cost.*",
+    ),
     "only the cost of the same result depends on it: caches, and how much is read or looked at in one go": (
         "bus.broker.deadlines._COMPACT_FROM", "bus.broker.ring.*", "bus.collector.*", "bus.deadlines._SLACK",
         "bus.zeromq.unsent._MARK_BYTES", "config.json_schema._KEPT_MAX", "launch.chat.meanwhile._READ_AT_ONCE",

@@ -88,7 +88,6 @@ SHELLS: dict[str, str] = {
     "ledger_service.index_file": "the same, read beside its writer or without one",
     "ledger_service.source": "the record as files, for reading without a cluster",
     "ledger_service.verify": "reads the whole record",
-    "actors.ho1_executor.cpu_time": "is interrupted when its time is up",
     "actors.session_host.actor": "where clients arrive",
     "actors.session_host.degrade": "answers without HO2, over the gateway lane",
     "config.files": "finds files",

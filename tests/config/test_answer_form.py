@@ -18,7 +18,7 @@ LIMITS = load_snapshot().config.sessions.model_copy(
 @pytest.mark.parametrize(
     "schema",
     [
-        {}, {"type": "object"}, {"$ref": "#"}, {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}},
+        {}, {"type": "object"}, {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}},
         {"properties": {"$ref": {"type": "string"}}}, {"properties": {"a": {"$ref": "#b"}, "b": {"$anchor": "b"}}},
         {"properties": {"a": {"properties": {"b": {}}}}}, {"description": "x" * (200 - len(json.dumps({"description": ""})))},
     ],
@@ -36,7 +36,7 @@ def test_it_describes_an_object_and_stands_on_its_own(schema: dict[str, Any]) ->
         ({"properties": {"a": {"properties": {"b": {"type": ["null"]}}}}}, "(sessions.output_schema_depth_max)"),
         ({"description": "x" * (201 - len(json.dumps({"description": ""})))}, "(sessions.output_schema_max_bytes)"),
         ({"const": 2**64}, "64 bits"), ({"const": float("nan")}, "64 bits"),
-        ({"$ref": "http://127.0.0.1/x"}, "outside itself"), ({"$ref": "#/$defs/a"}, "not there"), ({"$ref": "#b"}, "not there"),
+        ({"$ref": "http://127.0.0.1/x"}, "outside itself"), ({"$ref": "#"}, "without end"), ({"$ref": "#/$defs/a"}, "not there"), ({"$ref": "#b"}, "not there"),
         ({"enum": [1], "$ref": "#/enum/x"}, "not there"), ({"const": {"a": "s"}, "$ref": "#/const/a/b"}, "not there"),
         ({"title": "x", "properties": {"a": {"$ref": "#/title"}}}, "not there"),
     ],

@@ -16,7 +16,7 @@ from typing import Any
 from anthropic import transform_schema
 from anthropic.types import Message
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.chat.completion_create_params import (
     CompletionCreateParamsNonStreaming,
@@ -131,7 +131,7 @@ def _checked(wire: str, request: Request) -> dict[str, Any]:
     body = request.json
     stream = body.get("stream") is True
     for error in taken(wire, stream=stream).iter_errors(body):
-        raise Refused(400, f"{'.'.join(map(str, error.absolute_path))}: {error.message[:200]}")
+        raise Refused(400, f"{'.'.join(map(str, error.instance_path))}: {error.message[:200]}")
     if body["model"] != MODEL:
         raise Refused(404, f"there is no model {body['model']}")
     (_check_openai if wire == "openai" else _check_anthropic)(body)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from jsonschema import Draft202012Validator
-from referencing import Registry
-
 from actors.ho1_executor.tools.definition import ToolDefinition
+from config.json_schema import Validator, validator_of
 
 
 class ToolTable(Mapping[str, ToolDefinition]):
@@ -53,12 +51,12 @@ class Validators:
     """The validator of each tool's arguments, made once per definition."""
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[ToolDefinition, Draft202012Validator]] = {}
+        self._made: dict[str, tuple[ToolDefinition, Validator]] = {}
 
-    def of(self, tool: ToolDefinition) -> Draft202012Validator:
-        """Checks arguments against the tool's schema; it fetches nothing, wherever a schema refers to."""
+    def of(self, tool: ToolDefinition) -> Validator:
+        """Checks arguments against the tool's schema, which was found right when its tool was."""
         known = self._made.get(tool.tool_id)
         if known is None or known[0] is not tool:
-            known = (tool, Draft202012Validator(tool.parameters, registry=Registry()))
+            known = (tool, validator_of(tool.parameters))
             self._made[tool.tool_id] = known
         return known[1]

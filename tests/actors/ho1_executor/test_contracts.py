@@ -94,18 +94,13 @@ def test_an_input_that_is_no_text_is_read_as_json(text: str, is_good: bool) -> N
     assert caught.value.code == "input_schema_invalid"
 
 
-TREE = {"$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}}}, "$ref": "#/$defs/t"}
-NOWHERE = {"type": "array", "items": {"$ref": "#/nowhere"}}
-
-
-@pytest.mark.parametrize(("schema", "fault"), [(TREE, "nested too deeply"), (NOWHERE, "something that is not there")])
-def test_a_value_that_its_schema_cannot_follow_breaks_it(schema: dict[str, Any], fault: str) -> None:
+def test_a_value_that_its_schema_cannot_follow_breaks_it() -> None:
     """Values and schemas of tools come from strangers: a fault is told, nothing is raised."""
+    tree = {"$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}}}, "$ref": "#/$defs/t"}
     value: list[Any] = []
     for _ in range(400):
         value = [value]
-    (told,) = schema_faults(validator_of(schema), value)
-    assert fault in told
+    assert schema_faults(validator_of(tree), value) == ["$: nested too deeply for its schema"]
 
 
 def test_a_default_that_is_no_text_is_written_as_json() -> None:

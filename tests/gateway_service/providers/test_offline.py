@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator
 
 from actors.ho1_executor.tools.registry import BUILTIN
 from bus.errors import GatewayError

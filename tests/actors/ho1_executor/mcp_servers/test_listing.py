@@ -59,7 +59,7 @@ def test_names_become_what_every_provider_takes():
         (tool("t", schema={"type": "object", "properties": {"a": {"type": "strange"}}}), "no JSON Schema"),
         (tool("t", schema={"type": "object", "$ref": "http://127.0.0.1:1/x"}), "outside itself"),
         (tool("t", schema={"type": "object", "allOf": [{"$ref": "#/nowhere"}]}), "refers to something"),
-        (tool("t", schema={"type": "object", "allOf": [{"$ref": "#"}]}), "too deeply"),
+        (tool("t", schema={"type": "object", "allOf": [{"$ref": "#"}]}), "to itself without end"),
         (tool("t", schema={**OBJECT, "description": "x" * 2000}), "definition_max_bytes is 1000"),
         (tool("t", description="x" * 2000), "definition_max_bytes is 1000"),
         (tool("t", schema=None, is_too_large=True), "exceed tools.definition_max_bytes"),

@@ -8,12 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator
 
 from actors.ho1_executor.tools.definition import ToolFault
 from actors.ho1_executor.tools.registry import BUILTIN
 from actors.ho1_executor.tools.view import permitted_tools, snapshot_view
 from config.assets import Permissions
+from config.json_schema import check_schema
 from config.secret_refs import HIDDEN
 from tests.actors.ho1_executor.rig import SESSION, ScriptedGateway, cluster, shipped, tool_order
 
@@ -48,7 +49,7 @@ def test_the_agent_s_tools_exist_and_are_safe_to_repeat() -> None:
     """All are read-only; their parameters are schemas that forbid surplus."""
     assert set(shipped().agents["ADMIN"].tools) == set(BUILTIN)
     for tool_id, tool in BUILTIN.items():
-        Draft202012Validator.check_schema(tool.parameters)
+        check_schema(tool.parameters)
         assert (tool.tool_id, tool.idempotent, tool.parameters["additionalProperties"]) == (tool_id, True, False)
     assert list(BUILTIN) == sorted(BUILTIN)
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import pytest
-from jsonschema import Draft202012Validator
+from jsonschema_rs import Draft202012Validator
 
 from actors.ho1_executor.tools.signature import NoSchema, invocation_parameter, schema_of
 from bus.tool import Invocation
+from config.json_schema import check_schema
 
 
 def everything(  # noqa: PLR0917 - one parameter per kind of annotation
@@ -32,7 +33,7 @@ def everything(  # noqa: PLR0917 - one parameter per kind of annotation
 def test_every_plain_annotation_has_its_schema():
     """A parameter without default is required, the call's own facts are no argument, nothing else is allowed."""
     schema = schema_of(everything)
-    Draft202012Validator.check_schema(schema)
+    check_schema(schema)
     assert schema["required"] == ["text", "whole"]
     assert schema["additionalProperties"] is False
     assert "call" not in schema["properties"]

@@ -1,0 +1,179 @@
+"""How often a schema looks at a value: what references, alternatives and nesting add up to. Pure.
+
+A schema is a program of its author's. Two references to one definition at each of thirty levels are a billion looks,
+and no library counts them. What is counted here is an upper bound, by the height of a value: along any one chain from
+the value's top down to a leaf, how many times a subschema is applied. Times the value's size it bounds all the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+from urllib.parse import unquote
+
+_REFERENCES = ("$ref", "$dynamicRef")
+_HERE = ("not", "if", "then", "else")
+_HERE_EACH = ("allOf", "anyOf", "oneOf")
+_HERE_NAMED = ("dependentSchemas", "dependencies")
+_BELOW = ("additionalProperties", "propertyNames", "items", "contains", "unevaluatedItems", "unevaluatedProperties")
+_UNEVALUATED = ("unevaluatedItems", "unevaluatedProperties")
+_UNEVALUATED_LOOKS = 4
+"""What such a keyword asks anew of what stands beside it: measured, and more than twice."""
+
+
+class NoEnd(ValueError):
+    """References that lead back to themselves with nothing in between, or to more places than anybody counts."""
+
+
+class Cost:
+    """Counts for one schema. What it is asked about deeper values it works out then."""
+
+    def __init__(self, schema: Any) -> None:
+        """Raises NoEnd; KeyError for a reference that leads nowhere; RecursionError."""
+        targets = _Targets(schema)
+        self._parts = dict(_parts(schema, targets))
+        self._root = id(schema)
+        self._schema = schema  # Its parts are known by their identity, which it holds.
+        self._level = self._next({})
+        self._looks = [self._level.get(self._root, 0)]
+        self._is_whole = False
+        self.refers = targets.asked_count > 0
+        self.at_once = sum(self._level.values())
+        """How often all subschemas together look at values without anything in them."""
+
+    def looks(self, height: int) -> int:
+        """At most, along one chain of a value that high; 0 is a value without anything in it."""
+        while len(self._looks) <= height and not self._is_whole:
+            level = self._next(self._level)
+            # The same twice: the schema ends here, and what is deeper in a value it does not look at.
+            # Or more than anybody takes.
+            self._is_whole = level == self._level or level.get(self._root, 0) > _ENOUGH
+            self._level = level
+            self._looks.append(level.get(self._root, 0))
+        return self._looks[min(height, len(self._looks) - 1)]
+
+    def _next(self, below: Mapping[int, int]) -> dict[int, int]:
+        level: dict[int, int] = {}
+        for name in self._parts:
+            self._count(name, level, below)
+        return level
+
+    def _count(self, name: int, level: dict[int, int], below: Mapping[int, int]) -> int:
+        known = level.get(name)
+        if known == _COUNTING:
+            raise NoEnd
+        if known is None:
+            level[name] = _COUNTING
+            part = self._parts[name]
+            here = sum(self._count(other, level, below) for other in part.here)
+            deeper = sum(below.get(other, 0) for other in part.below)
+            deeper += max((below.get(other, 0) for other in part.one_of_below), default=0)
+            known = level[name] = part.own + part.times * here + deeper
+        return known
+
+
+_ENOUGH = 10**9
+_TARGETS_MAX = 100_000
+_COUNTING = -1
+
+
+class _Part:
+    """A subschema: the parts that look at the same value, those for what is in it, and of which one looks at most."""
+
+    def __init__(self, schema: Mapping[str, Any], targets: _Targets) -> None:
+        self.own = 1 + sum(extent(schema[key])[1] for key in ("enum", "const") if key in schema)
+        self.times = _UNEVALUATED_LOOKS if any(key in schema for key in _UNEVALUATED) else 1
+        here = [to for key in _REFERENCES if isinstance(at := schema.get(key), str) for to in targets.of(at)]
+        here += [schema.get(key) for key in _HERE]
+        here += [item for key in _HERE_EACH for item in _items(schema.get(key))]
+        here += [item for key in _HERE_NAMED for item in _values(schema.get(key))]
+        below = [*(schema.get(key) for key in _BELOW), *_values(schema.get("patternProperties"))]
+        one_of_below = [*_values(schema.get("properties")), *_items(schema.get("prefixItems"))]
+        self.leads_to = list(_schemas([*here, *below, *one_of_below]))
+        self.here = [id(item) for item in _schemas(here)]
+        self.below = [id(item) for item in _schemas(below)]
+        self.one_of_below = [id(item) for item in _schemas(one_of_below)]
+
+
+def _parts(schema: Any, targets: _Targets) -> Iterator[tuple[int, _Part]]:
+    """Everything that a validator may come to."""
+    waiting, seen = list(_schemas([schema])), set[int]()
+    while waiting:
+        found = waiting.pop()
+        if id(found) not in seen:
+            seen.add(id(found))
+            part = _Part(found, targets)
+            waiting.extend(part.leads_to)
+            yield id(found), part
+
+
+class _Targets:
+    """Where references lead. Where a schema holds documents of their own ($id), in each of them: that is more."""
+
+    def __init__(self, schema: Any) -> None:
+        self._documents = [schema]
+        self._anchors: dict[str, list[Any]] = {}
+        self.asked_count = 0
+        waiting = [schema]
+        while waiting:
+            found = waiting.pop()
+            if isinstance(found, list):
+                waiting.extend(cast("list[Any]", found))
+            elif isinstance(found, dict):
+                node = cast("dict[str, Any]", found)
+                waiting.extend(node.values())
+                if isinstance(node.get("$id"), str) and node is not schema:
+                    self._documents.append(node)
+                for anchor in {node.get("$anchor"), node.get("$dynamicAnchor")}:
+                    if isinstance(anchor, str):
+                        self._anchors.setdefault(anchor, []).append(node)
+
+    def of(self, reference: str) -> list[Any]:
+        """What it may mean. Raises KeyError if there is nothing, and NoEnd beyond any measure."""
+        name = unquote(reference.removeprefix("#"))
+        is_anchor = name and not name.startswith("/")
+        among = self._anchors[name] if is_anchor else self._documents
+        self.asked_count += len(among)
+        if self.asked_count > _TARGETS_MAX:
+            raise NoEnd
+        found = among if is_anchor else [to for document in among for to in _at(document, name)]
+        if not found or not all(isinstance(to, dict | bool) for to in found):
+            raise KeyError(reference)
+        return found
+
+
+def _at(document: Any, pointer: str) -> list[Any]:
+    for step in pointer.split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        try:
+            document = document[int(key)] if isinstance(document, list) else document[key]
+        except (KeyError, IndexError, ValueError, TypeError):
+            return []
+    return [document]
+
+
+def _schemas(values: list[Any]) -> Iterator[dict[str, Any]]:
+    return (cast("dict[str, Any]", value) for value in values if isinstance(value, dict))
+
+
+def _items(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _values(value: Any) -> list[Any]:
+    return list(cast("dict[str, Any]", value).values()) if isinstance(value, dict) else []
+
+
+def extent(value: Any) -> tuple[int, int]:
+    """Height and number of values in one."""
+    height, count, level = 0, 1, [value]
+    while True:
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(cast("dict[str, Any]", item).values())
+            elif isinstance(item, list):
+                inner.extend(cast("list[Any]", item))
+        if not inner:
+            return height, count
+        height, count, level = height + 1, count + len(inner), inner
