@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
-
-from bus.broker.peers import Pending
+from typing import Generic, Protocol, TypeVar
 
 _COMPACT_FROM = 1024  # below this size the leftovers are not worth a pass
 
 
-class DeadlineHeap:
+class Ends(Protocol):
+    """What is not looked at any more once it is done."""
+
+    @property
+    def is_done(self) -> bool: ...  # noqa: D102 - see above
+
+
+T = TypeVar("T", bound=Ends)
+
+
+class DeadlineHeap(Generic[T]):
     """Times at which a pending request or post must be looked at; equal times in order of arrival."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Pending]] = []
+        self._heap: list[tuple[float, int, T]] = []
         self._count = 0
         self._ended = 0
 
-    def push(self, at: float, pending: Pending) -> None:
+    def push(self, at: float, pending: T) -> None:
         """Looks at `pending` at time `at`, unless it has ended by then."""
         self._count += 1
         heappush(self._heap, (at, self._count, pending))
@@ -30,7 +39,7 @@ class DeadlineHeap:
             heapify(self._heap)
             self._ended = 0
 
-    def pop_due(self, now: float) -> Pending | None:
+    def pop_due(self, now: float) -> T | None:
         """The next one that is due and has not ended."""
         heap = self._heap
         while heap and (heap[0][0] <= now or heap[0][2].is_done):

@@ -10,9 +10,9 @@ from bus.broker.admission import DEADLINE_MAX_MS, denial_of, malformation_of, ro
 from bus.broker.endings import Endings
 from bus.broker.events import Send
 from bus.broker.intake import behalf_of, over_share, share_of
-from bus.broker.peers import Peer, Pending
+from bus.broker.peers import Peer, Pending, Service
 from bus.broker.placing import Placement
-from bus.broker.state import Service, State
+from bus.broker.state import State
 from bus.catalog import CLIENT_ROLES, ROWS, Row
 from bus.codec import pack_header, unpack_header
 from bus.envelope import HEADER_VERSION, Header, Kind
@@ -21,6 +21,7 @@ from bus.lanes import is_foreign
 from bus.messages.gateway import Prompt
 from bus.messages.ids import order_of_call
 
+_POST, _STREAM, _FAILURE = int(Kind.POST), int(Kind.STREAM), int(Kind.FAILURE)  # compared with every frame's
 _CANCEL_MAX_BYTES = 256
 """A reason code; what is kept for a worker that has not come back yet is no more than that."""
 
@@ -69,7 +70,7 @@ class Delivery:
     def ask(self, peer: Peer, frame: Header, body: bytes, row: Row) -> None:
         """A request or post that may pass is delivered, waits, or fails."""
         state = self._state
-        is_post = frame.kind == Kind.POST
+        is_post = frame.kind == _POST
         service = state.services.get(frame.destination.partition("/")[0])
         if service is None:
             self._endings.deny(peer, frame, body, "unknown_service", "no such service; see bus/PROTOCOL.md")
@@ -114,9 +115,8 @@ class Delivery:
             self._endings.refuse(peer, frame, "busy", f"{frame.type} {frame.message_id}: {over}")
             return None
         pending = Pending(
-            frame, body, row, service=service, direct=frame.destination if "/" in frame.destination else "",
-            requester=peer, principal=behalf_of(peer, frame), deadline=deadline, is_post=frame.kind == Kind.POST,
-            now=state.now,
+            frame, body, row,
+            service=service, requester=peer, principal=behalf_of(peer, frame), deadline=deadline, now=state.now,
         )  # fmt: skip
         if share:
             pending.share = share
@@ -132,7 +132,7 @@ class Delivery:
         if pending is None:
             self._stray(worker, frame, body)
             return
-        if pending.asked_anew and frame.kind != Kind.REPLY and frame.attempt < pending.header.attempt:
+        if frame.attempt < pending.answers_from and frame.kind != Kind.REPLY:
             state.tap("late", frame, worker.instance, worker=worker.instance, body=body)  # of the run that was stopped
             return
         fault = self._answer_fault(pending, frame, body, header_bytes)
@@ -142,13 +142,13 @@ class Delivery:
             self._placement.pump(worker)
             return
         self._pass_on(pending, worker, frame, body)
-        if frame.kind == Kind.STREAM:
+        if frame.kind == _STREAM:
             return
-        if frame.kind == Kind.FAILURE:
+        if frame.kind == _FAILURE:
             pending.service.failed["by_worker"] += 1
         worker.idle_since = state.now
         self._endings.unbind(pending)
-        self._endings.finish(pending)
+        self._endings.finish(pending, "answered")
         if pending.service.waiting.count:
             self._placement.pump(worker)
 
@@ -192,12 +192,11 @@ class Delivery:
             return
         worker = pending.worker
         if worker is None:
-            self._endings.fail(
-                pending, "cancelled", f"{pending.header.message_id} was cancelled before a worker had it"
-            )
-            return
-        pending.is_cancelled = True
-        self._placement.stop(worker, frame, peer.instance, body)
+            words = f"{pending.header.message_id} was cancelled before a worker had it"
+            self._endings.fail(pending, "cancelled", words, by="cancelled")
+        else:
+            pending.move("cancelled")
+            self._placement.stop(worker, frame, peer.instance, body)
 
     def _cancel_announced(self, peer: Peer, frame: Header, body: bytes) -> None:
         """Nobody asked this broker for it. It may have been asked of an earlier one, whose worker still has it.
@@ -255,9 +254,11 @@ class Delivery:
         if state.now >= pending.seen_at:
             pending.seen_at = pending.deadline
             state.deadlines.push(pending.deadline, pending)
-        if pending.place and pending.tool and not state.is_collecting:
+        if pending.state != "waiting" or state.is_collecting:
+            return
+        if pending.tool:
             self._placement.look_at_tool(pending)
-        elif pending.place and pending.direct and not state.find(pending.direct) and not state.is_collecting:
+        elif pending.direct and not state.find(pending.direct):
             self._endings.fail(pending, "no_route", f"{pending.direct} is not there; see `hobus ps`")
 
     def _attach(self, known: Pending, peer: Peer, frame: Header, body: bytes, deadline: float) -> None:
@@ -269,7 +270,9 @@ class Delivery:
             return
         known.join(peer)
         known.deadline = max(known.deadline, deadline)  # seen when the earlier one has come: a re-send costs no memory
-        if known.is_cancelled and known.worker is not None:
+        was = known.state
+        known.move("asked_again")
+        if was == "stopping" and known.worker is not None:
             self._placement.ask_anew(known, known.worker)
             return
         holder = known.worker.instance if known.worker is not None else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bus.broker.peers import Late, Peer, Pending
 from bus.broker.records import RecordBook
 from bus.broker.state import State
+from bus.broker.transitions import RequestEvent
 from bus.codec import encode
 from bus.envelope import Header, Kind, header
 from bus.errors import BusError
@@ -21,13 +22,13 @@ class Endings:
         self._state = state
         self._records = records
 
-    def finish(self, pending: Pending) -> None:
+    def finish(self, pending: Pending, by: RequestEvent) -> None:
         """The request is in no table any more; its body is let go, the heap may still hold its shell."""
-        if pending.place is not None:
+        if pending.state == "waiting":
             pending.service.waiting.remove(pending)
+        pending.move(by)
         if not pending.is_post:
             del self._state.asked[pending.requester.role][pending.header.message_id]
-        pending.is_done = True
         if pending.row.timed:
             self._state.times[pending.row.timed].add(self._state.now - pending.came_at)
         if pending.share:
@@ -56,10 +57,12 @@ class Endings:
         if pending.header.key and not pending.direct:
             pending.service.sticky.ended(pending.header.key, worker, state.now)
 
-    def fail(self, pending: Pending, code: str, detail: str, *, retryable: bool | None = None) -> None:
+    def fail(
+        self, pending: Pending, code: str, detail: str, *, retryable: bool | None = None, by: RequestEvent = "failed"
+    ) -> None:
         """The requester gets a Failure (retryable as its code says, unless told); a post is a dead letter."""
         self.unbind(pending)
-        self.finish(pending)
+        self.finish(pending, by)
         pending.service.failed[code] += 1
         for requester in (pending.requester, *pending.also):
             verdict = _VERDICTS.get(code, "failed")
@@ -80,7 +83,8 @@ class Endings:
             )
             self._state.send(worker, stop, encode(Cancelled(reason="deadline"), self._state.settings.body_max_bytes))
         where = f"at {worker.instance}" if worker is not None else "in the queue"
-        self.fail(pending, "expired", f"{_name(pending.header)} was not answered within its deadline; it was {where}")
+        words = f"{_name(pending.header)} was not answered within its deadline; it was {where}"
+        self.fail(pending, "expired", words, by="expired")
 
     def dead_letter(self, pending: Pending, code: str) -> None:
         """Given up: counted, tapped, recorded. A request's sender gets `peer_lost`, a post's sender nothing."""
@@ -88,7 +92,7 @@ class Endings:
         state.counts["dead_letters"] += 1
         self._records.note("DEAD_LETTER", code, pending.requester.instance, pending.header, pending.service.name)
         if pending.is_post:
-            self.finish(pending)
+            self.finish(pending, "failed")
             pending.service.failed[code] += 1
             state.tap("dead", pending.header, pending.requester.instance, code=code)
             return

@@ -231,9 +231,9 @@ class Membership:
         service.note_presence(state.now)
         for pending in list(peer.in_flight.values()):
             if pending.worker is peer:
-                self._placement.take_back(pending)
+                self._placement.take_back(pending, peer)
         for pending in service.waiting.waiting_for(peer.instance):
-            if pending.place is None:
+            if pending.state != "waiting":
                 continue
             if pending.direct and not pending.is_post:
                 self._endings.fail(pending, "peer_lost", f"{peer.instance} was lost ({why})")
@@ -323,7 +323,7 @@ class Membership:
         for message_id, pending in list(peer.in_flight.items()):
             is_answered = peer.announced.pop(message_id, None)
             if is_answered is None:
-                self._placement.take_back(pending)  # the frame was lost with the old connection
+                self._placement.take_back(pending, peer)  # the frame was lost with the old connection
             elif is_answered:
                 self._endings.unbind(pending)
                 self._placement.deliver(pending, peer)  # its answer may have been lost: the window answers again
@@ -352,13 +352,13 @@ class Membership:
         if not peer.announced or peer.service is None:
             return
         for pending in peer.service.waiting.everything():
-            if pending.is_post or pending.is_done:
+            if pending.is_post or pending.state != "waiting":
                 continue
             is_answered = peer.announced.pop(pending.header.message_id, None)
             if is_answered is None:
                 continue
             if is_answered:
-                peer.service.waiting.remove(pending)
+                self._placement.take_out(pending)
                 self._placement.deliver(pending, peer)
             else:
                 self._placement.adopt(pending, peer)

@@ -1,18 +1,24 @@
-"""A connected peer and a pending request: what the broker keeps in memory, and nothing of it survives a restart."""
+"""A connected peer, a service, a pending request: what the broker keeps in memory. Nothing of it survives a restart.
+
+They stand in one file because each knows the others; what only holds them (rooms, keys, times) knows none of them.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bus.broker.bounds import Announced, Announcement
+from bus.broker.sticky import StickyTable
+from bus.broker.transitions import REQUEST_TRANSITIONS, IllegalMove, RequestEvent, RequestState
+from bus.broker.waiting import Place, WaitingRoom
 from bus.catalog import Row
-from bus.envelope import Header
+from bus.envelope import Header, Kind
 from bus.fair import principal_of
+from bus.settings import BusSettings
 
-if TYPE_CHECKING:
-    from bus.broker.state import Service
+_POST = int(Kind.POST)
 
 
 class Late(NamedTuple):
@@ -81,19 +87,45 @@ def tool_queue(tool: str) -> str:
     return f"tool:{tool}"
 
 
+class Service:
+    """One addressable service: who offers it and what waits for it."""
+
+    def __init__(self, name: str, settings: BusSettings, now: float) -> None:
+        self.name = name
+        self.offering: list[Peer] = []  # every bound peer that offers it, in order of hello
+        self.waiting: WaitingRoom[Pending] = WaitingRoom(settings)
+        self.sticky: StickyTable[Peer] = StickyTable(settings.sticky_idle_s, settings.sticky_keys_max)
+        self.absent_since: float | None = now  # nobody has offered it since; None while somebody does
+        self.is_given_up = False
+        self.is_flushed = False  # what waited for it was failed when the grace was over
+        self.in_flight = 0
+        self.delivered = 0
+        self.failed: Counter[str] = Counter()
+        self.early_cancels: OrderedDict[str, tuple[Header, str, bytes]] = OrderedDict()
+        """Request id -> a cancel that came, after a restart, before the worker that may have the request."""
+
+    def note_presence(self, now: float) -> None:
+        """Keeps `absent_since` true: one that is leaving does not count as offering."""
+        for peer in self.offering:
+            if not peer.is_leaving:
+                self.absent_since = None
+                return
+        if self.absent_since is None:
+            self.absent_since = now
+            self.is_flushed = False
+
+
 class Pending:
     """One request without an answer, or one post without a taker."""
 
     __slots__ = (
         "also",
-        "asked_anew",
+        "answers_from",
         "body",
         "came_at",
         "deadline",
         "direct",
         "header",
-        "is_cancelled",
-        "is_done",
         "is_post",
         "place",
         "principal",
@@ -103,6 +135,7 @@ class Pending:
         "service",
         "share",
         "slotted",
+        "state",
         "tool",
         "unable_since",
         "waits_since",
@@ -116,35 +149,48 @@ class Pending:
         row: Row,
         *,
         service: Service,
-        direct: str,
         requester: Peer,
         principal: str,
         deadline: float,
-        is_post: bool,
         now: float,
     ) -> None:
+        self.state: RequestState = "placing"
         self.came_at = now
         self.waits_since = now  # for a worker
         self.header = header
         self.body = body
         self.row = row
         self.service = service
-        self.direct = direct  # the instance that it names, "" for anybody of the service
+        self.direct = header.destination if "/" in header.destination else ""  # the one instance that it is for
         self.requester = requester  # the newest one
         self.also: list[Peer] = []  # earlier ones that still live: whoever asks gets the answer
         self.deadline = deadline
         self.seen_at = deadline  # when the heap has it looked at; an earlier time than a deadline that was prolonged
-        self.tool = header.key if row.by_tool and not direct else ""  # the one that its worker must have announced
+        self.tool = header.key if row.by_tool and not self.direct else ""  # the one that its worker must have announced
         self.unable_since: float | None = None  # nobody that has the tool is there since
-        self.slotted = row.mode != "immediate" and not is_post
-        self.is_post = is_post
-        self.is_cancelled = False
-        self.asked_anew = False  # its worker may answer twice: for a run that was stopped or expired, and for this one
-        self.is_done = False
-        self.worker: Peer | None = None
-        self.place: tuple[str, bool, bool] | None = None  # where it waits
+        self.is_post = header.kind == _POST
+        self.slotted = row.mode != "immediate" and not self.is_post
+        self.answers_from = 0  # a failure of an earlier attempt is that of a run that was stopped, or expired
+        self.worker: Peer | None = None  # while in flight or stopping
+        self.place: Place | None = None  # while waiting
         self.principal = principal  # on whose behalf it is asked: it waits, and is counted, as that one's
         self.share = ""  # of whose share it is while it is open; "": of none
+
+    def after(self, event: RequestEvent) -> RequestState:
+        """Its state once this has happened to it. Raises IllegalMove."""
+        try:
+            return REQUEST_TRANSITIONS[self.state][event]
+        except KeyError:
+            raise IllegalMove(f"{event} while {self.state}: {self.header.message_id}") from None
+
+    def move(self, event: RequestEvent) -> None:
+        """This happened to it. Raises IllegalMove, and its state is as it was."""
+        self.state = self.after(event)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is in no table any more."""
+        return self.state == "done"
 
     @property
     def shared_queue(self) -> str:

@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from bus.broker.admission import PROBE_ROW
 from bus.broker.endings import Endings
 from bus.broker.events import Send
-from bus.broker.peers import Peer, Pending
-from bus.broker.state import Service, State
+from bus.broker.peers import Peer, Pending, Service
+from bus.broker.state import State
 from bus.broker.sticky import first_owner
 from bus.broker.waiting import ANYBODY
 from bus.codec import pack_header
@@ -129,15 +129,15 @@ class Placement:
         late = worker.late.get(message_id)
         if late is not None and late.attempt:
             # It may still fail the earlier one: by the attempt in that answer it is known (`Delivery.answer`).
-            pending.asked_anew = True
-            pending.header = frame._replace(attempt=max(frame.attempt, late.attempt + 1))
+            pending.answers_from = max(frame.attempt, late.attempt + 1)
+            pending.header = frame._replace(attempt=pending.answers_from)
         self._forward(pending, worker, remaining_ms)
         worker.idle_since = now
         if pending.slotted:
             state.waited(now - pending.waits_since)
         pending.service.delivered += 1
         if pending.is_post:
-            self._endings.finish(pending)
+            self._endings.finish(pending, "handed_over")
         else:
             self._bind(pending, worker)
 
@@ -150,9 +150,8 @@ class Placement:
         if remaining_ms <= 0:
             self._endings.expire(pending)
             return
-        pending.is_cancelled = False
-        pending.asked_anew = True
-        pending.header = pending.header._replace(attempt=pending.header.attempt + 1)
+        pending.answers_from = pending.header.attempt + 1
+        pending.header = pending.header._replace(attempt=pending.answers_from)
         self._forward(pending, worker, remaining_ms)
 
     def _forward(self, pending: Pending, worker: Peer, remaining_ms: int) -> None:
@@ -181,11 +180,13 @@ class Placement:
 
     def adopt(self, pending: Pending, worker: Peer) -> None:
         """A re-announced request is in flight at the worker that says so; nothing is sent."""
-        pending.service.waiting.remove(pending)
+        if pending.state == "waiting":
+            pending.service.waiting.remove(pending)
         self._bind(pending, worker)
 
     def _bind(self, pending: Pending, worker: Peer) -> None:
         message_id = pending.header.message_id
+        pending.move("bound")
         pending.worker = worker
         worker.in_flight[message_id] = pending
         self._state.in_flight += 1
@@ -210,25 +211,28 @@ class Placement:
             pending = room.take(worker.instance, worker.tool_queues, slotted=True)
             if pending is None:
                 break
+            pending.move("taken_out")
             self.place(pending)
         while room.count and worker.immediate < self._mailbox_max and worker.takes_work:
             pending = room.take(worker.instance, worker.tool_queues, slotted=False)
             if pending is None:
                 break
+            pending.move("taken_out")
             self.place(pending)
 
-    def take_back(self, pending: Pending) -> None:
+    def take_back(self, pending: Pending, worker: Peer) -> None:
         """Its worker is lost: another one gets it if it may, else the requester is told."""
-        worker = pending.worker
         self._endings.unbind(pending)
-        name = worker.instance if worker is not None else "its worker"
-        if pending.is_cancelled:
-            self._endings.fail(pending, "cancelled", f"{pending.header.message_id} was cancelled; {name} is lost")
+        name, message_id = worker.instance, pending.header.message_id
+        if pending.after("worker_lost") == "done":
+            words = f"{message_id} was cancelled; {name} is lost"
+            self._endings.fail(pending, "cancelled", words, by="worker_lost")
         elif not pending.row.redeliver or pending.direct:
-            self._endings.fail(pending, "peer_lost", f"{name} was lost while it worked on {pending.header.message_id}")
+            self._endings.fail(pending, "peer_lost", f"{name} was lost while it worked on {message_id}")
         elif pending.header.attempt >= self._state.settings.attempts_max:
             self._endings.dead_letter(pending, "attempts_exhausted")
         else:
+            pending.move("worker_lost")
             pending.header = pending.header._replace(attempt=pending.header.attempt + 1)
             self._state.counts["redelivered"] += 1
             pending.waits_since = self._state.now
@@ -237,14 +241,19 @@ class Placement:
     def replace_waiting(self, waiting: Iterable[Pending]) -> None:
         """Places anew what waited under conditions that no longer hold."""
         for pending in waiting:
-            if pending.place is not None:
-                pending.service.waiting.remove(pending)
+            if pending.state == "waiting":
+                self.take_out(pending)
                 self.place(pending)
+
+    def take_out(self, pending: Pending) -> None:
+        """It waits no longer, and is nowhere yet."""
+        pending.service.waiting.remove(pending)
+        pending.move("taken_out")
 
     def flush_absent(self, service: Service) -> None:
         """Nobody has offered the service for its grace, or it was given up: requests for it fail, posts wait on."""
         for pending in service.waiting.everything():
-            if not pending.is_done and not pending.direct and (not pending.is_post or service.is_given_up):
+            if pending.state == "waiting" and not pending.direct and (not pending.is_post or service.is_given_up):
                 self._no_service(pending)
 
     def _owner(self, service: Service, key: str) -> Peer | None:
@@ -297,6 +306,7 @@ class Placement:
                 pending, "busy", f"{service.waiting.count} requests wait for {service.name} (bus.queue_max): try later"
             )
             return
+        pending.move("queued")
         service.waiting.add(pending, target)
         self._state.tap(
             "queued", pending.header_for_tap(), pending.requester.instance, worker=target, body=pending.body

@@ -7,10 +7,8 @@ from collections import Counter, OrderedDict
 from bus.broker.deadlines import DeadlineHeap
 from bus.broker.events import Action, Send
 from bus.broker.intake import Asked, shares_of
-from bus.broker.peers import Peer, Pending
-from bus.broker.sticky import StickyTable
+from bus.broker.peers import Peer, Pending, Service
 from bus.broker.tap_record import Tap, Told
-from bus.broker.waiting import WaitingRoom
 from bus.catalog import ROLES, ROWS
 from bus.codec import encode, pack_header
 from bus.conduct import Conduct
@@ -25,34 +23,6 @@ from bus.settings import BusSettings
 _QUEUE_WAIT = "queue_wait"
 
 SERVICES: tuple[str, ...] = tuple(sorted({row.service for row in ROWS}))
-
-
-class Service:
-    """One addressable service: who offers it and what waits for it."""
-
-    def __init__(self, name: str, settings: BusSettings, now: float) -> None:
-        self.name = name
-        self.offering: list[Peer] = []  # every bound peer that offers it, in order of hello
-        self.waiting = WaitingRoom(settings)
-        self.sticky = StickyTable(settings.sticky_idle_s, settings.sticky_keys_max)
-        self.absent_since: float | None = now  # nobody has offered it since; None while somebody does
-        self.is_given_up = False
-        self.is_flushed = False  # what waited for it was failed when the grace was over
-        self.in_flight = 0
-        self.delivered = 0
-        self.failed: Counter[str] = Counter()
-        self.early_cancels: OrderedDict[str, tuple[Header, str, bytes]] = OrderedDict()
-        """Request id -> a cancel that came, after a restart, before the worker that may have the request."""
-
-    def note_presence(self, now: float) -> None:
-        """Keeps `absent_since` true: one that is leaving does not count as offering."""
-        for peer in self.offering:
-            if not peer.is_leaving:
-                self.absent_since = None
-                return
-        if self.absent_since is None:
-            self.absent_since = now
-            self.is_flushed = False
 
 
 class State:
@@ -76,7 +46,7 @@ class State:
         self.pacing: PacedIntake[Asked] = PacedIntake(
             client_rate_of(settings), shares_max=settings.mailbox_max, is_contended=self.others.are_about
         )
-        self.deadlines = DeadlineHeap()
+        self.deadlines: DeadlineHeap[Pending] = DeadlineHeap()
         self.gone: OrderedDict[str, str] = OrderedDict()  # instances that never come back -> why
         self.counts: Counter[str] = Counter()
         self.times = {name: Histogram() for name in (_QUEUE_WAIT, *sorted({row.timed for row in ROWS if row.timed}))}

@@ -9,30 +9,39 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
 
-from bus.broker.peers import Peer
+
+class OwnsKeys(Protocol):
+    """Who may own keys, and knows which."""
+
+    name: str
+    keys: dict[str, None]
 
 
-class Owner:
+P = TypeVar("P", bound=OwnsKeys)
+
+
+class Owner(Generic[P]):
     """One key's owner."""
 
     __slots__ = ("in_flight", "peer", "used_at")
 
-    def __init__(self, peer: Peer, now: float) -> None:
+    def __init__(self, peer: P, now: float) -> None:
         self.peer = peer
         self.used_at = now
         self.in_flight = 0
 
 
-class StickyTable:
+class StickyTable(Generic[P]):
     """key -> owner for one service, least recently used first."""
 
     def __init__(self, idle_s: float, keys_max: int) -> None:
         self._idle_s = idle_s
         self._keys_max = keys_max
-        self._owners: OrderedDict[str, Owner] = OrderedDict()
+        self._owners: OrderedDict[str, Owner[P]] = OrderedDict()
 
-    def owner(self, key: str, now: float) -> Peer | None:
+    def owner(self, key: str, now: float) -> P | None:
         """The owner while it lives and is not idle on the key; asking counts as use."""
         owner = self._owners.get(key)
         if owner is None:
@@ -44,7 +53,7 @@ class StickyTable:
         self._owners.move_to_end(key)
         return owner.peer
 
-    def assign(self, key: str, peer: Peer, now: float) -> None:
+    def assign(self, key: str, peer: P, now: float) -> None:
         """`peer` owns the key from now on; beyond the bound the key that was not used longest has no owner any more."""
         self._owners[key] = Owner(peer, now)
         self._owners.move_to_end(key)
@@ -62,25 +71,25 @@ class StickyTable:
             owner.used_at = now
             self._owners.move_to_end(key)
 
-    def claim(self, key: str, peer: Peer, now: float) -> None:
+    def claim(self, key: str, peer: P, now: float) -> None:
         """A re-announced key: `peer` owns it unless somebody else does."""
         if self.owner(key, now) is None:
             self.assign(key, peer, now)
 
-    def started(self, key: str, peer: Peer) -> None:
+    def started(self, key: str, peer: P) -> None:
         """A request with this key is being worked on by its owner: the key is not idle."""
         owner = self._owners.get(key)
         if owner is not None and owner.peer is peer:
             owner.in_flight += 1
 
-    def ended(self, key: str, peer: Peer, now: float) -> None:
+    def ended(self, key: str, peer: P, now: float) -> None:
         """It is not worked on any more by `peer`, which may have lost the key meanwhile."""
         owner = self._owners.get(key)
         if owner is not None and owner.peer is peer and owner.in_flight:
             owner.in_flight -= 1
             owner.used_at = now
 
-    def release(self, peer: Peer) -> None:
+    def release(self, peer: P) -> None:
         """All keys of a peer have no owner."""
         for key in list(peer.keys):
             owner = self._owners.get(key)
@@ -106,7 +115,7 @@ class StickyTable:
             return owner.used_at + self._idle_s
         return None
 
-    def _forget(self, key: str, owner: Owner) -> None:
+    def _forget(self, key: str, owner: Owner[P]) -> None:
         del self._owners[key]
         owner.peer.keys.pop(key, None)
 
@@ -114,6 +123,6 @@ class StickyTable:
         return len(self._owners)
 
 
-def first_owner(key: str, candidates: Sequence[Peer]) -> Peer:
+def first_owner(key: str, candidates: Sequence[P]) -> P:
     """The candidate with the highest hash of (key, name): stable when others come and go."""
     return max(candidates, key=lambda peer: hashlib.blake2b(f"{key}\0{peer.name}".encode(), digest_size=8).digest())

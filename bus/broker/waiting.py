@@ -9,26 +9,44 @@ Back-pressure.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Generic, Protocol, TypeVar
 
-from bus.broker.peers import Pending
+from bus.catalog import Row
+from bus.envelope import Header
 from bus.fair import FairQueue, cost_of, weight_of
 from bus.settings import BusSettings
 
 ANYBODY = ""
+Place = tuple[str, bool, bool]
+"""For whom (an instance, a tool's queue, ANYBODY), whether it needs a slot, whether it is low."""
 
 
-class WaitingRoom:
+class Waits(Protocol):
+    """What can wait; its room keeps its place."""
+
+    header: Header
+    body: bytes
+    row: Row
+    principal: str
+    slotted: bool
+    place: Place | None
+
+
+T = TypeVar("T", bound=Waits)
+
+
+class WaitingRoom(Generic[T]):
     """All that waits for one service."""
 
     __slots__ = ("_queues", "_settings", "_shared_first", "count")
 
     def __init__(self, settings: BusSettings) -> None:
         self._settings = settings
-        self._queues: dict[tuple[str, bool, bool], FairQueue[str, Pending]] = {}  # (for whom, needs a slot, low)
+        self._queues: dict[Place, FairQueue[str, T]] = {}
         self._shared_first = False
         self.count = 0
 
-    def add(self, pending: Pending, target: str) -> None:
+    def add(self, pending: T, target: str) -> None:
         """Waits for `target` (an instance, a tool's queue) or for ANYBODY."""
         place = (target, pending.slotted, pending.row.low)
         queue = self._queues.get(place)
@@ -38,7 +56,7 @@ class WaitingRoom:
         queue.add(pending.principal, pending.header.message_id, pending, cost_of(len(pending.body), self._settings))
         self.count += 1
 
-    def remove(self, pending: Pending) -> None:
+    def remove(self, pending: T) -> None:
         """Waits no longer; does nothing for one that did not wait."""
         place = pending.place
         if place is None:
@@ -46,7 +64,7 @@ class WaitingRoom:
         self._queues[place].remove(pending.principal, pending.header.message_id)
         self._left(pending, place)
 
-    def _left(self, pending: Pending, place: tuple[str, bool, bool]) -> None:
+    def _left(self, pending: T, place: Place) -> None:
         if not self._queues[place]:
             del self._queues[place]
         pending.place = None
@@ -55,7 +73,7 @@ class WaitingRoom:
     def _weight(self, principal: str) -> int:
         return weight_of(principal, self._settings)
 
-    def take(self, target: str, tool_queues: Sequence[str] = (), *, slotted: bool) -> Pending | None:
+    def take(self, target: str, tool_queues: Sequence[str] = (), *, slotted: bool) -> T | None:
         """The next one that `target` may serve, taken out: other work before low, its own and the shared in turn."""
         self._shared_first = not self._shared_first
         order = (ANYBODY, target, *tool_queues) if self._shared_first else (*tool_queues, target, ANYBODY)
@@ -68,7 +86,7 @@ class WaitingRoom:
                     return taken[1]
         return None
 
-    def waiting_for(self, target: str) -> list[Pending]:
+    def waiting_for(self, target: str) -> list[T]:
         """Those bound to one instance, in order."""
         return [
             pending
@@ -77,6 +95,6 @@ class WaitingRoom:
             for pending in self._queues.get((target, slotted, low), ())
         ]
 
-    def everything(self) -> list[Pending]:
+    def everything(self) -> list[T]:
         """All that wait, queue by queue in order."""
         return [pending for queue in self._queues.values() for pending in queue]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ast import Call, Name, unparse, walk
+from ast import Call, ImportFrom, Name, unparse, walk
+from graphlib import TopologicalSorter
 
 from actors.ho1_executor.tools.outside import READS
 from bus.catalog import row_of
@@ -12,6 +13,17 @@ from tests.architecture.source import modules, uses
 def names_used(package: str) -> set[str]:
     """Everything imported that the modules of a package name."""
     return {name for module, tree in modules().items() if module.startswith(package) for name, _ in uses(tree)}
+
+
+def test_no_modules_of_the_bus_import_each_other_in_a_circle() -> None:
+    """Not for their types either: what only holds others knows none of them."""
+    of_bus = {name: tree for name, tree in modules().items() if name.startswith("bus.")}
+    imported = {
+        name: {node.module for node in walk(tree) if isinstance(node, ImportFrom) and node.module in of_bus}
+        for name, tree in of_bus.items()
+    }
+    assert len(imported["bus.broker.core"]) > 10
+    assert len(list(TopologicalSorter(imported).static_order())) == len(of_bus)
 
 
 def test_gateway_assembles_no_context() -> None:

@@ -118,10 +118,13 @@ class World:
             late = sum(one.holds_slot for one in peer.late.values())
             assert peer.used == sum(p.slotted for p in peer.in_flight.values()) + late
             assert peer.immediate == sum(not p.slotted for p in peer.in_flight.values())
-            assert all(p.worker is peer and not p.is_done and p.place is None for p in peer.in_flight.values())
+            assert all(p.worker is peer for p in peer.in_flight.values())
+            assert all(p.state in {"in_flight", "stopping"} and p.place is None for p in peer.in_flight.values())
         assert in_flight == state.in_flight
         pending = [p for asked in state.asked.values() for p in asked.values()]
-        assert all(not p.is_done and (p.worker is not None) != (p.place is not None) for p in pending)
+        assert all((p.worker is not None) == (p.state in {"in_flight", "stopping"}) for p in pending)
+        assert all((p.place is not None) == (p.state == "waiting") for p in pending)
+        assert not any(p.is_done or p.state == "placing" for p in pending)
         waiting = sum(p.place is not None for p in pending if p.service is service)
         assert waiting == service.waiting.count
         assert all(count == 1 for count in self.answers.values())

@@ -35,11 +35,9 @@ def pending(message_id, sender="ho2/1@a", row=ROW):
         b"",
         row,
         service=None,
-        direct="",
         requester=asks,
         principal=asks.principal,
         deadline=1.0,
-        is_post=False,
         now=0.0,
     )
 
@@ -159,7 +157,7 @@ def test_the_heap_does_not_grow_with_what_has_ended():
     for number in range(20_000):
         item = copy(frame)
         heap.push(1000.0 + number, item)
-        item.is_done = True
+        item.move("failed")
         heap.ended()
         assert len(heap) < 3000
     assert heap.next_at() is None
