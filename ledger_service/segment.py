@@ -22,6 +22,7 @@ from ledger_service.frame import (
 from ledger_service.mask import aligned, unmasked
 from ledger_service.scan import Damage, demand_format
 from ledger_service.source import Source
+from ledger_service.trusted import trusted
 
 DIRECTORY = "segments"
 SUFFIX = ".seg"
@@ -168,6 +169,7 @@ class ActiveSegment:
         self._limit_bytes = limit_bytes
         self._chunk_bytes = chunk_bytes
         self._filled = handle.size()
+        trusted(end <= self._filled, "what was written before lies within its file")
 
     def has_room_for(self, size: int) -> bool:
         """Whether a batch of this size belongs here; an empty segment takes any one batch."""
@@ -182,6 +184,7 @@ class ActiveSegment:
         """The batch is durable when this returns. Raises OSError, after which nothing may be written again."""
         end = self.end + len(frame)
         self._fill(end)
+        trusted(self.end < end <= self._filled, "a batch is written over zeros, behind the last one")
         self._handle.write_at(self.end, frame)
         self._handle.sync()
         self.end = end

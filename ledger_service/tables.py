@@ -15,6 +15,7 @@ from bus.record.entry import INTEGER_MAX, StoredEntry
 from ledger_service.admission import StreamHead
 from ledger_service.index import Committed, Index, Position
 from ledger_service.segment import Place, SegmentFiles
+from ledger_service.trusted import trusted
 
 
 class Tables:
@@ -69,6 +70,7 @@ class Tables:
 
     def settle(self, places: list[Place], position: Position) -> None:
         """The staged entries are durable and lie at these places."""
+        trusted([place.sequence for place in places] == list(self._staged), "what was staged is what was written")
         for place in places:
             self._recent[place.sequence] = Committed(place, self._staged[place.sequence])
         self._staged.clear()

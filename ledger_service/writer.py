@@ -8,18 +8,29 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from bus.errors import BusError, LedgerError, RuntimeFault
 from bus.messages.ledger import Ack, WriteEntry
 from config.schema import LedgerConfig
-from ledger_service.frame import build_frame, store_at
+from ledger_service.frame import (
+    BODY_HEAD_BYTES,
+    ENTRY_HEAD_BYTES,
+    HEADER_BYTES,
+    Built,
+    build_frame,
+    next_chain,
+    read_header,
+    store_at,
+)
 from ledger_service.index import Position
 from ledger_service.intake import Batch, Intake, World
-from ledger_service.mask import mask_of
+from ledger_service.mask import ALIGNMENT, mask_of
 from ledger_service.recovery import Recovered
 from ledger_service.scan import Damage
 from ledger_service.segment import ActiveSegment, Place, SegmentFiles
 from ledger_service.tables import Tables
+from ledger_service.trusted import trusted
 
 
 @dataclass(slots=True)
@@ -104,13 +115,16 @@ class Writer:
             return
         now_us = self._ledger_at_us = max(clock_us, self._ledger_at_us)
         batch = Batch(self.head + 1, now_us)
-        finished = self._gather(batch)
-        if batch.entries:
-            try:
+        finished: list[_Pending] = []
+        try:
+            self._gather(batch, finished)
+            if batch.entries:
                 self._write(batch)
-            except BaseException:
-                self._queue.extendleft(reversed(finished))  # they are answered when the ledger is fenced
-                raise
+            for pending in finished:
+                self._check_answer(pending)
+        except BaseException:
+            self._queue.extendleft(reversed(finished))  # they are answered when the ledger is fenced
+            raise
         for pending in finished:
             self._gone(pending)
             if not pending.answer.done():
@@ -158,29 +172,61 @@ class Writer:
         self._space_checked_us = clock_us if free >= needed_bytes(self._config) else None
         return None if self._space_checked_us is not None else disk_full(free, self._config)
 
-    def _gather(self, batch: Batch) -> list[_Pending]:
-        """Decides writes in the order they came, until the batch is full; returns those that are decided entirely."""
-        finished: list[_Pending] = []
+    def _gather(self, batch: Batch, finished: list[_Pending]) -> None:
+        """Decides writes in the order they came, until the batch is full; those decided entirely are finished."""
         while self._queue:
             pending = self._queue[0]
             try:
                 while len(pending.acks) < len(pending.entries):
                     if self._intake.is_full(batch):
-                        return finished
+                        return
                     entry = pending.entries[len(pending.acks)]
                     pending.acks.append(self._intake.decide(entry, pending.origin, batch))
             except Damage as damage:
                 pending.fail(damage)
             finished.append(self._queue.popleft())
-        return finished
+
+    def _check_answer(self, pending: _Pending) -> None:
+        """One ack for each entry, and none for what is not durable."""
+        if pending.answer.done():
+            return
+        trusted(len(pending.acks) == len(pending.entries), "every entry of an answered write has its ack")
+        trusted(all(ack.sequence <= self.head for ack in pending.acks), "what is acknowledged is durable")
+
+    def _check_frame(self, batch: Batch, frame: Built) -> None:
+        """What will be written is the batch, behind what stands there already."""
+        entries, header = batch.entries, read_header(bytes(frame.data[:HEADER_BYTES]))
+        trusted(batch.first_sequence == self.head + 1, "a batch begins behind the head")
+        trusted(len(batch.body_counts) == len(entries), "every entry has its number of bodies")
+        trusted(sum(batch.body_counts) == len(batch.bodies), "every body belongs to an entry")
+        trusted(len(frame.chains) == len(entries), "every entry has its chain value")
+        before = frame.chains[-2] if len(entries) > 1 else self.chain
+        trusted(frame.chains[-1] == next_chain(before, entries[-1]), "the chain goes on")
+        ends = accumulate((ENTRY_HEAD_BYTES + len(entry) for entry in entries), initial=HEADER_BYTES + ENTRY_HEAD_BYTES)
+        *entries_at, bodies_at = ends
+        trusted(frame.entries_at == entries_at, "entries lie one behind the other")
+        sizes = (BODY_HEAD_BYTES + len(data) for _, data in batch.bodies)
+        *places_of_bodies, end = accumulate(sizes, initial=bodies_at - ENTRY_HEAD_BYTES)
+        trusted(frame.bodies_at == places_of_bodies, "bodies lie behind them, in the same order")
+        trusted(end < len(frame.data), "all of them lie within their frame")
+        trusted(
+            header is not None
+            and (header.first_sequence, header.previous_chain, header.entry_count, header.mask, header.frame_bytes)
+            == (self.head + 1, self.chain, len(entries), self._mask, len(frame.data)),
+            "a frame's header tells what it holds and what it follows",
+        )
 
     def _write(self, batch: Batch) -> None:
         frame = build_frame(batch.first_sequence, self.chain, batch.entries, batch.bodies, self._mask)
+        self._check_frame(batch, frame)
         if not self._active.has_room_for(len(frame.data)):
             self._active.close()
             self._active = self._open(batch.first_sequence, end=0, create=True)
         at, segment = self._active.end, self._active.first
+        trusted(segment == batch.first_sequence if at == 0 else segment <= self.head, "a segment begins with its name")
+        trusted(at % ALIGNMENT == 0, "a batch begins where the mask allows")
         self._active.append(store_at(frame, at, self._mask))
+        trusted(self._active.end == at + len(frame.data), "the batch is written whole, and synced")
         places: list[Place] = []
         body = 0
         for number, data in enumerate(batch.entries):
