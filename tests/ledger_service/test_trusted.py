@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bus.errors import LedgerError
+from bus.record.entry import StoredEntry
 from bus.sim.disk import SimDisk
 from ledger_service import writer as writing
-from ledger_service.entry import StoredEntry
 from ledger_service.frame import HEADER_BYTES, Built, build_frame
 from ledger_service.intake import Batch, Intake
 from ledger_service.segment import ActiveSegment
@@ -63,7 +63,7 @@ def acks_ahead(patch: pytest.MonkeyPatch, _writer: Writer) -> None:
 
     def decided(self: Intake, *given: Any) -> Any:
         ack = decide(self, *given)
-        return ack.model_copy(update={"sequence": ack.sequence + 1})
+        return ack._replace(sequence=ack.sequence + 1)
 
     patch.setattr(Intake, "decide", decided)
 
