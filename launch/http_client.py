@@ -12,18 +12,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncGenerator, Coroutine, Generator
-from typing import Any, Self, TypeVar
+from collections.abc import AsyncGenerator, Generator
+from typing import Any
 from urllib.parse import quote
 
 import httpx2
-from pydantic import BaseModel, ConfigDict
 
 from bus.clock import SystemClock
 from bus.messages.session import CommandVerdict, SessionReady, SessionView, TurnResult
 from bus.port import Clock
+from launch.session_client import AsyncSessions, Event, Piece, Sessions
 
-T = TypeVar("T")
 _RETRYABLE = frozenset({408, 429, 502, 503, 504})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 
@@ -44,28 +43,7 @@ class HttpError(Exception):
         return self.status in _RETRYABLE
 
 
-class Piece(BaseModel):
-    """One event of a turn while it is answered: delta, reset, waiting; then result, with the TurnResult."""
-
-    model_config = ConfigDict(frozen=True)
-
-    kind: str
-    text: str = ""
-    data: dict[str, Any] = {}
-    result: TurnResult | None = None
-
-
-class Event(BaseModel):
-    """One event of a session: `sequence` is where to go on after it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    sequence: int
-    kind: str
-    data: dict[str, Any]
-
-
-class AsyncClient:
+class AsyncClient(AsyncSessions):
     """Asks one door on behalf of one key."""
 
     def __init__(
@@ -83,12 +61,6 @@ class AsyncClient:
         self._http = httpx2.AsyncClient(
             base_url=base_url, headers={"authorization": f"Bearer {key}"}, timeout=timeout_s, transport=transport
         )
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
 
     async def close(self) -> None:
         """Its connections are closed."""
@@ -181,34 +153,6 @@ class AsyncClient:
         """The session is over. Raises HttpError."""
         await self._asked("DELETE", f"/v1/sessions/{session_id}", None)
 
-    async def steer(self, session_id: str, text: str) -> CommandVerdict:
-        """A word to the run that is under way."""
-        return await self.command(session_id, "Steer", text=text)
-
-    async def follow_up(self, session_id: str, text: str) -> CommandVerdict:
-        """A message that is answered when the run is over; `input_id` of the verdict names its turn."""
-        return await self.command(session_id, "FollowUp", text=text)
-
-    async def pause(self, session_id: str) -> CommandVerdict:
-        """The run stops at its next step."""
-        return await self.command(session_id, "Pause")
-
-    async def resume(self, session_id: str) -> CommandVerdict:
-        """It goes on."""
-        return await self.command(session_id, "Resume")
-
-    async def cancel(self, session_id: str, reason: str | None = None) -> CommandVerdict:
-        """The run ends."""
-        return await self.command(session_id, "Cancel", reason=reason)
-
-    async def approve(self, session_id: str, call_id: str) -> CommandVerdict:
-        """A held call runs."""
-        return await self.command(session_id, "Approve", call_id=call_id)
-
-    async def deny(self, session_id: str, call_id: str, reason: str | None = None) -> CommandVerdict:
-        """A held call does not run."""
-        return await self.command(session_id, "Deny", call_id=call_id, reason=reason)
-
     async def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
         """What became of a command, sent under one id; rejected is a verdict, too. Raises HttpError."""
         body = {"command": {"kind": kind, **fields}, "command_id": f"http-{self._clock.new_id()}"}
@@ -280,84 +224,18 @@ class AsyncClient:
         return min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
-class Client:
-    """The same for programs without an event loop. One thread at a time."""
+class Client(Sessions[AsyncClient]):
+    """The same for programs without an event loop. Raises HttpError where the other one does."""
 
     def __init__(self, base_url: str, key: str, *, timeout_s: float = 60.0) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._client = AsyncClient(base_url, key, timeout_s=timeout_s)
+        async def made() -> AsyncClient:
+            return AsyncClient(base_url, key, timeout_s=timeout_s)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Its connections are closed."""
-        self._run(self._client.close())
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
-
-    def start(self, *, agent_id: str | None = None) -> str:
-        """The id of a new session. Raises HttpError."""
-        return self._run(self._client.start(agent_id=agent_id))
-
-    def ask(
-        self,
-        text: str,
-        *,
-        session_id: str | None = None,
-        input_id: str | None = None,
-        output_schema: dict[str, Any] | None = None,
-    ) -> TurnResult:
-        """The answer to one message, in a new session unless one is named; see `AsyncClient.ask`."""
-        return self._run(self._client.ask(text, session_id=session_id, input_id=input_id, output_schema=output_schema))
-
-    def stream(
-        self,
-        text: str,
-        *,
-        session_id: str | None = None,
-        input_id: str | None = None,
-        output_schema: dict[str, Any] | None = None,
-    ) -> Generator[Piece]:
-        """The answer while it is written; see `AsyncClient.stream`."""
-        yield from self._each(
-            self._client.stream(text, session_id=session_id, input_id=input_id, output_schema=output_schema)
-        )
+        super().__init__(made)
 
     def events(self, session_id: str, *, after: int = -1) -> Generator[Event]:
         """Every event of a session behind this sequence; see `AsyncClient.events`."""
         yield from self._each(self._client.events(session_id, after=after))
-
-    def session(self, session_id: str) -> SessionView:
-        """How a session stands. Raises HttpError."""
-        return self._run(self._client.session(session_id))
-
-    def end(self, session_id: str) -> None:
-        """The session is over. Raises HttpError."""
-        self._run(self._client.end(session_id))
-
-    def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
-        """Steer, FollowUp, Pause, Resume, Cancel, Approve, Deny, with their fields. Raises HttpError."""
-        return self._run(self._client.command(session_id, kind, **fields))
-
-    def _run(self, what: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run_until_complete(what)
-
-    def _each(self, pieces: AsyncGenerator[T]) -> Generator[T]:
-        async def following() -> tuple[T] | None:
-            try:
-                return (await anext(pieces),)
-            except StopAsyncIteration:
-                return None
-
-        try:
-            while (one := self._run(following())) is not None:
-                yield one[0]
-        finally:
-            self._run(pieces.aclose())
 
 
 def _turn_body(text: str, input_id: str, output_schema: dict[str, Any] | None) -> dict[str, Any]:

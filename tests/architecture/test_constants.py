@@ -132,7 +132,8 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "arguments of a library's class, for programs that have no configuration of ours: whoever calls it decides": (
         "launch.http_client.(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)", "launch.http_client.AsyncClient.__init__(timeout_s)",
-        "launch.http_client.Client.__init__(timeout_s)",
+        "launch.http_client.Client.__init__(timeout_s)", "launch.cluster_client.AsyncClusterClient.open(timeout_s)",
+        "launch.cluster_client.ClusterClient.__init__(timeout_s)",
     ),
     "units, and what words mean: an hour, a million, a kilobyte, an order of stages": (
         "actors.ho2_supervisor.biases._DAY_S", "actors.ho2_supervisor.consolidation._HOUR_S",

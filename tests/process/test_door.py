@@ -16,8 +16,8 @@ import openai
 import psutil
 import pytest
 
+from hobus import Client, HttpError
 from launch.http.turns import input_of
-from launch.http_client import Client, HttpError
 from launch.listen import http_address, parts_of
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 

@@ -7,7 +7,7 @@ import httpx2
 import psutil
 import pytest
 
-from launch.http_client import Client
+from hobus import Client
 from launch.listen import http_address
 from tests.process.cluster import eventually, hobus
 

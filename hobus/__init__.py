@@ -1,0 +1,29 @@
+"""What programs use: `from hobus import Client` (over HTTP), `ClusterClient` (over the bus, on the same machine).
+
+Each has a sister with `Async` before its name, for programs with an event loop. A name is loaded when it is asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from launch.cluster_client import AsyncClusterClient, ClusterClient
+    from launch.http_client import AsyncClient, Client, HttpError
+    from launch.session_client import Event, Piece
+
+__all__ = ["AsyncClient", "AsyncClusterClient", "Client", "ClusterClient", "Event", "HttpError", "Piece"]
+
+_FROM = {
+    "launch.cluster_client": ("AsyncClusterClient", "ClusterClient"),
+    "launch.http_client": ("AsyncClient", "Client", "HttpError"),
+    "launch.session_client": ("Event", "Piece"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _FROM.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'hobus' has no attribute {name!r}")

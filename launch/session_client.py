@@ -1,0 +1,223 @@
+"""What every client of sessions can do, however it reaches them: over HTTP, or over the bus of a cluster here."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from typing import Any, Generic, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from bus.messages.session import CommandVerdict, SessionView, TurnResult
+
+T = TypeVar("T")
+
+
+class Piece(BaseModel):
+    """One event of a turn while it is answered: delta, reset, waiting; then result, with the TurnResult."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: str
+    text: str = ""
+    data: dict[str, Any] = {}
+    result: TurnResult | None = None
+
+
+class Event(BaseModel):
+    """One event of a session: `sequence` is where to go on after it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    sequence: int
+    kind: str
+    data: dict[str, Any]
+
+
+class AsyncSessions(ABC):
+    """For programs with an event loop."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Its connections are closed."""
+
+    @abstractmethod
+    async def start(self, *, agent_id: str | None = None) -> str:
+        """The id of a new session."""
+
+    @abstractmethod
+    async def ask(
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        input_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
+    ) -> TurnResult:
+        """The answer to one message, in a new session unless one is named.
+
+        With a JSON Schema its `response` is the text of one object that the schema takes, if it is a success and not
+        `refused`.
+        """
+
+    @abstractmethod
+    def stream(
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        input_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
+    ) -> AsyncGenerator[Piece]:
+        """The answer while it is written; a lost connection is a reset, and what stands is told again.
+
+        The last piece has the result.
+        """
+
+    @abstractmethod
+    async def session(self, session_id: str) -> SessionView:
+        """How a session stands."""
+
+    @abstractmethod
+    async def end(self, session_id: str) -> None:
+        """The session is over."""
+
+    @abstractmethod
+    async def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
+        """What became of a command, sent under one id; rejected is a verdict, too."""
+
+    async def steer(self, session_id: str, text: str) -> CommandVerdict:
+        """A word to the run that is under way."""
+        return await self.command(session_id, "Steer", text=text)
+
+    async def follow_up(self, session_id: str, text: str) -> CommandVerdict:
+        """A message that is answered when the run is over; `input_id` of the verdict names its turn."""
+        return await self.command(session_id, "FollowUp", text=text)
+
+    async def pause(self, session_id: str) -> CommandVerdict:
+        """The run stops at its next step."""
+        return await self.command(session_id, "Pause")
+
+    async def resume(self, session_id: str) -> CommandVerdict:
+        """It goes on."""
+        return await self.command(session_id, "Resume")
+
+    async def cancel(self, session_id: str, reason: str | None = None) -> CommandVerdict:
+        """The run ends."""
+        return await self.command(session_id, "Cancel", reason=reason)
+
+    async def approve(self, session_id: str, call_id: str) -> CommandVerdict:
+        """A held call runs."""
+        return await self.command(session_id, "Approve", call_id=call_id)
+
+    async def deny(self, session_id: str, call_id: str, reason: str | None = None) -> CommandVerdict:
+        """A held call does not run."""
+        return await self.command(session_id, "Deny", call_id=call_id, reason=reason)
+
+
+C = TypeVar("C", bound=AsyncSessions)
+
+
+class Sessions(Generic[C]):
+    """The same for programs without an event loop, which runs in a thread of its own. Any thread may call."""
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, C]]) -> None:
+        """`make` opens the client, on that loop."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="hobus client", daemon=True)
+        self._thread.start()
+        try:
+            self._client = self._run(make())
+        except BaseException:
+            self._stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Its connections are closed."""
+        if self._loop.is_closed():
+            return
+        try:
+            self._run(self._client.close())
+        finally:
+            self._stop()
+
+    def start(self, *, agent_id: str | None = None) -> str:
+        """The id of a new session."""
+        return self._run(self._client.start(agent_id=agent_id))
+
+    def ask(
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        input_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
+    ) -> TurnResult:
+        """The answer to one message, in a new session unless one is named; see `AsyncSessions.ask`."""
+        return self._run(self._client.ask(text, session_id=session_id, input_id=input_id, output_schema=output_schema))
+
+    def stream(
+        self,
+        text: str,
+        *,
+        session_id: str | None = None,
+        input_id: str | None = None,
+        output_schema: dict[str, Any] | None = None,
+    ) -> Generator[Piece]:
+        """The answer while it is written; see `AsyncSessions.stream`."""
+        yield from self._each(
+            self._client.stream(text, session_id=session_id, input_id=input_id, output_schema=output_schema)
+        )
+
+    def session(self, session_id: str) -> SessionView:
+        """How a session stands."""
+        return self._run(self._client.session(session_id))
+
+    def end(self, session_id: str) -> None:
+        """The session is over."""
+        self._run(self._client.end(session_id))
+
+    def command(self, session_id: str, kind: str, **fields: Any) -> CommandVerdict:
+        """Steer, FollowUp, Pause, Resume, Cancel, Approve, Deny, with their fields."""
+        return self._run(self._client.command(session_id, kind, **fields))
+
+    def _run(self, what: Coroutine[Any, Any, T]) -> T:
+        running = asyncio.run_coroutine_threadsafe(what, self._loop)
+        try:
+            return running.result()
+        except BaseException:
+            running.cancel()  # Ctrl-C here ends it there
+            raise
+
+    def _each(self, pieces: AsyncGenerator[T]) -> Generator[T]:
+        async def following() -> tuple[T] | None:
+            try:
+                return (await anext(pieces),)
+            except StopAsyncIteration:
+                return None
+
+        try:
+            while (one := self._run(following())) is not None:
+                yield one[0]
+        finally:
+            self._run(pieces.aclose())
+
+    def _stop(self) -> None:
+        self._run(self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

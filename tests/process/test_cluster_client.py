@@ -1,0 +1,63 @@
+"""Python programs on a cluster's own machine, over its bus."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from bus.messages.session import TurnResult
+from hobus import AsyncClusterClient, ClusterClient
+from launch.errors import CommandError
+from tests.process.cluster import Cluster
+
+pytestmark = pytest.mark.process
+
+
+def test_a_program_asks_streams_and_steers_over_the_bus(cluster: Cluster) -> None:
+    """What stands in the record is what it was told; a repeated input is answered once; from two threads at once."""
+    cluster.up()
+    with ClusterClient(cluster.home.root, timeout_s=30) as client:
+        session = client.start()
+        pieces = list(client.stream("what packages are installed?", session_id=session, input_id="one"))
+        again = client.ask("what packages are installed?", session_id=session, input_id="one")
+        assert pieces[-1].result is not None and pieces[-1].result.response == again.response
+        assert any(piece.text for piece in pieces[:-1])
+        view = client.session(session)
+        assert view.session_id == session
+        verdict = client.command(session, "Steer", text="briefly")
+        assert verdict.outcome == "rejected", "nothing runs"
+        formed = client.ask("city: Bern", output_schema={"type": "object", "properties": {"city": {"type": "string"}}})
+        assert formed.outcome == "success"
+        answers: list[TurnResult] = []
+        threads = [threading.Thread(target=lambda: answers.append(client.ask("hello"))) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [answer.outcome for answer in answers] == ["success"] * 2
+        with pytest.raises(ValueError, match="Nonsense"):
+            client.command(session, "Nonsense")
+        blank = client.ask(" ", session_id=session)
+        assert (blank.outcome, blank.code) == ("error", "invalid_input")
+        client.end(session)
+        assert client.ask("hello?", session_id=session).code == "session_closed"
+
+
+async def test_a_turn_survives_the_death_of_its_host(cluster: Cluster) -> None:
+    """The program hears one answer."""
+    cluster.up()
+    async with await AsyncClusterClient.open(cluster.home.root, timeout_s=30) as client:
+        session = await client.start()
+        cluster.kill("host/1")
+        answer = await client.ask("hello", session_id=session)
+        assert answer.outcome == "success"
+
+
+def test_without_a_cluster_it_says_how_to_start_one(tmp_path: Path) -> None:
+    """And leaves no thread behind."""
+    before = threading.active_count()
+    with pytest.raises(CommandError, match="no cluster runs"):
+        ClusterClient(tmp_path)
+    assert threading.active_count() == before
