@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("bus", "actors", "ledger_service", "gateway_service", "launch", "config")
+PACKAGES = ("hobus", "bus", "actors", "ledger_service", "gateway_service", "launch", "config")
 
 
 @cache
