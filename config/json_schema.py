@@ -15,19 +15,22 @@ from typing import Any, cast
 
 from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError, ValidationErrorKind
 
-from config.schema_cost import Cost, NoEnd, extent
+from config.schema_cost import Cost, NoEnd, extent_of
 
 _KEPT_MAX = 256
 """Schemas found right and remembered; only speed depends on it."""
 
-_LOOKS_MAX = 10_000_000
-"""In all, at a value that is checked: about half a second."""
+_LOOKS_MAX = 50_000_000
+"""In all, at a value that is checked: two seconds at worst."""
 
 _AT_ONCE_MAX = 100_000
 """By all subschemas, at values without anything in them: what making a validator may cost, about half a second."""
 
 _TOLD_LOOKS_MAX = 20_000
 """In all, at a value whose faults are told one by one: each of these costs a hundred times what a look does."""
+
+_TOLD_SIZE_MAX = 200_000_000
+"""Looks times the value's size: each fault may bring a copy of it along."""
 
 _HEIGHT_MAX = 256
 """Of a value whose schema refers to itself: a library recurses with it."""
@@ -91,20 +94,24 @@ class Validator:
     def faults(self, value: Any) -> list[Fault]:
         """All of them, in order of place."""
         try:
-            # One without references looks at a value no more often than it is long.
-            if self._cost.refers and self._looks(value) > _LOOKS_MAX:
-                return [Fault("$", "depth", "nested too deeply for its schema")]
+            # One without references looks at a value no more often than both are long.
+            if self._cost.refers and self._looks(value)[0] > _LOOKS_MAX:
+                return [Fault("$", "size", "too large for its schema, or nested too deeply")]
             if self._validator.is_valid(value):
                 return []
-            if self._looks(value) > _TOLD_LOOKS_MAX:
+            looks, size = self._looks(value)
+            if looks > _TOLD_LOOKS_MAX or looks * size > _TOLD_SIZE_MAX:
                 return [Fault("$", "size", "breaks its schema, and is too large to say where")]
             return _faults(self._validator.iter_errors(value))
         except ValueError:  # What it says of bytes, for one.
             return [Fault("$", "type", "is no JSON value")]
 
-    def _looks(self, value: Any) -> int:
-        height, count = extent(value)
-        return self._cost.looks(height) * count if height <= _HEIGHT_MAX else _LOOKS_MAX + 1
+    def _looks(self, value: Any) -> tuple[int, int]:
+        """At most, in all; and the value's size."""
+        extent = extent_of(value)
+        if extent.height > _HEIGHT_MAX:
+            return _LOOKS_MAX + 1, extent.size
+        return self._cost.looks(extent.height) * extent.value_count, extent.size
 
 
 def check_schema(schema: Any) -> None:

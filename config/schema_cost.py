@@ -8,7 +8,7 @@ the value's top down to a leaf, how many times a subschema is applied. Times the
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote
 
 _REFERENCES = ("$ref", "$dynamicRef")
@@ -81,7 +81,7 @@ class _Part:
     """A subschema: the parts that look at the same value, those for what is in it, and of which one looks at most."""
 
     def __init__(self, schema: Mapping[str, Any], targets: _Targets) -> None:
-        self.own = 1 + sum(extent(schema[key])[1] for key in ("enum", "const") if key in schema)
+        self.own = 1 + sum(extent_of(schema[key]).value_count for key in ("enum", "const") if key in schema)
         self.times = _UNEVALUATED_LOOKS if any(key in schema for key in _UNEVALUATED) else 1
         here = [to for key in _REFERENCES if isinstance(at := schema.get(key), str) for to in targets.of(at)]
         here += [schema.get(key) for key in _HERE]
@@ -164,16 +164,28 @@ def _values(value: Any) -> list[Any]:
     return list(cast("dict[str, Any]", value).values()) if isinstance(value, dict) else []
 
 
-def extent(value: Any) -> tuple[int, int]:
-    """Height and number of values in one."""
-    height, count, level = 0, 1, [value]
+class Extent(NamedTuple):
+    """How large a value is."""
+
+    height: int  # 0: nothing is in it
+    value_count: int  # itself included
+    size: int  # the same, and its characters
+
+
+def extent_of(value: Any) -> Extent:
+    """Counted level by level: however deep it is, nothing recurses."""
+    height, count, chars, level = 0, 1, 0, [value]
     while True:
         inner: list[Any] = []
         for item in level:
             if isinstance(item, dict):
-                inner.extend(cast("dict[str, Any]", item).values())
+                members = cast("dict[Any, Any]", item)
+                inner.extend(members.values())
+                chars += sum(len(key) for key in members if isinstance(key, str))
             elif isinstance(item, list):
                 inner.extend(cast("list[Any]", item))
+            elif isinstance(item, str):
+                chars += len(item)
         if not inner:
-            return height, count
+            return Extent(height, count, count + chars)
         height, count, level = height + 1, count + len(inner), inner

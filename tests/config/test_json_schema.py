@@ -19,6 +19,10 @@ SECONDS_MAX = 3.0
 """Beyond any of these here, on a busy machine too; without a bound they take minutes, or until the end of time."""
 
 LETTERS = {"$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}}}, "$ref": "#/$defs/t"}
+ONE_OF_MANY = {
+    "$defs": {f"d{n}": {"properties": {"k": {"const": n}}} for n in range(100)},
+    "items": {"oneOf": [{"$ref": f"#/$defs/d{n}"} for n in range(100)]},
+}
 EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"
 """What a widespread TypeScript library writes into the schemas of its tools."""
 
@@ -146,14 +150,16 @@ def test_a_schema_that_is_not_run_is_not_looked_through_for_what_it_would_cost()
         (doubling(12), 1, []),
         (doubling(12), "x", ['$: type "integer"']),
         (doubling_below("items"), high(10), []),
-        (doubling_below("items"), high(200), ["$: nested too deeply for its schema"]),
+        (doubling_below("items"), high(200), ["$: too large for its schema, or nested too deeply"]),
         (doubling_below("patternProperties"), {"a": {"a": {}}}, []),
         (LETTERS, high(200), []),
-        (LETTERS, high(100_000), ["$: nested too deeply for its schema"]),
+        (LETTERS, high(100_000), ["$: too large for its schema, or nested too deeply"]),
         ({"const": 1}, high(100_000), ["$: breaks its schema, and is too large to say where"]),
         ({"items": {"enum": [{"a": n} for n in range(3000)]}}, [{"a": -1}] * 3000, ["$: breaks its schema, and is too large to say where"]),
         ({"items": {"anyOf": [{"type": "integer"}] * 2000}}, ["x"] * 2000, ["$: breaks its schema, and is too large to say where"]),
         ({"uniqueItems": True}, [{"a": [n, {"b": n}]} for n in range(5000)], []),
+        ({"propertyNames": {"maxLength": 0}}, {"a" * n: 1 for n in range(1, 2000)}, ["$: breaks its schema, and is too large to say where"]),
+        (ONE_OF_MANY, [{"k": n % 100, "x": [1] * 5} for n in range(5000)], []),
         (unevaluated(5), {"a": 1}, []),
         ({"type": "string"}, b"x", ["$: is no JSON value"]),
         ({"type": "object"}, {1: 2}, ["$: is no JSON value"]),

@@ -100,7 +100,7 @@ def test_a_value_that_its_schema_cannot_follow_breaks_it() -> None:
     value: list[Any] = []
     for _ in range(400):
         value = [value]
-    assert schema_faults(validator_of(tree), value) == ["$: nested too deeply for its schema"]
+    assert schema_faults(validator_of(tree), value) == ["$: too large for its schema, or nested too deeply"]
 
 
 def test_a_default_that_is_no_text_is_written_as_json() -> None:
