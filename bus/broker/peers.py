@@ -185,7 +185,7 @@ class Pending:
 
     def move(self, event: RequestEvent) -> None:
         """This happened to it. Raises IllegalMove, and its state is as it was."""
-        self.state = self.after(event)
+        self.state = REQUEST_TRANSITIONS[self.state].get(event) or self.after(event)  # one look, at every step
 
     @property
     def is_done(self) -> bool:
