@@ -33,10 +33,10 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One message of the prompt: literal texts and variables in order."""
+    """One message of the prompt: variables and literal texts in order; a literal is one segment for every prompt."""
 
     role: Role
-    parts: tuple[str | Variable, ...]
+    parts: tuple[Segment | Variable, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,12 @@ def fill_pack(pack: PromptPack, inputs: Mapping[str, Sequence[Segment]]) -> list
             if isinstance(part, Variable):
                 segments.extend(segment for segment in inputs[part.name] if segment.text)
             else:
-                segments.append(Segment(name=pack.pack_id, text=part))
+                segments.append(part)
         messages.append(PromptMessage(role=section.role, segments=segments))
     return messages
 
 
-def _parts(pack_id: str, body: str, first_line: int) -> tuple[str | Variable, ...]:
+def _parts(pack_id: str, body: str, first_line: int) -> tuple[Segment | Variable, ...]:
     text = body.strip("\n")
     pieces = _PLACEHOLDER.split(text)
     literals, names = pieces[0::2], pieces[1::2]
@@ -101,9 +101,9 @@ def _parts(pack_id: str, body: str, first_line: int) -> tuple[str | Variable, ..
         if "{{" in literal:
             line = first_line + body[: offset + text.index(literal)].count("\n") + literal.split("{{")[0].count("\n")
             raise ConfigError(f"{pack_id}: line {line}: `{{{{` that is no placeholder; write {{{{ name }}}}")
-    parts: list[str | Variable] = [literals[0]] if literals[0] else []
+    parts: list[Segment | Variable] = [Segment(name=pack_id, text=literals[0])] if literals[0] else []
     for name, literal in zip(names, literals[1:], strict=True):
         parts.append(Variable(name))
         if literal:
-            parts.append(literal)
+            parts.append(Segment(name=pack_id, text=literal))
     return tuple(parts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bus.errors import WorkOrderFault
@@ -24,6 +24,8 @@ class CheckedContract:
     contract: Contract
     inputs: Validator
     output: Validator | None
+    defaults: Mapping[str, Segment]
+    """Inputs that the input schema declares a default for."""
     is_asked_for: bool = False
     """Its output schema is that of whoever asked: to be told to the model."""
 
@@ -50,6 +52,11 @@ def check_contract(contract: Contract) -> CheckedContract:
         output=None
         if contract.output_schema is None
         else _validator(contract, "output_schema", contract.output_schema),
+        defaults={
+            name: Segment(name=name, text=_as_text(schema["default"]))
+            for name, schema in _properties(contract).items()
+            if isinstance(schema, dict) and "default" in schema
+        },
     )
 
 
@@ -62,7 +69,7 @@ def with_form(checked: CheckedContract, schema: dict[str, Any]) -> CheckedContra
     except SchemaFault as fault:
         raise WorkOrderFault("format_not_met", f"output_schema {fault}") from None
     wanted = contract.model_copy(update={"output_schema": schema, "boundary": boundary})
-    return CheckedContract(contract=wanted, inputs=checked.inputs, output=output, is_asked_for=True)
+    return replace(checked, contract=wanted, output=output, is_asked_for=True)
 
 
 def label_inputs(labels: ClassifyLabels) -> dict[str, list[Segment]]:
@@ -87,10 +94,9 @@ def gather_inputs(
         inputs.setdefault(segment.name, []).append(segment)
     for name, segments in standing.items():
         inputs.setdefault(name, list(segments))
-    properties: dict[str, Any] = checked.contract.input_schema.get("properties", {})
-    for name, schema in properties.items():
-        if name not in inputs and isinstance(schema, dict) and "default" in schema:
-            inputs[name] = [Segment(name=name, text=_as_text(schema["default"]))]
+    for name, segment in checked.defaults.items():
+        inputs.setdefault(name, [segment])
+    properties = _properties(checked.contract)
     document = {name: _value(name, segments, properties.get(name)) for name, segments in inputs.items()}
     if faults := schema_faults(checked.inputs, document):
         raise WorkOrderFault("input_schema_invalid", f"{checked.contract.contract_id}: {'; '.join(faults)}")
@@ -100,6 +106,11 @@ def gather_inputs(
 def schema_faults(validator: Validator, value: Any) -> list[str]:
     """Every fault as `place: rule`, in order of place; rules are named, values are not shown."""
     return [str(fault) for fault in validator.faults(value)]
+
+
+def _properties(contract: Contract) -> dict[str, Any]:
+    found: dict[str, Any] = contract.input_schema.get("properties", {})
+    return found
 
 
 def _validator(contract: Contract, which: str, schema: dict[str, Any]) -> Validator:

@@ -182,6 +182,7 @@ def receipt_of(entry: Entry, order: WorkOrder, fetched: bytes | None) -> Receipt
 def _entry(order: WorkOrder, receipt: Receipt, moment: Moment, event_type: str, parents: list[str]) -> WriteEntry:
     submission_id = end_id(event_type, order.wo_id, moment.instance)
     texts: list[bytes] = []
+    form = receipt.model_dump(exclude_defaults=True)
     result = receipt.output_result
     if result is not None and result.text.text:
         new_text = body_ref(end_id("WO_COMPLETED", order.wo_id, moment.instance), 1)
@@ -190,8 +191,9 @@ def _entry(order: WorkOrder, receipt: Receipt, moment: Moment, event_type: str, 
             ref: str | None = body_ref(submission_id, 1)
         else:
             ref = result.text.ref
-        blank = result.text.model_copy(update={"text": "", "ref": ref})
-        receipt = receipt.model_copy(update={"output_result": result.model_copy(update={"text": blank})})
+        text = form["output_result"]["text"]
+        del text["text"]
+        text["ref"] = ref
     return WriteEntry(
         submission_id=submission_id,
         stream=STREAM,
@@ -202,7 +204,7 @@ def _entry(order: WorkOrder, receipt: Receipt, moment: Moment, event_type: str, 
         parents=parents,
         trace=moment.trace,
         at_us=round(moment.now * 1_000_000),
-        bodies=[pack(receipt.model_dump(exclude_defaults=True)), *texts],
+        bodies=[pack(form), *texts],
         once=None if event_type == "WO_LATE" else end_key(order.wo_id),
     )
 

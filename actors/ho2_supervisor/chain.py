@@ -6,8 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from actors.ho2_supervisor.recorded_form import without_texts
-from bus.messages.base import canonical_bytes
+from actors.ho2_supervisor.recorded_form import hashed_bytes
 from bus.messages.session import ToolCallSummary
 from bus.messages.work_order import Cost, Receipt, ToolCall
 
@@ -44,7 +43,7 @@ def trace_hash(receipts: Iterable[Receipt]) -> str:
     """SHA-256 over the receipts' canonical bytes, as recorded, in order: checkable from the session's stream alone."""
     digest = hashlib.sha256()
     for receipt in receipts:
-        digest.update(canonical_bytes(without_texts(receipt)))
+        digest.update(hashed_bytes(receipt))
     return f"sha256:{digest.hexdigest()}"
 
 

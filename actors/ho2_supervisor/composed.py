@@ -26,6 +26,13 @@ Part = tuple[str | None, str]
 """(ref, '') of a recorded text, (ref, 'start:end') of a stretch of one, or (None, text) of one that stands here."""
 
 
+class Shown(NamedTuple):
+    """A stretch of what a prompt shows; without a ref it was made for the prompt."""
+
+    ref: str | None
+    text: str
+
+
 class Kept(NamedTuple):
     """A text made for prompts, as an earlier order of this owner recorded it."""
 
@@ -33,17 +40,17 @@ class Kept(NamedTuple):
     text: str
 
 
-def whole(name: str, parts: Sequence[Segment]) -> tuple[Segment, bytes]:
-    """One segment with the text of all parts, and the body that stands for it."""
-    return Segment(name=name, text="".join(part.text for part in parts)), body_of(parts)
+def whole(name: str, parts: Sequence[Shown]) -> Segment:
+    """One segment with the text of all parts."""
+    return Segment(name=name, text="".join([part.text for part in parts]))
 
 
-def body_of(parts: Sequence[Segment]) -> bytes:
+def body_of(parts: Sequence[Shown]) -> bytes:
     """The body that lists these parts."""
     return _MARK + pack([[part.ref, ""] if part.ref is not None else [None, part.text] for part in parts])
 
 
-def shared(parts: Sequence[Segment], kept: Kept | None, new_ref: str) -> tuple[bytes, Kept | None]:
+def shared(parts: Sequence[Shown], kept: Kept | None, new_ref: str) -> tuple[bytes, Kept | None]:
     """The body that lists these parts without a long first text, and that text if it is to be recorded under `new_ref`.
 
     `kept`: the last one that was recorded so.

@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from actors.ho2_supervisor.composed import Shown
 from bus.messages.work_order import Segment
 
 ERASED = "[erased]"
 _NAME = "history"
+_ASKED = "user: "
+_END = "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +105,36 @@ def digest(turn: DeliveredTurn, chars_max: int) -> str:
     return f"- user: {asked if len(asked) <= room else asked[: max(0, room - 1)] + '…'}{tail}"
 
 
-def segments(history: History, limits: HistoryLimits) -> list[Segment]:
-    """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn."""
+def parts(history: History, limits: HistoryLimits) -> list[Shown]:
+    """Everything of the history that fits, oldest first; texts keep their refs. Empty for a first turn.
+
+    In as few parts as can be: what stands between two recorded texts is one.
+    """
     left = limits.budget_tokens
-    shown: list[list[Segment]] = []
-    for turn in reversed(history.turns):
-        whole = _verbatim(turn)
-        tokens = _tokens(whole, limits)
+    first = len(history.turns)
+    while first:
+        tokens = _tokens(history.turns[first - 1], limits)
         if tokens > left:
             break
         left -= tokens
-        shown.append(whole)
-    cut = history.turns[: len(history.turns) - len(shown)]
-    lines = [line for _, line in history.digests] + [digest(turn, limits.digest_chars) for turn in cut]
-    older = _lines_that_fit(lines, left, limits)
-    return _joined([*older, *(segment for whole in reversed(shown) for segment in whole)])
+        first -= 1
+    lines = [line for _, line in history.digests]
+    lines += [digest(turn, limits.digest_chars) for turn in history.turns[:first]]
+    found: list[Shown] = []
+    between = _lines_that_fit(lines, left, limits)
+    for turn in history.turns[first:]:
+        for lead, ref, text in (
+            (_ASKED, turn.input_ref, turn.input_text),
+            (_answered(turn), turn.reply_ref, turn.reply_text),
+        ):
+            between += lead
+            if text is None:  # a mark without ref, so that the record shows what the model saw
+                between += ERASED
+            else:
+                found += (Shown(None, between), Shown(ref, text))
+                between = ""
+        between += _END
+    return [*found, Shown(None, between)] if between else found
 
 
 def newest_lines(history: History, limits: HistoryLimits) -> list[Segment]:
@@ -124,41 +142,19 @@ def newest_lines(history: History, limits: HistoryLimits) -> list[Segment]:
     return [Segment(name=_NAME, text=digest(turn, limits.digest_chars)) for turn in history.turns[-1:]]
 
 
-def _verbatim(turn: DeliveredTurn) -> list[Segment]:
+def _answered(turn: DeliveredTurn) -> str:
     used = f" (used {', '.join(turn.tool_ids)})" if turn.tool_ids else ""
-    return [
-        Segment(name=_NAME, text="user: "),
-        _text(turn.input_ref, turn.input_text),
-        Segment(name=_NAME, text=f"\nassistant{used}: "),
-        _text(turn.reply_ref, turn.reply_text),
-        Segment(name=_NAME, text="\n"),
-    ]
+    return f"\nassistant{used}: "
 
 
-def _joined(parts: Sequence[Segment]) -> list[Segment]:
-    """The same text in as few segments as can be: neighbours without ref are one."""
-    joined: list[Segment] = []
-    for part in parts:
-        if joined and joined[-1].ref is None and part.ref is None:
-            joined[-1] = Segment(name=_NAME, text=joined[-1].text + part.text)
-        else:
-            joined.append(part)
-    return joined
-
-
-def _text(ref: str, text: str | None) -> Segment:
-    """The text by its ref; where it was erased, a mark without ref, so that the record shows what the model saw."""
-    return Segment(name=_NAME, text=ERASED) if text is None else Segment(name=_NAME, ref=ref, text=text)
-
-
-def _lines_that_fit(lines: Sequence[str], budget_tokens: int, limits: HistoryLimits) -> list[Segment]:
+def _lines_that_fit(lines: Sequence[str], budget_tokens: int, limits: HistoryLimits) -> str:
     chars, start = 0, len(lines)
     for line in reversed(lines):
         chars += len(line) + 1
         if -(-chars // limits.chars_per_token) > budget_tokens:
             break
         start -= 1
-    return [Segment(name=_NAME, text="\n".join([*lines[start:], ""]))] if start < len(lines) else []
+    return "\n".join([*lines[start:], ""]) if start < len(lines) else ""
 
 
 def _shown_at_most(digests: tuple[tuple[str, str], ...], limits: HistoryLimits) -> tuple[tuple[str, str], ...]:
@@ -172,6 +168,7 @@ def _shown_at_most(digests: tuple[tuple[str, str], ...], limits: HistoryLimits) 
     return digests[start:]
 
 
-def _tokens(parts: Sequence[Segment], limits: HistoryLimits) -> int:
-    """The estimate of section `attention`: length over characters per token, rounded up, so that a budget is kept."""
-    return -(-sum(len(part.text) for part in parts) // limits.chars_per_token)
+def _tokens(turn: DeliveredTurn, limits: HistoryLimits) -> int:
+    """Of the whole turn: length over characters per token, rounded up, so that a budget is kept."""
+    said = (_ASKED, turn.input_text, _answered(turn), turn.reply_text, _END)
+    return -(-sum(len(ERASED if text is None else text) for text in said) // limits.chars_per_token)

@@ -7,21 +7,26 @@ Source: spec page "Session contracts", section Where it lives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from bus.messages.base import canonical_value
 from bus.messages.ids import body_ref, ended_id
 from bus.messages.work_order import Exchange, Receipt, Segment, WorkOrder
 
-_Change = Callable[[Segment], Segment]
 _CONTEXT = "input_context"
 _CONTEXT_OF = "context_of"
 
 
 def blank_order(order: WorkOrder, earlier: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """What OrderDispatched carries; fields at their defaults are left out. `earlier`: the run's recorded orders."""
-    form = _order_with(order, _blank).model_dump(exclude_defaults=True)
+    form = order.model_dump(exclude_defaults=True)
     context = form.get(_CONTEXT, [])
+    for segment in context:
+        _blank(segment)
+    for exchange in form.get("exchanges", ()):
+        for segment in (exchange.get("text", {}), *exchange["results"]):
+            _blank(segment)
     for wo_id, known in earlier.items():
         shared = known.get(_CONTEXT, [])
         if shared and _CONTEXT_OF not in known and context[: len(shared)] == shared:
@@ -44,12 +49,18 @@ def context_of(form: Mapping[str, Any]) -> str | None:
 
 def blank_receipt(receipt: Receipt) -> dict[str, Any]:
     """What OrderEnded carries; fields at their defaults are left out."""
-    return without_texts(receipt).model_dump(exclude_defaults=True)
+    form = receipt.model_dump(exclude_defaults=True)
+    _blank((form.get("output_result") or {}).get("text", {}))
+    return form
 
 
-def without_texts(receipt: Receipt) -> Receipt:
-    """The receipt as it reads from its recorded form: every text that has a ref is blank."""
-    return _receipt_with(receipt, _blank)
+def hashed_bytes(receipt: Receipt) -> bytes:
+    """The canonical bytes of the receipt as it reads from its recorded form: a text that has a ref is blank."""
+    form = receipt.model_dump(mode="json")
+    text = (form["output_result"] or {}).get("text", {})
+    if text.get("ref") is not None:
+        text["text"] = ""
+    return canonical_value(form)
 
 
 def with_own_text(receipt: Receipt) -> tuple[Receipt, list[bytes]]:
@@ -83,36 +94,32 @@ def receipt_refs(receipt: Receipt) -> tuple[str, ...]:
 
 def expand_order(order: WorkOrder, texts: Mapping[str, str]) -> WorkOrder:
     """The recorded order with its texts in place."""
-    return _order_with(order, _filler(texts))
+    exchanges = [
+        Exchange(
+            tool_calls=exchange.tool_calls,
+            results=[_filled(result, texts) for result in exchange.results],
+            text=_filled(exchange.text, texts),
+        )
+        for exchange in order.exchanges
+    ]
+    inputs = [_filled(segment, texts) for segment in order.input_context]
+    return order.model_copy(update={"input_context": inputs, "exchanges": exchanges})
 
 
 def expand_receipt(receipt: Receipt, texts: Mapping[str, str]) -> Receipt:
     """The recorded receipt with its text in place."""
-    return _receipt_with(receipt, _filler(texts))
-
-
-def _blank(segment: Segment) -> Segment:
-    return segment if segment.ref is None else segment.model_copy(update={"text": ""})
-
-
-def _filler(texts: Mapping[str, str]) -> _Change:
-    def fill(segment: Segment) -> Segment:
-        return segment if segment.ref is None else segment.model_copy(update={"text": texts[segment.ref]})
-
-    return fill
-
-
-def _order_with(order: WorkOrder, change: _Change) -> WorkOrder:
-    exchanges = [
-        Exchange(tool_calls=e.tool_calls, results=[change(r) for r in e.results], text=change(e.text))
-        for e in order.exchanges
-    ]
-    inputs = [change(segment) for segment in order.input_context]
-    return order.model_copy(update={"input_context": inputs, "exchanges": exchanges})
-
-
-def _receipt_with(receipt: Receipt, change: _Change) -> Receipt:
     output = receipt.output_result
     if output is None:
         return receipt
-    return receipt.model_copy(update={"output_result": output.model_copy(update={"text": change(output.text)})})
+    filled = output.model_copy(update={"text": _filled(output.text, texts)})
+    return receipt.model_copy(update={"output_result": filled})
+
+
+def _blank(segment: dict[str, Any]) -> None:
+    """Of a dumped segment; one without a ref has none in its dump."""
+    if "ref" in segment:
+        segment.pop("text", None)
+
+
+def _filled(segment: Segment, texts: Mapping[str, str]) -> Segment:
+    return segment if segment.ref is None else segment.model_copy(update={"text": texts[segment.ref]})

@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from actors.ho2_supervisor import chain, composed, pool, recorded_form, work_orders
+from actors.ho2_supervisor.composed import Shown
 from actors.ho2_supervisor.history import History
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.own_entries import OwnEntries
@@ -109,7 +110,7 @@ class Run:
         self._bus = bus
         self._step_seq = 0
         self._text_refs: dict[str, str] = {}
-        self._composed: dict[str, Sequence[Segment]] = {}  # text -> its parts
+        self._composed: dict[str, Sequence[Shown]] = {}  # text -> its parts
 
     # --- facts --------------------------------------------------------------------------------------------------------
 
@@ -289,11 +290,11 @@ class Run:
         texts = await self.session.texts(recorded_form.order_refs(order))
         return recorded_form.expand_order(order, texts).input_context
 
-    def one_segment(self, name: str, parts: Sequence[Segment]) -> list[Segment]:
+    def one_segment(self, name: str, parts: Sequence[Shown]) -> list[Segment]:
         """The parts as one text, which the order that shows it first records by naming them; none for no parts."""
         if len(parts) <= 1:
-            return list(parts)
-        segment, _ = composed.whole(name, parts)
+            return [Segment(name=name, ref=part.ref, text=part.text) for part in parts]
+        segment = composed.whole(name, parts)
         self._composed[segment.text] = parts
         return [segment]
 

@@ -159,7 +159,7 @@ def _context(run: Run, labels: Classification, memory_lines: list[Segment]) -> l
     return [
         Segment(name="system", text=run.agent.system_prompt),
         *memory_lines,
-        *run.one_segment("history", history.segments(run.history, history_limits(run.config, run.agent))),
+        *run.one_segment("history", history.parts(run.history, history_limits(run.config, run.agent))),
         Segment(name="classification", text=labels.as_text()),
         Segment(name="user_input", ref=run.input_ref, text=run.input_text),
     ]

@@ -83,7 +83,12 @@ def named(value: Any) -> Any:
 
 def canonical_bytes(record: BaseModel) -> bytes:
     """The one byte encoding of a record: MessagePack with keys sorted at every depth. Same value, same bytes."""
-    return pack(_sorted(record.model_dump(mode="json")))
+    return canonical_value(record.model_dump(mode="json"))
+
+
+def canonical_value(value: Any) -> bytes:
+    """The same of a record that was dumped already (`mode="json"`)."""
+    return pack(_sorted(value))
 
 
 def _sorted(value: Any) -> Any:

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from actors.ho2_supervisor.composed import whole
+from actors.ho2_supervisor.composed import Shown, body_of
 from bus.messages.base import pack
 from bus.messages.ledger import Entry, Provenance
-from bus.messages.work_order import Segment
 from launch.entry_view import entry_document, is_wanted, readable
 from launch.output import as_json
 from ledger_service.reader import Filter
@@ -35,7 +34,7 @@ def entry(**fields):
         (None, None),
         (b"", ""),
         (
-            whole("history", [Segment(text="user: "), Segment(ref="a/1", text="hello")])[1],
+            body_of([Shown(None, "user: "), Shown("a/1", "hello")]),
             {"parts": [{"text": "user: "}, {"ref": "a/1"}]},
         ),
     ],

@@ -5,22 +5,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho2_supervisor.composed import Kept, of_part, parts_in, shared, whole
-from bus.messages.work_order import Segment
+from actors.ho2_supervisor.composed import Kept, Shown, body_of, of_part, parts_in, shared, whole
 
-SEGMENTS = st.lists(st.builds(Segment, ref=st.none() | st.text(min_size=1, max_size=9), text=st.text(max_size=20)))
+PARTS = st.lists(st.builds(Shown, ref=st.none() | st.text(min_size=1, max_size=9), text=st.text(max_size=20)))
 
 
-@given(SEGMENTS)
-def test_the_parts_give_the_whole_again(segments: list[Segment]) -> None:
+@given(PARTS)
+def test_the_parts_give_the_whole_again(parts: list[Shown]) -> None:
     """What has a ref is listed by it and stored no second time; put together, it is the text that was shown."""
-    segment, body = whole("history", segments)
-    listed = parts_in(body)
+    segment = whole("history", parts)
+    listed = parts_in(body_of(parts))
     assert listed is not None
-    assert [ref for ref, _ in listed] == [part.ref for part in segments]
-    assert (
-        "".join(part.text if ref else text for (ref, text), part in zip(listed, segments, strict=True)) == segment.text
-    )
+    assert [ref for ref, _ in listed] == [part.ref for part in parts]
+    assert "".join(part.text if ref else text for (ref, text), part in zip(listed, parts, strict=True)) == segment.text
     assert all(text == "" for ref, text in listed if ref is not None)
 
 
@@ -36,10 +33,10 @@ def test_older_lines_are_recorded_whole_only_now_and_then(lines: int, added: int
     line = [f"- user: question {number} of a long talk" for number in range(lines + added)]
     earlier = "\n".join([*line[:lines], "user: "])
     later = "\n".join([*line[min(dropped, lines - 1) :], "user: "])
-    recorded = Segment(ref="RunRequested:s/i/1", text="hello")
-    first_body, kept = shared([Segment(text=earlier), recorded], None, "WO_DISPATCHED:a/3")
+    recorded = Shown("RunRequested:s/i/1", "hello")
+    first_body, kept = shared([Shown(None, earlier), recorded], None, "WO_DISPATCHED:a/3")
     assert (parts_in(first_body) or [])[0] == ("WO_DISPATCHED:a/3", "") and kept == Kept("WO_DISPATCHED:a/3", earlier)
-    body, again = shared([Segment(text=later), recorded], kept, "WO_DISPATCHED:b/3")
+    body, again = shared([Shown(None, later), recorded], kept, "WO_DISPATCHED:b/3")
     behind = {"WO_DISPATCHED:a/3": earlier, "WO_DISPATCHED:b/3": later, "RunRequested:s/i/1": "hello"}
     listed = parts_in(body) or []
     assert "".join(part if ref is None else of_part(part, behind[ref]) for ref, part in listed) == later + "hello"
@@ -48,5 +45,5 @@ def test_older_lines_are_recorded_whole_only_now_and_then(lines: int, added: int
 
 def test_a_short_text_stands_in_the_list() -> None:
     """A few lines are not worth a body of their own."""
-    body, kept = shared([Segment(text="- user: hi\nuser: "), Segment(ref="r/1", text="x")], None, "o/1")
+    body, kept = shared([Shown(None, "- user: hi\nuser: "), Shown("r/1", "x")], None, "o/1")
     assert kept is None and parts_in(body) == [(None, "- user: hi\nuser: "), ("r/1", "")]

@@ -14,8 +14,8 @@ from actors.ho2_supervisor.history import (
     HistoryLimits,
     digest,
     newest_lines,
+    parts,
     remember,
-    segments,
 )
 
 LIMITS = HistoryLimits(budget_tokens=100, turns_max=3, digest_chars=40, chars_per_token=4, known_max=10)
@@ -31,7 +31,7 @@ def turn(number: int, text: str | None = None, reply: str | None = None, **field
 
 def told(history: History, limits: HistoryLimits = LIMITS) -> str:
     """The text that a prompt gets."""
-    return "".join(segment.text for segment in segments(history, limits))
+    return "".join(part.text for part in parts(history, limits))
 
 
 def history_of(*turns: DeliveredTurn, limits: HistoryLimits = LIMITS) -> History:
@@ -44,7 +44,7 @@ def history_of(*turns: DeliveredTurn, limits: HistoryLimits = LIMITS) -> History
 
 def test_first_turn_has_no_history() -> None:
     """Nothing was said: no segment, no line."""
-    assert segments(History(), LIMITS) == []
+    assert parts(History(), LIMITS) == []
     assert newest_lines(History(), LIMITS) == []
 
 
@@ -62,7 +62,7 @@ def test_newest_turns_stand_verbatim_and_older_ones_as_lines() -> None:
 
 def test_texts_carry_their_refs() -> None:
     """What a person or a model said is named by ref; what is ours has none."""
-    refs = [segment.ref for segment in segments(history_of(turn(1), turn(2)), LIMITS)]
+    refs = [part.ref for part in parts(history_of(turn(1), turn(2)), LIMITS)]
     assert refs == [None, "in/1", None, "out/1", None, "in/2", None, "out/2", None]
 
 
@@ -96,7 +96,7 @@ def test_late_degraded_answer_replaces_what_was_shown() -> None:
 def test_erased_text_is_marked_and_has_no_ref() -> None:
     """A prompt never names a ref whose text it does not show."""
     erased = DeliveredTurn("i1", "in/1", "out/1", None, "kept")
-    shown = segments(history_of(erased), LIMITS)
+    shown = parts(history_of(erased), LIMITS)
     assert [(s.ref, s.text) for s in shown] == [
         (None, f"user: {ERASED}\nassistant: "), ("out/1", "kept"), (None, "\n"),
     ]  # fmt: skip
@@ -113,11 +113,11 @@ def test_history_keeps_its_budget_and_its_size(said: list[tuple[str, str]], budg
     """Whatever was said: within the token budget, bounded in memory, whole turns only, newest kept before older ones."""
     limits = replace(LIMITS, budget_tokens=budget, turns_max=turns_max)
     history = history_of(*(turn(n, *texts) for n, texts in enumerate(said)), limits=limits)
-    shown = segments(history, limits)
-    assert sum(len(segment.text) for segment in shown) <= budget * limits.chars_per_token
+    shown = parts(history, limits)
+    assert sum(len(part.text) for part in shown) <= budget * limits.chars_per_token
     assert len(history.turns) <= turns_max
     assert sum(len(line) for _, line in history.digests) <= budget * limits.chars_per_token + limits.digest_chars
-    refs = [segment.ref for segment in shown if segment.ref]
+    refs = [part.ref for part in shown if part.ref]
     newest = [ref for one in history.turns for ref in (one.input_ref, one.reply_ref)]
     assert len(refs) % 2 == 0
     assert refs == newest[len(newest) - len(refs) :]
