@@ -17,6 +17,7 @@ from actors.ho1_executor.ends import Ends
 from actors.ho1_executor.job import Job, job_of
 from actors.ho1_executor.known_tools import KnownTools
 from actors.ho1_executor.model_step import ModelStep, Outage
+from actors.ho1_executor.offered import Offers
 from actors.ho1_executor.receipts import completed, end_id, failed
 from actors.ho1_executor.snapshots import Snapshots
 from actors.ho1_executor.tool_step import StartUnsettled, ToolStep
@@ -58,7 +59,9 @@ class Executor(Actor):
         self._snapshots = Snapshots(self._snapshot, self._ledger, kept_max=self._config.ho1.snapshots_kept)
         known = KnownTools(bus, self._specs, self._config)
         outage = Outage(self._config.ho1.gateway_wait_ms / 1000)
-        self._model_step = ModelStep(bus=bus, tools=known, config=self._config, checked={}, outage=outage)
+        self._model_step = ModelStep(
+            bus=bus, tools=known, config=self._config, checked={}, standing={}, offers=Offers(), outage=outage
+        )
         self._tool_step = ToolStep(
             bus=bus,
             ledger=self._ledger,

@@ -57,12 +57,13 @@ class KnownTools:
         self._others: Mapping[str, ToolWord] = {}
         self._read: dict[str, tuple[ToolWord, ToolDefinition | None]] = {}  # words that were wanted, and what they are
         self._sources: Sequence[SourceRow] = ()
+        self._wanted: dict[str, tuple[Agent, Sequence[str], dict[str, str]]] = {}  # agent id -> its last order's
         self._asked_at: float | None = None
         self._absent_since: dict[str, float] = {}  # sources that have been waited for
 
     async def allowed_by(self, allowed: Sequence[str], agent: Agent, *, within_s: float) -> Known:
         """What this agent's order may offer; what may come is waited for, an absence `bus.service_grace_ms` at most."""
-        wanted = wanted_by(allowed, agent, self._config)
+        wanted = self._wanted_by(allowed, agent)
         ends_at = self._bus.clock.monotonic() + within_s
         known: Mapping[str, ToolDefinition] = self._own
         while missing := missing_of(wanted, known):
@@ -76,6 +77,13 @@ class KnownTools:
         for source in set(wanted.values()) - {wanted[name] for name in missing}:
             self._absent_since.pop(source, None)
         return Known(known, tuple(missing), tuple(wanted))
+
+    def _wanted_by(self, allowed: Sequence[str], agent: Agent) -> dict[str, str]:
+        """`wanted_by`, made anew only when something changed."""
+        last = self._wanted.get(agent.agent_id)
+        if last is None or last[0] is not agent or last[1] != allowed:
+            last = self._wanted[agent.agent_id] = (agent, allowed, wanted_by(allowed, agent, self._config))
+        return last[2]
 
     async def _ask_again(self) -> None:
         now = self._bus.clock.monotonic()

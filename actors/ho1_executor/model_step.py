@@ -18,6 +18,7 @@ from actors.ho1_executor.contracts import (
 )
 from actors.ho1_executor.job import Job
 from actors.ho1_executor.known_tools import Known, KnownTools
+from actors.ho1_executor.offered import Offers, told_tools
 from actors.ho1_executor.output import (
     A_CALL,
     JSON_ALONE,
@@ -30,13 +31,12 @@ from actors.ho1_executor.output import (
     with_form_told,
 )
 from actors.ho1_executor.prompt_render import load_pack, render
-from actors.ho1_executor.tools.definition import ToolDefinition
 from bus.errors import GatewayError, RuntimeFault, WorkOrderFault
 from bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
 from bus.messages.ids import call_key
 from bus.messages.work_order import REFUSAL, OutputResult, Segment, WorkOrder
 from bus.port import Bus
-from config.assets import Agent, names
+from config.assets import Agent
 from config.schema import AdminConfig
 from config.snapshot import Snapshot
 
@@ -82,6 +82,8 @@ class ModelStep:
     tools: KnownTools
     config: AdminConfig  # of this worker: its limits
     checked: dict[tuple[str, str], CheckedContract]  # (snapshot digest, contract id) -> contract, checked once
+    standing: dict[tuple[str, str], Mapping[str, Sequence[Segment]]]  # (snapshot digest, agent id) -> inputs
+    offers: Offers
     outage: Outage
 
     async def run(self, job: Job, snapshot: Snapshot) -> OutputResult:
@@ -93,31 +95,35 @@ class ModelStep:
         order, tally = job.order, job.tally
         checked = self._contract(order, snapshot)
         agent = snapshot.agents.get(order.agent_id)
-        standing = label_inputs(snapshot.config.classify_labels)
-        if agent is not None:
-            standing["system"] = [Segment(name="system", text=agent.system_prompt)]
-        inputs = gather_inputs(checked, order.input_context, standing)
+        inputs = gather_inputs(checked, order.input_context, self._standing(agent, snapshot))
         pack = load_pack(snapshot.prompt_packs, checked.contract.prompt_pack_id)
         messages = render(pack, inputs, order.exchanges)
         if (schema := order.constraints.output_schema) is not None:
             checked = with_form(checked, schema)
             messages = with_form_told(messages, schema)
         known = await self._known(job, agent)
-        tools = told_tools(order, offered_tools(order, agent, known.tools))
+        tools = told_tools(order, self.offers.to(order, agent, known.tools))
         number = 0
         while True:
             number += 1
-            prompt = prompt_of(order, checked, messages, tools, number=number, used_tokens=tally.total_tokens)
-            is_streamed = order.wo_type == "synthesize" and job.draft.is_watched
-            prompt = prompt.model_copy(update={"stream": is_streamed, "due_at": job.due_at})
+            prompt = prompt_of(
+                order,
+                checked,
+                messages,
+                tools,
+                number=number,
+                used_tokens=tally.total_tokens,
+                is_streamed=order.wo_type == "synthesize" and job.draft.is_watched,
+                due_at=job.due_at,
+            )
             response = await self._ask(job, prompt)
             tally.add_response(response)
             # The outcome before the content: whatever a refusal or an error carries as text is no answer.
             if response.outcome != "SUCCESS":
                 raise GatewayError(response.error_code or "PROVIDER_ERROR", response.error_message)
-            if response.tool_calls and response.tools_told:
-                return result_of(response, known, tools)
-            answer = result_of(response, known, tools).model_copy(update={"tool_calls": []})
+            answer = result_of(response, known, tools)
+            if answer.tool_calls:
+                return answer
             if checked.is_asked_for and response.finish_reason == REFUSAL and response.content.strip():
                 return answer
             must_call = order.constraints.tool_choice == "required"
@@ -147,6 +153,13 @@ class ModelStep:
         if agent is None:
             return Known({})
         return await self.tools.allowed_by(job.order.constraints.tools_allowed, agent, within_s=job.remaining_s / 2)
+
+    def _standing(self, agent: Agent | None, snapshot: Snapshot) -> Mapping[str, Sequence[Segment]]:
+        key = (snapshot.digest, "" if agent is None else agent.agent_id)
+        found = self.standing.get(key)
+        if found is None:
+            found = self.standing[key] = standing_inputs(agent, snapshot)
+        return found
 
     def _contract(self, order: WorkOrder, snapshot: Snapshot) -> CheckedContract:
         key = (snapshot.digest, order.constraints.prompt_contract_id)
@@ -195,43 +208,16 @@ class ModelStep:
             attempt += 1
 
 
+def standing_inputs(agent: Agent | None, snapshot: Snapshot) -> dict[str, list[Segment]]:
+    """What the configuration says to every prompt of this agent."""
+    inputs = label_inputs(snapshot.config.classify_labels)
+    return inputs if agent is None else inputs | {"system": [Segment(name="system", text=agent.system_prompt)]}
+
+
 def is_spent(order: WorkOrder, used_tokens: int) -> bool:
     """Whether nothing of an enforced budget is left for a further call."""
     limits = order.constraints
     return limits.budget_mode == "enforce" and used_tokens >= limits.token_budget
-
-
-def offered_tools(order: WorkOrder, agent: Agent | None, specs: Mapping[str, ToolDefinition]) -> list[ToolSpec]:
-    """What the model is told about: tools that this order allows and its agent may use.
-
-    In the order's order; what one of its wildcards names, by id, so that it is the same whoever has which of them.
-    """
-    if agent is None:
-        return []
-    offered = dict.fromkeys(
-        tool_id
-        for name in order.constraints.tools_allowed
-        for tool_id in ([name] if name in specs else sorted(specs))
-        if names([name], tool_id) and agent.may_use(tool_id, writes=specs[tool_id].writes)
-    )
-    return [
-        ToolSpec(tool_id=tool_id, description=specs[tool_id].description, parameters=specs[tool_id].parameters)
-        for tool_id in offered
-    ]
-
-
-def told_tools(order: WorkOrder, own: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """The agent's own tools and the caller's; where one has to be called, the caller's alone.
-
-    Raises WorkOrderFault(tool_name_taken): of two tools of one name nobody could tell which a model means.
-    """
-    theirs, limits = order.constraints.caller_tools, order.constraints
-    taken = {tool.tool_id for tool in own}
-    exact = [name for name in limits.tools_allowed if name != "*"]
-    for tool in theirs:
-        if tool.tool_id in taken or names(exact, tool.tool_id):
-            raise WorkOrderFault("tool_name_taken", f"agent {order.agent_id} has a tool {tool.tool_id} of its own")
-    return list(theirs) if limits.tool_choice == "required" else [*own, *theirs]
 
 
 def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between calls
@@ -242,6 +228,8 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
     *,
     number: int,
     used_tokens: int,
+    is_streamed: bool,
+    due_at: str | None,
 ) -> Prompt:
     """The complete call number `number` of an order, with the limits of its contract and its own.
 
@@ -277,6 +265,8 @@ def prompt_of(  # noqa: PLR0913 - one argument per thing that differs between ca
         tool_choice=limits.tool_choice,
         output_schema=contract.output_schema if checked.wants_json else None,
         structured_output=contract.boundary.structured_output,
+        stream=is_streamed,
+        due_at=due_at,
         idempotency_key=call_key(order.wo_id, number),
         budget_mode=limits.budget_mode,
         config_digest=order.config_digest,
@@ -289,9 +279,11 @@ def result_of(response: PromptResponse, known: Known, tools: Sequence[ToolSpec])
     `tools`: what a model is told of now. The answer may be one that another worker, which knew others, asked for.
     """
     ref = response.content_ref if response.content else None
+    # Calls by a model that was told of no tool are no calls.
+    calls = response.tool_calls if response.tools_told else []
     return OutputResult(
         text=Segment(name="answer", ref=ref, text=response.content),
-        tool_calls=response.tool_calls,
+        tool_calls=calls,
         finish_reason=response.finish_reason,
         tools_invented=sorted({call.tool_id for call in response.tool_calls}.difference(response.tools_told)),
         tools_missing=known.lacking({tool.tool_id for tool in tools}, set(response.tools_told)),

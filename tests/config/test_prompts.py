@@ -45,7 +45,9 @@ def prompt_for(contract_id: str, tools: list[ToolSpec] | None = None, **given: s
     inputs = gather_inputs(checked, segments, standing)
     messages = render(load_pack(shipped().prompt_packs, checked.contract.prompt_pack_id), inputs, [])
     made = order(constraints={"prompt_contract_id": contract_id, "token_budget": 100_000})
-    return checked, prompt_of(made, checked, messages, tools or [], number=1, used_tokens=0)
+    return checked, prompt_of(
+        made, checked, messages, tools or [], number=1, used_tokens=0, is_streamed=False, due_at=None
+    )
 
 
 async def answered(prompt: Prompt) -> PromptResponse:

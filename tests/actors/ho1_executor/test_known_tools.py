@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from actors.ho1_executor.known_tools import Known, KnownTools, definition_of, is_awaited, wanted_by
-from actors.ho1_executor.model_step import offered_tools
+from actors.ho1_executor.offered import Offers, offered_tools
 from actors.ho1_executor.tools.definition import ToolDefinition
 from actors.ho1_executor.tools.registry import BUILTIN
 from actors.ho1_executor.tools.sources import word_of
@@ -254,3 +254,22 @@ def test_offered_are_those_that_are_allowed_had_and_permitted_each_once() -> Non
     given = order(constraints={"tools_allowed": ["s__c", "s__*", "s__nothing"]})
     assert [spec.tool_id for spec in offered_tools(given, agent, specs)] == ["s__c", "s__a"]
     assert offered_tools(given, None, specs) == []
+
+
+def test_an_offer_is_made_anew_when_anything_of_it_changed() -> None:
+    """The very same list while nothing changes; another tool behind a name, another agent or order are another offer."""
+    run = BUILTIN["list_tools"].run
+    before = {"s__a": ToolDefinition("s__a", "a", {"enum": [1]}, idempotent=True, run=run, source="s")}
+    offers, given = Offers(), order(constraints={"tools_allowed": ["s__*"]})
+    first = offers.to(given, agent("s__*"), before)
+    owner = agent("s__*")
+    kept = offers.to(given, owner, before)
+    assert offers.to(given, owner, dict(before)) is kept
+    assert kept == first
+    equal = {"s__a": ToolDefinition("s__a", "a", {"enum": [True]}, idempotent=True, run=run, source="s")}
+    assert pack(offers.to(given, owner, equal)[0].model_dump()) != pack(kept[0].model_dump())
+    more = before | {"s__b": ToolDefinition("s__b", "b", {}, idempotent=True, run=run, source="s")}
+    assert [tool.tool_id for tool in offers.to(given, owner, more)] == ["s__a", "s__b"]
+    assert offers.to(order(constraints={"tools_allowed": []}), owner, more) == []
+    assert offers.to(given, agent("t__*"), more) == []
+    assert offers.to(given, None, more) == []
