@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 from bus.messages.gateway import Prompt, ScopeBudget
 from config.assets import Agent
@@ -24,8 +24,7 @@ _OWN = (_ORDER, "session:")
 _STRICTNESS: dict[Mode, int] = {"off": 0, "warn": 1, "enforce": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """One node: `used` and `reserved` are tokens; `cost_usd` is None once a part of it is unknown."""
 
     limit: int | None
@@ -40,6 +39,9 @@ class Scope:
     def remaining(self) -> int | None:
         """Tokens that a new reservation may take; negative where warn or off let it pass."""
         return None if self.limit is None else self.limit - self.used - self.reserved
+
+
+_UNLIMITED = Scope(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class BudgetState:
 
 def figures_of(state: BudgetState) -> dict[str, dict[str, Any]]:
     """Every scope as plain values, in order of name, but for orders at rest: hardly one of them calls again."""
-    return {name: asdict(scope) for name, scope in sorted(state.scopes.items()) if name not in state.idle_orders}
+    return {name: scope._asdict() for name, scope in sorted(state.scopes.items()) if name not in state.idle_orders}
 
 
 def state_of(
@@ -147,7 +149,8 @@ def apply(state: BudgetState, event: Event) -> list[Effect]:
     """The state after the event, and what follows from it. An event that does not apply changes nothing."""
     match event:
         case Allocate(scope, limit):
-            state.scopes[scope] = replace(state.scopes.get(scope, Scope(limit)), limit=limit)
+            known = state.scopes.get(scope)
+            state.scopes[scope] = Scope(limit) if known is None else known._replace(limit=limit)
             return []
         case Reserve(reservation, mode):
             return _reserve(state, reservation, mode)
@@ -165,14 +168,14 @@ def _reserve(state: BudgetState, reservation: Reservation, mode: Mode) -> list[E
         for name in filter(is_order, reservation.scopes):
             _forget_unused(state, name)
         return [refusal]
-    before = {name: state.scopes.get(name, Scope(None)) for name in reservation.scopes}
+    before = [state.scopes.get(name, _UNLIMITED).is_over for name in reservation.scopes]
     _hold(state, reservation)
     if mode != "warn":
         return []
     crossed: list[Effect] = []
-    for name in reservation.scopes:
+    for name, was_over in zip(reservation.scopes, before, strict=True):
         scope = state.scopes[name]
-        if scope.limit is not None and scope.is_over and not before[name].is_over:
+        if scope.limit is not None and scope.is_over and not was_over:
             crossed.append(Crossed(name, scope.limit, scope.used, scope.reserved))
     return crossed
 
@@ -198,8 +201,8 @@ def _forget_unused(state: BudgetState, order: str) -> None:
 def _hold(state: BudgetState, reservation: Reservation) -> None:
     state.open[reservation.reservation_id] = reservation
     for name in reservation.scopes:
-        scope = state.scopes.get(name, Scope(None))
-        state.scopes[name] = _judged(replace(scope, reserved=scope.reserved + reservation.tokens))
+        scope = state.scopes.get(name, _UNLIMITED)
+        state.scopes[name] = _judged(scope._replace(reserved=scope.reserved + reservation.tokens))
         state.idle_orders.pop(name, None)
 
 
@@ -211,10 +214,9 @@ def _settle(state: BudgetState, reservation_id: str, settlement: Settlement) -> 
         scope = state.scopes[name]
         cost = None if scope.cost_usd is None or settlement.cost_usd is None else scope.cost_usd + settlement.cost_usd
         state.scopes[name] = _judged(
-            replace(
-                scope,
-                reserved=scope.reserved - reservation.tokens,
+            scope._replace(
                 used=scope.used + settlement.tokens,
+                reserved=scope.reserved - reservation.tokens,
                 calls=scope.calls + settlement.was_sent,
                 cost_usd=cost,
                 unknown_calls=scope.unknown_calls + settlement.is_unknown,
@@ -234,7 +236,7 @@ def _rest(state: BudgetState, order: str) -> None:
 
 def _judged(scope: Scope) -> Scope:
     is_over = scope.limit is not None and scope.used + scope.reserved > scope.limit
-    return scope if is_over == scope.is_over else replace(scope, is_over=is_over)
+    return scope if is_over == scope.is_over else scope._replace(is_over=is_over)
 
 
 # --- what a prompt draws on ---------------------------------------------------------------------------------------

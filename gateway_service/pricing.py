@@ -9,12 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 from bus.errors import GatewayError
+from bus.messages.base import pack, unpack
 from bus.messages.gateway import Prompt, PromptResponse
 from config.schema import ModelConfig
 
 _PER_MILLION = 1_000_000
+_SCHEMAS_KEPT = 256
+_SCHEMA_KEPT_BYTES = 16 * 1024
+"""Only speed depends on these."""
 TOKENS_MAX = 2**63 - 1  # the largest number that every reader of MessagePack takes
 
 
@@ -43,7 +49,7 @@ def texts(prompt: Prompt) -> Iterator[str]:
         for call in message.tool_calls:
             yield call.tool_id + _json(call.arguments)
     for tool in prompt.tools:
-        yield tool.tool_id + tool.description + _json(tool.parameters)
+        yield tool.tool_id + tool.description + _schema_json(tool.parameters)
     if prompt.structured_output:
         yield _json(prompt.output_schema)
 
@@ -53,9 +59,19 @@ def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
     return max(1, -(-sum(map(len, texts(prompt))) // chars_per_token))
 
 
-def _json(value: object) -> str:
-    """As providers are sent it: letters are themselves."""
-    return json.dumps(value, ensure_ascii=False)
+_json = json.JSONEncoder(ensure_ascii=False).encode
+"""As providers are sent it: letters are themselves."""
+
+
+def _schema_json(schema: dict[str, Any]) -> str:
+    """The JSON of a tool's schema, the same in nearly every prompt; known by its bytes, in which 1 is not 1.0."""
+    packed = pack(schema)
+    return _json(schema) if len(packed) > _SCHEMA_KEPT_BYTES else _json_of_packed(packed)
+
+
+@lru_cache(maxsize=_SCHEMAS_KEPT)
+def _json_of_packed(packed: bytes) -> str:
+    return _json(unpack(packed))
 
 
 def cost_usd(model: ModelConfig | None, response: PromptResponse) -> float | None:

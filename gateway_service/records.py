@@ -31,7 +31,7 @@ Name = Literal["PROMPT_SENT", "PROMPT_RECEIVED", "PROMPT_FAILED"]
 class Ask:
     """One admitted request: what is wanted, and of whom.
 
-    `digest` is the SHA-256 of the exact bytes that stand for it there; `asked`, of what its key stands for.
+    `digest` is the SHA-256 of the exact bytes that stand for it there; `asked`, of what its key stands for (`ask_of`).
     """
 
     prompt: Prompt
@@ -68,19 +68,16 @@ def record_id(event: Name, name: str) -> str:
     return entry_id(event, name)
 
 
-def digest_of(prompt: Prompt, route: Route) -> str:
-    """SHA-256 of the exact bytes that stand for this request at its provider."""
-    tools = [tool.model_dump() for tool in prompt.tools]
-    return _sha256([route.provider_id, route.model_id, tools, *_wanted(prompt)])
+def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool) -> Ask:
+    """An admitted prompt with its digests.
 
-
-def asked_digest(prompt: Prompt) -> str:
-    """SHA-256 of what the prompt's key stands for: what its order and the configuration that this names have fixed.
-
-    Who asks for an order again may know other tools than who asked first, as one that has just started does, and the
-    gateway may be routed otherwise since: that makes no other request of it.
+    Its key stands for what its order and the configuration that this names have fixed. Who asks for an order again may
+    know other tools than who asked first, as one that has just started does, and the gateway may be routed otherwise
+    since: that makes no other request of it.
     """
-    return _sha256([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id, *_wanted(prompt)])
+    wanted = _wanted(prompt)
+    asked = _sha256([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id, *wanted])
+    return Ask(prompt, route, _digest(prompt, route, wanted), asked, trace, is_degraded)
 
 
 def with_answer_cap(ask: Ask, max_tokens: int) -> Ask:
@@ -88,12 +85,23 @@ def with_answer_cap(ask: Ask, max_tokens: int) -> Ask:
     if max_tokens == ask.prompt.max_tokens:
         return ask
     prompt = ask.prompt.model_copy(update={"max_tokens": max_tokens})
-    return replace(ask, prompt=prompt, digest=digest_of(prompt, ask.route))
+    return replace(ask, prompt=prompt, digest=_digest(prompt, ask.route, _wanted(prompt)))
 
 
 def rerouted(ask: Ask, route: Route) -> Ask:
-    """The same request of another model; its key stands for the same."""
-    return replace(ask, route=route, digest=digest_of(ask.prompt, route))
+    """The same request of this model; its key stands for the same."""
+    if route == ask.route:
+        return ask
+    return replace(ask, route=route, digest=_digest(ask.prompt, route, _wanted(ask.prompt)))
+
+
+def _digest(prompt: Prompt, route: Route, wanted: list[Any]) -> str:
+    """SHA-256 of the exact bytes that stand for this request at its provider."""
+    tools = [
+        {"tool_id": tool.tool_id, "description": tool.description, "parameters": tool.parameters}
+        for tool in prompt.tools
+    ]
+    return _sha256([route.provider_id, route.model_id, tools, *wanted])
 
 
 def _wanted(prompt: Prompt) -> list[Any]:

@@ -313,9 +313,10 @@ class Sender:
         attempt, route = held.attempt, held.attempt.ask.route
         settlement = pricing.settle_response(answer, routing.model_of(route, self._config.gateway))
         received_id = record_id("PROMPT_RECEIVED", attempt.name)
-        response = answer.model_copy(
-            update={
-                "tool_calls": records.numbered(answer.tool_calls),
+        response = PromptResponse.model_validate(
+            answer.model_dump(warnings=False)
+            | {
+                "tool_calls": [call.model_dump(warnings=False) for call in records.numbered(answer.tool_calls)],
                 "content_ref": f"{received_id}/1",
                 "provider_id": route.provider_id,
                 "model_id": route.model_id,
@@ -329,7 +330,7 @@ class Sender:
                 "attempts": attempt.number,
             }
         )
-        return PromptResponse.model_validate(response.model_dump(warnings=False)), settlement
+        return response, settlement
 
     def _failed(self, held: Held, fault: GatewayError, settlement: Settlement | None = None) -> GatewayError:
         """Records the end of this attempt and returns the fault, for raising."""

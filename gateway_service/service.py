@@ -204,8 +204,7 @@ class GatewayService(Actor):
             route = routing.choose_route(prompt, self._config.gateway)
             access.authorise(prompt, caller, route, self._snapshot.agents, is_degraded=is_degraded)  # 3 authorise
             prompt = profiles.with_profile(prompt, route, self._config.gateway)
-            digests = records.digest_of(prompt, route), records.asked_digest(prompt)
-            ask = Ask(prompt, route, *digests, call.trace, is_degraded)
+            ask = records.ask_of(prompt, route, trace=call.trace, is_degraded=is_degraded)
             return await self._calls.answer(  # 4 idempotency
                 prompt.idempotency_key,
                 ask.asked,

@@ -1,0 +1,19 @@
+"""What a prompt is counted by: all that a model reads of it."""
+
+from __future__ import annotations
+
+import json
+
+from bus.messages.work_order import ToolSpec
+from gateway_service.pricing import texts
+from tests.gateway_service.rig import prompt
+
+
+def test_a_tool_is_counted_as_it_is_sent_also_when_an_equal_one_was_counted_before() -> None:
+    """1, 1.0 and true are equal in Python and three texts to a model; letters are themselves, long schemas too."""
+    schemas = [{"enum": [value]} for value in (1, 1.0, True, "ä", "long " * 5000)]
+    for _ in range(2):
+        for schema in schemas:
+            tool = ToolSpec(tool_id="t", description="d", parameters=schema)
+            *_, told = texts(prompt(tools=[tool]))
+            assert told == "td" + json.dumps(schema, ensure_ascii=False)
