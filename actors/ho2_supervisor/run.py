@@ -110,6 +110,7 @@ class Run:
         self._bus = bus
         self._step_seq = 0
         self._text_refs: dict[str, str] = {}
+        self._steps: dict[tuple[int, int], StepId] = {}  # by round and step
         self._composed: dict[str, Sequence[Shown]] = {}  # text -> its parts
 
     # --- facts --------------------------------------------------------------------------------------------------------
@@ -535,7 +536,12 @@ class Run:
         )
 
     def _step(self, turn_seq: int, step_seq: int) -> StepId:
-        return StepId(turn_id=TurnId(run_id=self.run_id, turn_seq=turn_seq), step_seq=step_seq)
+        """The same value however often it is asked for."""
+        found = self._steps.get((turn_seq, step_seq))
+        if found is None:
+            turn = TurnId(run_id=self.run_id, turn_seq=turn_seq)
+            found = self._steps[turn_seq, step_seq] = StepId(turn_id=turn, step_seq=step_seq)
+        return found
 
 
 def _not_found(call: ToolCall) -> tuple[str, str]:

@@ -204,6 +204,8 @@ def with_own_texts(
     recorded texts: those stand in one place alone, where they can be erased.
     """
     brought: dict[str, str] = {}
+    if not order.input_context and not order.exchanges:
+        return order, brought
 
     def owned(segment: Segment) -> Segment:
         ref = known.get(segment.text) or brought.get(segment.text) or body_ref(submission_id, len(brought) + 1)

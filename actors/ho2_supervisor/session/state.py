@@ -129,8 +129,8 @@ class SessionState(Record):
 
 def resolve_run_config(base: SessionConfig, overrides: SessionConfig | None) -> RunConfig | None:
     """The overrides merged field by field over the session's configuration; None if provider or model stay blank."""
-    given = {} if overrides is None else {k: v for k, v in overrides.model_dump().items() if v is not None}
-    merged = base.model_dump() | given
+    given = {} if overrides is None else {name: value for name, value in overrides if value is not None}
+    merged = dict(base) | given
     if not (merged["provider"] or "").strip() or not (merged["model"] or "").strip():
         return None
     return RunConfig.model_validate(merged)
