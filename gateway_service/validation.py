@@ -9,7 +9,7 @@ from typing import Any
 
 from bus.errors import GatewayError
 from bus.messages.gateway import Prompt, PromptResponse
-from config.json_schema import SchemaFault, validator_of
+from config.json_schema import SchemaFault, Validator, validator_of
 
 _ROUND = re.compile(r"^WO-[0-9a-f-]{36}-\d+\.(\d+)\.\d+")
 
@@ -58,6 +58,7 @@ class OutputChecks:
     def __init__(self, schemas: Mapping[str, dict[str, Any]], *, errors_max: int) -> None:
         """`schemas`: by contract id."""
         self._schemas = schemas
+        self._validators: dict[str, Validator] = {}  # of those that were needed
         self._errors_max = errors_max
 
     def checked(self, prompt: Prompt, response: PromptResponse) -> PromptResponse:
@@ -66,21 +67,25 @@ class OutputChecks:
             return response
         if prompt.output_schema != self._schemas.get(prompt.contract_id):
             return response
-        errors = _errors(prompt.output_schema, response.content, wants_json=prompt.structured_output)[
-            : self._errors_max
-        ]
+        errors = self._errors(prompt, response.content)[: self._errors_max]
         return response.model_copy(update={"output_valid": not errors, "output_errors": errors})
 
-
-def _errors(schema: dict[str, Any], content: str, *, wants_json: bool) -> list[str]:
-    value: Any = content
-    if wants_json or schema.get("type") == "object":
+    def _errors(self, prompt: Prompt, content: str) -> list[str]:
+        schema = self._schemas[prompt.contract_id]
+        value: Any = content
+        if prompt.structured_output or schema.get("type") == "object":
+            try:
+                value = json.loads(content)
+            except (ValueError, RecursionError):
+                return ["$: not JSON"]
         try:
-            value = json.loads(content)
-        except (ValueError, RecursionError):
-            return ["$: not JSON"]
-    try:
-        faults = validator_of(schema).faults(value)
-    except SchemaFault as fault:
-        return [f"output_schema {fault}"]
-    return [f"{fault.place}: {fault.rule}" for fault in faults]
+            faults = self._validator(prompt.contract_id).faults(value)
+        except SchemaFault as fault:
+            return [f"output_schema {fault}"]
+        return [f"{fault.place}: {fault.rule}" for fault in faults]
+
+    def _validator(self, contract_id: str) -> Validator:
+        found = self._validators.get(contract_id)
+        if found is None:
+            found = self._validators[contract_id] = validator_of(self._schemas[contract_id])
+        return found
