@@ -35,6 +35,20 @@ OUT_OF_TIME_CODES = frozenset({"deadline_exceeded", "expired"})
 """Faults that say that time ran out, and not whom it went to."""
 
 
+_WORDS = {
+    "no_route": "nobody who could answer is there",
+    "peer_lost": "whoever worked on it was lost",
+    "expired": "no answer came in time",
+    "unavailable": "the record cannot be reached",
+}
+"""Of faults whose details name frames and instances, which say nothing to people."""
+
+
+def plain_words(fault: RuntimeFault) -> str:
+    """What a person is told of a fault."""
+    return _WORDS.get(fault.code, fault.detail)
+
+
 class RuntimeFault(Exception):
     """An expected fault; asks of it are `code`, `retryable`, `detail`."""
 

@@ -41,6 +41,8 @@ def with_call(cost: Cost, response: PromptResponse | None) -> Cost:
             "input_tokens": cost.input_tokens + response.input_tokens,
             "output_tokens": cost.output_tokens + response.output_tokens,
             "total_tokens": cost.total_tokens + response.input_tokens + response.output_tokens,
+            "cached_tokens": cost.cached_tokens + response.cached_tokens,
+            "reasoning_tokens": cost.reasoning_tokens + response.reasoning_tokens,
             "llm_calls": cost.llm_calls + (response.outcome == "SUCCESS"),
             "elapsed_ms": cost.elapsed_ms + response.latency_ms,
             "cost_usd": round((cost.cost_usd or 0.0) + (response.cost_usd or 0.0), 9) if is_known else None,

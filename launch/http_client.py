@@ -30,17 +30,21 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0
 class HttpError(Exception):
     """The door's answer was an error: `status`, `code`, `message`, and whether the same may be asked again."""
 
-    def __init__(self, status: int, code: str, message: str, *, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, status: int, code: str, message: str, *, retry_after_s: float | None = None, is_verdict: bool = False
+    ) -> None:
+        """`is_verdict`: what a turn came to, which the same input brings again."""
         super().__init__(f"{status} {code}: {message}")
         self.status = status
         self.code = code
         self.message = message
         self.retry_after_s = retry_after_s
+        self.is_verdict = is_verdict
 
     @property
     def is_retryable(self) -> bool:
         """Whether the same may be answered later."""
-        return self.status in _RETRYABLE
+        return self.status in _RETRYABLE and not self.is_verdict
 
 
 class AsyncClient(AsyncSessions):
@@ -246,15 +250,15 @@ def _turn_body(text: str, input_id: str, output_schema: dict[str, Any] | None) -
 def _error(status: int, body: bytes, retry_after: str | None) -> HttpError:
     try:
         said = json.loads(body)["error"]
-        code, message = str(said["code"]), str(said["message"])
+        code, message, is_verdict = str(said["code"]), str(said["message"]), "outcome" in said
     except (ValueError, KeyError, TypeError):
-        code, message = "malformed", "an answer that no door gives"
+        code, message, is_verdict = "malformed", "an answer that no door gives", False
     waits = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
-    return HttpError(status, code, message, retry_after_s=waits)
+    return HttpError(status, code, message, retry_after_s=waits, is_verdict=is_verdict)
 
 
 def _error_of(data: dict[str, Any]) -> HttpError:
     """An error in the middle of a stream, whose status is spent: a code says whether to ask again."""
     said = data["error"]
     status = 503 if said.get("type") in ("server_error", "rate_limit_error") else 400
-    return HttpError(status, str(said["code"]), str(said["message"]))
+    return HttpError(status, str(said["code"]), str(said["message"]), is_verdict="outcome" in said)

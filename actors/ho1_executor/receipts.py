@@ -32,6 +32,8 @@ class Tally:
     started: float  # monotonic
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
     llm_calls: int = 0
     cost_usd: float | None = 0.0
     tool_ids: list[str] = field(default_factory=list[str])
@@ -52,6 +54,8 @@ class Tally:
         self.llm_calls += is_answered
         self.input_tokens += response.input_tokens
         self.output_tokens += response.output_tokens
+        self.cached_tokens += response.cached_tokens
+        self.reasoning_tokens += response.reasoning_tokens
         # An attempt before an answer has its own end in the record: of what it cost, the answer says nothing.
         is_whole = response.attempts <= 1 or not is_answered
         known = self.cost_usd is not None and response.cost_usd is not None and is_whole
@@ -67,6 +71,8 @@ class Tally:
             input_tokens=self.input_tokens,
             output_tokens=self.output_tokens,
             total_tokens=self.total_tokens,
+            cached_tokens=self.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens,
             llm_calls=self.llm_calls,
             tool_calls=len(self.tool_ids),
             tool_ids_used=list(self.tool_ids),

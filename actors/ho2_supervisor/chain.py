@@ -15,7 +15,7 @@ CallEnd = Literal["Succeeded", "Failed", "Cancelled"]
 
 def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
     """The sum of the receipts' costs; money is unknown as soon as one of them is. Tools are named once each."""
-    tokens_in = tokens_out = tokens = llm_calls = tool_calls = 0
+    tokens_in = tokens_out = tokens = cached = thought = llm_calls = tool_calls = 0
     tools: dict[str, None] = {}
     usd: float | None = 0.0
     for receipt in receipts:
@@ -23,6 +23,8 @@ def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
         tokens_in += cost.input_tokens
         tokens_out += cost.output_tokens
         tokens += cost.total_tokens
+        cached += cost.cached_tokens
+        thought += cost.reasoning_tokens
         llm_calls += cost.llm_calls
         tool_calls += cost.tool_calls
         tools |= dict.fromkeys(cost.tool_ids_used)
@@ -31,6 +33,8 @@ def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
         input_tokens=tokens_in,
         output_tokens=tokens_out,
         total_tokens=tokens,
+        cached_tokens=cached,
+        reasoning_tokens=thought,
         llm_calls=llm_calls,
         tool_calls=tool_calls,
         tool_ids_used=list(tools),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from bus.dispatch import Call
-from bus.errors import OUT_OF_TIME_CODES, VERDICT_CODES, RuntimeFault
+from bus.errors import OUT_OF_TIME_CODES, VERDICT_CODES, RuntimeFault, plain_words
 from bus.messages.base import Message, unpack
 from bus.messages.gateway import PromptResponse
 from bus.messages.ids import session_id_of, split_body_ref, turn_trace
@@ -143,11 +143,12 @@ def unanswered(
         if fault.code == "disk_full"
         else f"No model can answer right now ({response.error_code or 'no code'}"
         f"{response.error_message and f': {response.error_message}'})."
-        f"{'' if fault.detail in response.error_message else f' Before that: {fault.code} ({fault.detail}).'} "
+        f"{'' if fault.detail in response.error_message else f' Before that: {fault.code} ({plain_words(fault)}).'} "
         "Please ask again under the same input id."
         if response is not None
         else "The service is not available right now: neither the supervisor nor the model gateway could answer "
-        f"({code or 'no code'}). Before that: {fault.code} ({fault.detail}). Please ask again under the same input id.",
+        f"({code or 'no code'}). Before that: {fault.code} ({plain_words(fault)}). "
+        "Please ask again under the same input id.",
         elapsed_ms=elapsed_ms,
         cost=with_call(before(fault), response),
     )
@@ -156,7 +157,7 @@ def unanswered(
 def reason_of(fault: RuntimeFault | None, response: PromptResponse) -> str:
     """Who did not answer, and why: HO2's fault says it, or the gateway where that only says that time ran out."""
     return (
-        fault.detail
+        plain_words(fault)
         if fault and (fault.code not in OUT_OF_TIME_CODES or not response.instead_of)
         else response.instead_of
     )

@@ -175,6 +175,8 @@ class Cost(Record):
     input_tokens: Count = Field(default=0, description="tokens of the prompts")
     output_tokens: Count = Field(default=0, description="tokens of the answers")
     total_tokens: Count = Field(default=0, description="input and output")
+    cached_tokens: Count = Field(default=0, description="part of the input that providers had cached")
+    reasoning_tokens: Count = Field(default=0, description="part of the output that models only thought")
     llm_calls: Count = Field(default=0, description="answered model calls")
     tool_calls: Count = Field(default=0, description="tool calls")
     tool_ids_used: list[str] = Field(default_factory=list[str], description="tools in the order of their first use")

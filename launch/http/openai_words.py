@@ -290,11 +290,13 @@ def ours(result: TurnResult) -> dict[str, Any]:
     }
 
 
-def usage_of(result: TurnResult) -> dict[str, int]:
+def usage_of(result: TurnResult) -> dict[str, Any]:
     """All model calls of the turn together."""
     cost = result.cost
     return {
         "prompt_tokens": cost.input_tokens, "completion_tokens": cost.output_tokens, "total_tokens": cost.total_tokens,
+        "prompt_tokens_details": {"cached_tokens": cost.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": cost.reasoning_tokens},
     }  # fmt: skip
 
 
@@ -360,8 +362,8 @@ def response(
         counted = usage_of(result)
         usage = {
             "input_tokens": counted["prompt_tokens"], "output_tokens": counted["completion_tokens"],
-            "total_tokens": counted["total_tokens"], "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": counted["total_tokens"], "input_tokens_details": counted["prompt_tokens_details"],
+            "output_tokens_details": counted["completion_tokens_details"],
         }  # fmt: skip
     return {
         "id": identity, "object": "response", "created_at": created, "model": request.model,

@@ -20,6 +20,9 @@ STATUS = {
     "cancelled": 409, "fenced": 409,
     "too_large": 413, "format_not_met": 422,
     "busy": 429, "BUDGET_EXHAUSTED": 429, "HIERARCHY_EXCEEDED": 429, "TURN_LIMIT": 429, "NOT_ALLOCATED": 429,
+    "RATE_LIMITED": 429, "PROVIDER_RATE_LIMITED": 429,
+    "PROVIDER_ERROR": 502, "PROVIDER_REFUSED": 502, "PROVIDER_UNUSABLE": 502, "UNKNOWN_OUTCOME": 502,
+    "CIRCUIT_OPEN": 503, "UNAVAILABLE": 503, "PROVIDER_TIMEOUT": 504, "DEADLINE_EXCEEDED": 504,
     "no_route": 503, "peer_lost": 503, "unavailable": 503, "disk_full": 503, "moved": 503, "unreadable": 503,
     "expired": 504, "deadline_exceeded": 504,
 }  # fmt: skip
@@ -106,5 +109,8 @@ def of_result(result: TurnResult) -> Problem | None:
     code = result.code or "error"
     facts = {"session_id": result.session_id, "input_id": result.input_id, "outcome": result.outcome}
     status = STATUS.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)
-    headers = {"retry-after": "1"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}  # it passes
+    # What passes may be asked again soon. All else was tried as often as the configuration says: who asks anew pays
+    # again. OpenAI's clients go by these headers.
+    is_passing = status == HTTPStatus.SERVICE_UNAVAILABLE
+    headers = {"retry-after": "1"} if is_passing else {"x-should-retry": "false"}
     return Problem(status, code, result.response, param=_PARAMS.get(code), headers=headers, facts=facts)

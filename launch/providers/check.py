@@ -63,6 +63,8 @@ async def _asked(provider_id: str, made: HttpProvider, config: AnyProvider, snap
         offered = await made.models(timeout_s=timeout_s)
     except GatewayError as fault:
         return [_refused(provider_id, fault)]
+    finally:
+        await made.close()
     found = [
         Finding(check=f"{provider_id} connection", verdict="ok", said=f"it answers, and offers {len(offered)} models")
     ]

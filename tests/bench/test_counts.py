@@ -17,8 +17,8 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "ledger_writes": (13, 18),
     "commits": (8, 10),
     "entries": (25, 37),
-    "record_bytes": (40_208, 54_928),
-    "wire_bytes": (145_204, 184_414),
+    "record_bytes": (40_280, 54_992),
+    "wire_bytes": (145_600, 184_876),
     "validations": (122, 188),
     "model_copies": (40, 52),
 }

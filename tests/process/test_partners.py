@@ -116,6 +116,7 @@ async def test_an_sdk_and_a_partner_understand_each_other(partner: Partner, kind
         used = sum(one.input_tokens for one in answers), sum(one.output_tokens for one in answers)
         assert counted.calls in (None, len(answers)) and astuple(counted)[1:] == used
     assert partner.models[kind] in await provider.models(timeout_s=30)
+    await provider.close()
 
 
 def add(cluster: Cluster, partner: Partner, kind: str) -> None:

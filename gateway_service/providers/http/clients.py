@@ -91,6 +91,10 @@ class _SdkClient:
         """The answer as JSON."""
         return await self._sdk.get(path, cast_to=object, options=self._options(timeout_s))
 
+    async def close(self) -> None:
+        """Its connections are closed."""
+        await self._sdk.close()
+
     def _options(self, timeout_s: float) -> dict[str, Any]:
         connect_s = min(self._connect_s, timeout_s)
         return {"timeout": httpx2.Timeout(timeout_s, connect=connect_s), "max_retries": 0, "follow_redirects": False}

@@ -42,6 +42,10 @@ class Client(Protocol):
         """The answer as JSON."""
         ...
 
+    async def close(self) -> None:
+        """Its connections are closed."""
+        ...
+
 
 class StreamedAnswer(Protocol):
     """An answer in pieces."""
@@ -116,6 +120,12 @@ class HttpProvider:
         except Exception as error:  # noqa: BLE001 - SDKs raise their own, their HTTP library's and plain ones
             raise faults.of_error(error, exchange, self._asked(model_id, prompt)) from None
         return self._estimated(prompt, response) if response.usage_is_estimated else response
+
+    async def close(self) -> None:
+        """Its connections are closed; a later call makes new ones."""
+        client, self._client, self._loading = self._client, None, None
+        if client is not None:
+            await client.close()
 
     async def models(self, *, timeout_s: float) -> list[str]:
         """The models that the server offers to this key. Raises GatewayError."""

@@ -10,7 +10,7 @@ import pytest
 
 from actors.session_host.actor import SessionHost
 from bus.dispatch import Actor, Call
-from bus.errors import BusError, GatewayError, RuntimeFault, SessionFault, WorkOrderFault
+from bus.errors import BusError, GatewayError, RuntimeFault, SessionFault, WorkOrderFault, plain_words
 from bus.messages.base import pack, unpack
 from bus.messages.ids import RunId, degraded_call_key, iso, session_id_of
 from bus.messages.ledger import Entry, Provenance, Write, WriteEntry, Written, session_stream
@@ -358,7 +358,7 @@ def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
     cluster.ho2.fault = fault
     result = cluster.run(cluster.turn("what is up?"))
     assert (result.outcome, result.response, result.code) == ("degraded", "fine", "degraded")
-    assert result.reason == fault.detail
+    assert result.reason == plain_words(fault)
     (prompt,) = cluster.provider.prompts
     assert (prompt.contract_id, prompt.work_order_id) == ("PRC-DEGRADED-001", "WO-DEGRADED-in-1")
     assert prompt.idempotency_key == degraded_call_key(SESSION, "in-1")
@@ -367,7 +367,7 @@ def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
     event = event_in(entry)
     assert (entry.submission_id, entry.once) == (f"TurnDegraded:{SESSION}/in-1", f"turn:{SESSION}/in-1")
     assert (event.input_ref, event.reply_ref, event.delivered, event.reason) == (
-        f"{entry.submission_id}/1", f"{entry.submission_id}/2", False, fault.detail,
+        f"{entry.submission_id}/1", f"{entry.submission_id}/2", False, plain_words(fault),
     )  # fmt: skip
     assert entry.bodies[1:] == [b"what is up?", b"fine"]
     (degradation,) = of_type(cluster.run(cluster.entries("governance")), "DEGRADATION")
