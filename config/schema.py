@@ -44,6 +44,10 @@ class LedgerConfig(Section):
     outstanding_max_bytes: Positive = Field(description="the same in bytes of their bodies; any one write is taken")
     lazy_commit_ms: Positive = Field(description="how long a write that nobody waits for may wait to share a sync")
     index_interval_ms: Positive = Field(description="how far the index may trail the record")
+    known_filter_bytes: Positive = Field(
+        description="memory for what is known of ids without asking the index: two bytes per entry keep nearly all "
+        "new ids from being looked up; with less, more of them are"
+    )
     outage_wait_ms: Positive = Field(description="how long a barrier waits for a restart of the ledger")
     client_outstanding_max: Positive = Field(description="unacknowledged writes that a client keeps")
     request_timeout_ms: Positive = Field(description="a read or write unanswered this long is sent again")

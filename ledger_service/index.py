@@ -10,7 +10,8 @@ as "not there". Source: spec page "The ledger", Index.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -43,6 +44,19 @@ _BY_SUBMISSION, _BY_ONCE = (
     for column in ("submission", "once")
 )
 """From both trees: which one, and the sequence that it gives."""
+_HASHES = {
+    column: tuple(
+        f"SELECT {column} FROM entries INDEXED BY by_{column}{tree} WHERE {column} >= ? ORDER BY {column} LIMIT ?"  # noqa: S608 - own names
+        for tree in ("", "_again")
+    )
+    for column in ("submission", "once")
+}
+"""Of one tree, from a hash on."""
+_HASH_MIN = -(2**63)
+_HASHES_AT_ONCE = 4096
+"""Read in a few milliseconds, which is how long a write may have to wait for it."""
+_HASHES_KEPT = 8192
+"""A new id is hashed when it is asked for, and again when it goes into the index; only speed depends on it."""
 _HEADS = " UNION ALL ".join(
     f"SELECT head, tenure, owner FROM {tree} WHERE stream = ?1"  # noqa: S608 - own names
     for tree in ("heads", "heads_again")
@@ -204,11 +218,24 @@ class Index:
 
     def by_submission(self, submission_id: str) -> list[Place]:
         """Entries whose id has the same hash: compare the entry."""
-        return self._in_both(_BY_SUBMISSION, _hash(submission_id))
+        return self._in_both(_BY_SUBMISSION, key_hash(submission_id))
 
     def by_once(self, key: str) -> list[Place]:
         """Entries whose once key has the same hash: compare the entry."""
-        return self._in_both(_BY_ONCE, _hash(key))
+        return self._in_both(_BY_ONCE, key_hash(key))
+
+    def hashes(self) -> Iterator[list[int]]:
+        """Those of all ids and once keys, some at a time; of entries that are applied meanwhile perhaps too."""
+        for trees in _HASHES.values():
+            start = _HASH_MIN
+            while start <= INTEGER_MAX:
+                one, again = (self._asked(question, (start, _HASHES_AT_ONCE)) for question in trees)
+                if one != again:
+                    raise self.broken()
+                if not one:
+                    break
+                yield [value for (value,) in one]
+                start = one[-1][0] + 1
 
     def head(self, stream: str) -> StreamHead:
         """Where a session's stream stands."""
@@ -300,8 +327,8 @@ class Index:
             entry.stream, entry.event_type, entry.origin, provenance[4], provenance[7], provenance[0],
             entry.decision, entry.reason,
         )  # fmt: skip
-        once = None if entry.once is None else _hash(entry.once)
-        row = (*place, _hash(entry.submission_id), once, provenance[5], *map(self._intern, named))
+        once = None if entry.once is None else key_hash(entry.once)
+        row = (*place, key_hash(entry.submission_id), once, provenance[5], *map(self._intern, named))
         return (*row, _crc(row))
 
     def _intern(self, name: str) -> int | None:
@@ -333,7 +360,9 @@ class IndexReader(Index):
         self._db.execute("BEGIN")
 
 
-def _hash(text: str) -> int:
+@lru_cache(maxsize=_HASHES_KEPT)
+def key_hash(text: str) -> int:
+    """What stands for an id or a once key in the index."""
     return int.from_bytes(sha256(text.encode()).digest()[:8], "big", signed=True)
 
 

@@ -89,7 +89,7 @@ def open_ledger(disk: Disk, config: LedgerConfig) -> Opening:
         unlock()
         raise
     indexed = positions[-1] if positions else None
-    tables = Tables(db, files, indexed=indexed.last if indexed else -1)
+    tables = Tables(db, files, indexed=indexed.last if indexed else -1, known_filter_bytes=config.known_filter_bytes)
     return Opening(files, db, tables, recovered, indexed, unlock)
 
 

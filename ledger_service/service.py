@@ -1,8 +1,9 @@
 """The ledger's actor: messages arrive here, nowhere else. Source: spec page "The ledger", Operations on the bus.
 
 Every request is held against `scope.py` first. Three long-lived tasks belong to it: one commits whatever is queued, one
-keeps the index close behind, one records what was denied. When one ends with an error the ledger is fenced: all
-requests are answered `fenced`, `failed` gets the reason, the process must exit.
+keeps the index close behind, one records what was denied. A fourth one reads, after a start, which ids the index has.
+When one ends with an error the ledger is fenced: all requests are answered `fenced`, `failed` gets the reason, the
+process must exit.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class LedgerService(Actor):
             opening.close()
             raise
         opening.db.on_broken = lambda error: asyncio.get_running_loop().call_soon(self._fail, error)
-        self._tasks = [self._own(work) for work in (self._commit_queued(), self._keep_index(), self._record_denials())]
+        works = (self._commit_queued(), self._keep_index(), self._record_denials(), self._learn_known())
+        self._tasks = [self._own(work) for work in works]
 
     async def _caught_up_anew(self, bus: Bus) -> Opening:
         try:
@@ -389,6 +391,11 @@ class LedgerService(Actor):
             except NoRoom:
                 self._dirty.set()
             self._open().writer.fill_ahead()
+
+    async def _learn_known(self) -> None:
+        """Ends when the index need not be asked about new ids any more; writes are taken meanwhile."""
+        for _ in self._open().tables.learn():
+            await self._bus.sleep(0)
 
     async def _record_denials(self) -> None:
         """At most one batch of records per interval, however much is denied."""

@@ -1,27 +1,31 @@
 """The writer's own table: what is known by submission id, once key and stream, up to the entry written last.
 
 Entries that the index does not hold yet stand in memory; both together are complete, so no decision rests on an index
-that lags.
+that lags. What the index holds at most stands in a filter: most ids are new, and are not looked up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from bus.messages.ledger import EVERY_SESSION
 from bus.record.catalog import is_session_stream
 from bus.record.entry import INTEGER_MAX, StoredEntry
 from ledger_service.admission import StreamHead
-from ledger_service.index import Committed, Index, Position
+from ledger_service.index import Committed, Index, Position, key_hash
+from ledger_service.known import Known
 from ledger_service.segment import Place, SegmentFiles
 from ledger_service.trusted import trusted
 
+_HEADS_KEPT = 10_000
+"""Sessions whose head is remembered although the index has it; only speed depends on it."""
+
 
 class Tables:
-    """Memory over index. `index_position` is where the index stands; everything after it is in memory."""
+    """Memory over index. `indexed` is where the index stands; everything after it is in memory."""
 
-    def __init__(self, index: Index, files: SegmentFiles, *, indexed: int) -> None:
+    def __init__(self, index: Index, files: SegmentFiles, *, indexed: int, known_filter_bytes: int) -> None:
         self.indexed = indexed
         """Sequence of the last entry in the index."""
         self._index = index
@@ -31,6 +35,10 @@ class Tables:
         self._submissions: dict[str, int] = {}
         self._once: dict[str, int] = {}
         self._heads: dict[str, StreamHead] = {}
+        self._heads_indexed: dict[str, StreamHead] = {}
+        self._known = Known(known_filter_bytes)
+        self._knows_all = indexed < 0
+        """Whether the filter has every id and once key of the index."""
         self._positions: dict[int, Position] = {}
 
     @property
@@ -43,6 +51,8 @@ class Tables:
         sequence = self._submissions.get(submission_id)
         if sequence is not None:
             return self._in_memory(sequence)
+        if self._is_new(submission_id):
+            return None
         return self._compared(
             self._index.by_submission(submission_id), lambda entry: entry.submission_id == submission_id
         )
@@ -52,12 +62,17 @@ class Tables:
         sequence = self._once.get(key)
         if sequence is not None:
             return self._in_memory(sequence)
+        if self._is_new(key):
+            return None
         return self._compared(self._index.by_once(key), lambda entry: entry.once == key)
 
     def head(self, stream: str) -> StreamHead:
         """Where a session's stream stands."""
-        head = self._heads.get(stream)
-        return self._index.head(stream) if head is None else head
+        head = self._heads.get(stream) or self._heads_indexed.get(stream)
+        if head is None:
+            head = self._index.head(stream)
+            self._keep_heads({stream: head})
+        return head
 
     def stage(self, sequence: int, entry: StoredEntry, head: StreamHead | None) -> None:
         """Let later decisions of the same batch see this entry; `head` is its session's stream after it."""
@@ -100,13 +115,34 @@ class Tables:
         """Bring the index up to the entry written last. Raises sqlite3.Error; after NoRoom all is as before."""
         if not self._recent:
             return
+        for hashes in (self._submissions, self._once):
+            self._known.add(map(key_hash, hashes))
         self._index.apply(self._recent.values(), self._heads, self._positions.values())
         self.indexed = next(reversed(self._recent))
         self._recent.clear()
         self._submissions.clear()
         self._once.clear()
+        self._keep_heads(self._heads)
         self._heads.clear()
         self._positions.clear()
+
+    def learn(self) -> Iterator[None]:
+        """Steps after which no new id is looked up in the index any more; all answers are right before, too."""
+        if self._knows_all:
+            return
+        for hashes in self._index.hashes():
+            self._known.add(hashes)
+            yield
+        self._knows_all = True
+
+    def _is_new(self, key: str) -> bool:
+        """Whether the index certainly does not hold this id or once key."""
+        return self._knows_all and not self._known.may_hold(key_hash(key))
+
+    def _keep_heads(self, heads: dict[str, StreamHead]) -> None:
+        if len(self._heads_indexed) + len(heads) > _HEADS_KEPT:
+            self._heads_indexed.clear()
+        self._heads_indexed.update(heads)
 
     def _select(
         self, where: dict[str, str], *, after: int, before: int, limit: int, newest_first: bool

@@ -38,6 +38,7 @@ def ledger_config(**changed: int) -> LedgerConfig:
         "outstanding_max_bytes": 1_000_000,
         "lazy_commit_ms": 10,
         "index_interval_ms": 200,
+        "known_filter_bytes": 4_096,
         "outage_wait_ms": 1_000,
         "client_outstanding_max": 1_000,
         "request_timeout_ms": 1_000,

@@ -14,7 +14,7 @@ from bus.messages.ledger import Provenance
 from bus.record.entry import WriteEntry, to_stored
 from ledger_service import index as index_module
 from ledger_service.admission import StreamHead
-from ledger_service.index import FILE, FILES, Committed, Index, IndexReader, Position
+from ledger_service.index import FILE, FILES, Committed, Index, IndexReader, Position, key_hash
 from ledger_service.segment import Place
 from ledger_service.verify import verify_directory
 from tests.ledger_service.rig import running, start, write
@@ -62,6 +62,20 @@ def test_questions_between_commits_do_not_keep_the_log_from_being_taken_over(tmp
         )
 
 
+def test_all_hashes_are_read_in_parts_while_entries_come_in(tmp_path, monkeypatch):
+    """None is left out where a part ends among equal ones, and none of those that were there at the beginning."""
+    monkeypatch.setattr(index_module, "_HASHES_AT_ONCE", 3)
+    with closing(Index.open(str(tmp_path / "index.sqlite"))) as index:
+        _apply(index, 0, 20)
+        same = [_committed(number, submission_id="id7", once=None) for number in range(20, 30)]
+        index.apply(same, {}, [Position(0, 29, 3000, CHAIN)])
+        parts = index.hashes()
+        found = set(next(parts))
+        _apply(index, 30, 20)
+        found.update(value for some in parts for value in some)
+    assert found >= {key_hash(f"{kind}{number}") for kind in ("id", "k") for number in range(20)}
+
+
 def test_a_failed_transaction_leaves_the_position_where_it_was(tmp_path):
     """Entries and position are committed together or not at all."""
     path = str(tmp_path / "index.sqlite")
@@ -106,6 +120,8 @@ def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(tmp_path):
                     assert [place.sequence for place in index.by_submission(f"id{number}")] == [number], bit
                     assert [place.sequence for place in index.by_once(f"k{number}")] == [number], bit
                     assert not index.by_submission(f"other{number}"), bit
+                hashes = {value for some in index.hashes() for value in some}
+                assert hashes == {key_hash(f"{kind}{number}") for kind in ("id", "k") for number in range(320)}, bit
                 assert index.head("session/x") == StreamHead("id0", 0, "ho2/1@7"), bit
         except (sqlite3.DatabaseError, UnicodeDecodeError):
             noticed += 1

@@ -276,7 +276,7 @@ async def test_a_broken_index_ends_the_process_and_the_next_start_rebuilds_it(tm
         ledger.service._ledger.opening.db._db.execute("COMMIT")
         ledger.service._ledger.opening.db._db.execute("DROP TABLE entries")
         with pytest.raises(LedgerError, match="fenced"):
-            await ledger.write(write("b"))
+            await ledger.write(write("a"))
         assert "index" in (await ledger.service.failed).detail
     async with running(RealDisk(tmp_path)) as ledger:
         acks = await ledger.write(write("a"), write("b"))
