@@ -85,6 +85,7 @@ CREATE INDEX by_work_order ON entries (work_order_id) WHERE work_order_id IS NOT
 PRAGMA user_version = {SCHEMA_VERSION};
 """
 
+_NEW_NAME = "INSERT INTO names (name) VALUES (?) ON CONFLICT DO NOTHING RETURNING id"
 _INSERT = f"INSERT INTO entries VALUES ({', '.join('?' * (10 + len(_NAMED)))})"  # noqa: S608 - question marks
 
 
@@ -328,18 +329,15 @@ class Index:
             entry.decision, entry.reason,
         )  # fmt: skip
         once = None if entry.once is None else key_hash(entry.once)
-        row = (*place, key_hash(entry.submission_id), once, provenance[5], *map(self._intern, named))
+        known = self._names.get
+        names = [(known(name) or self._intern(name)) if name else None for name in named]
+        row = (*place, key_hash(entry.submission_id), once, provenance[5], *names)
         return (*row, _crc(row))
 
-    def _intern(self, name: str) -> int | None:
-        if not name:
-            return None
-        known = self._names.get(name)
-        if known is not None:
-            return known
-        row = self._db.execute("SELECT id FROM names WHERE name = ?", (name,)).fetchone()
+    def _intern(self, name: str) -> int:
+        row = self._db.execute(_NEW_NAME, (name,)).fetchone()  # most are: of orders
         if row is None:
-            row = self._db.execute("INSERT INTO names (name) VALUES (?) RETURNING id", (name,)).fetchone()
+            row = self._db.execute("SELECT id FROM names WHERE name = ?", (name,)).fetchone()
         number: int = row[0]
         if len(self._names) >= _NAMES_KEPT:
             self._names.clear()

@@ -18,7 +18,7 @@ from bus.errors import BusError, LedgerError, RuntimeFault
 from bus.messages import ledger as m
 from bus.messages.ids import split_body_ref
 from bus.port import Bus, Disk
-from bus.record.catalog import may_write_entry, rests_on
+from bus.record.catalog import may_write_entry
 from config.schema import LedgerConfig
 from ledger_service.admission import StreamHead, refusal
 from ledger_service.denials import Denials
@@ -147,8 +147,11 @@ class LedgerService(Actor):
         An entry that its sender is not the writer of, whose id or once key is not its to give, or that comes late to an
         order that has no end, is refused as `denied`; the others keep their order.
         """
-        self._open()
-        is_allowed = [self._may_write(entry, call) for entry in message.entries]
+        tables = self._open().tables
+        is_allowed = [
+            may_write_entry(call.role, entry, call.sender, lambda once: tables.by_once(once) is not None)
+            for entry in message.entries
+        ]
         if all(is_allowed):
             return m.Written(acks=await self.append(message.entries, call.sender, urgent=message.urgent))
         allowed = [entry for entry, is_its in zip(message.entries, is_allowed, strict=True) if is_its]
@@ -159,12 +162,6 @@ class LedgerService(Actor):
                 self._note_denied(call, m.Write.TYPE, entry.stream, entry.event_type)
             answers.append(next(acks) if is_its else refusal(entry, "denied", StreamHead()))
         return m.Written(acks=answers)
-
-    def _may_write(self, entry: m.WriteEntry, call: Call) -> bool:
-        if not may_write_entry(call.role, entry, call.sender):
-            return False
-        key = rests_on(call.role, entry, call.sender)
-        return key is None or self._open().tables.by_once(key) is not None
 
     async def append(self, entries: list[m.WriteEntry], origin: str, *, urgent: bool = True) -> list[m.Ack]:
         """The acks of entries that this origin may write, once they are durable.

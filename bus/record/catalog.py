@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple, get_args
 
 from bus.messages.ids import candidates_key, delivered_key, end_key, got_key, sent_key, start_key, turn_key
@@ -24,6 +25,8 @@ from bus.record.entry import WriteEntry
 SESSION = "session"
 """Stands in this table for every session's journal."""
 
+_STREAMS_KEPT = 4096
+"""Of each entry's stream it is asked several times what it is; only speed depends on it."""
 _SESSION_STREAM = re.compile(r"session/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _ORDER = re.compile(r"WO-[A-Za-z0-9._:@#-]+")
 _CONSOLIDATION = re.compile(r"WO-CONS-[A-Za-z0-9-]+")
@@ -308,6 +311,7 @@ EVENT_TYPES = frozenset(row.event_type for row in KINDS)
 _ROWS = {(row.stream, row.event_type, role): row for row in KINDS for role in row.writers}
 
 
+@lru_cache(maxsize=_STREAMS_KEPT)
 def is_session_stream(stream: str) -> bool:
     """Whether the stream is a session's journal."""
     return _SESSION_STREAM.fullmatch(stream) is not None
@@ -325,20 +329,20 @@ def kind_of(role: str, stream: str, event_type: str) -> EntryKind | None:
     return _ROWS.get((stream_kind(stream), event_type, role))
 
 
-def may_write_entry(role: str, entry: WriteEntry, sender: str) -> bool:
-    """Whether this stamped sender may write this entry: its kind, under its id, under its once key."""
+def may_write_entry(
+    role: str, entry: WriteEntry, sender: str, is_claimed: Callable[[str], bool] = lambda _once: True
+) -> bool:
+    """Whether this stamped sender may write this entry: its kind, under its id, under its once key.
+
+    `is_claimed` is asked for the once key that must have been claimed before, if there is one.
+    """
     row = kind_of(role, entry.stream, entry.event_type)
     name = None if row is None else _named(row, entry, sender)
     if row is None or name is None or not row.named.fits(name):
         return False
-    return entry.once is None or (row.once is not None and row.once.fits(name))
-
-
-def rests_on(role: str, entry: WriteEntry, sender: str) -> str | None:
-    """The once key that must have been claimed before an entry that its sender may write; None if none must be."""
-    row = kind_of(role, entry.stream, entry.event_type)
-    name = None if row is None else _named(row, entry, sender)
-    return row.rests_on(name) if row is not None and row.rests_on is not None and name is not None else None
+    if entry.once is not None and (row.once is None or not row.once.fits(name)):
+        return False
+    return row.rests_on is None or is_claimed(row.rests_on(name))
 
 
 def _named(row: EntryKind, entry: WriteEntry, sender: str) -> Named | None:
