@@ -53,8 +53,8 @@ _HASHES = {
 }
 """Of one tree, from a hash on."""
 _HASH_MIN = -(2**63)
-_HASHES_AT_ONCE = 4096
-"""Read in a few milliseconds, which is how long a write may have to wait for it."""
+_HASHES_AT_ONCE = 1024
+"""Read in two milliseconds, which is how long a write may have to wait for it."""
 _HASHES_KEPT = 8192
 """A new id is hashed when it is asked for, and again when it goes into the index; only speed depends on it."""
 _HEADS = " UNION ALL ".join(
