@@ -5,7 +5,8 @@ follows in sequence order. `applied_seq` is the watermark: every entry of the tw
 question counts nothing beyond it. Only this process writes the streams, so an acknowledged write moves the watermark;
 should the ledger know an entry that is not here (an earlier incarnation wrote it, and its answer went with it), the
 streams are read on from where they were last read before anything is answered. A checkpoint reads them on, too, so
-that it never rests on acknowledgements alone. Questions are answered without the ledger.
+that it never rests on acknowledgements alone; what was acknowledged is not sent again, only named. Questions are
+answered without the ledger.
 """
 
 from __future__ import annotations
@@ -107,18 +108,28 @@ class Store:
         return min(self._read_to.values())
 
     async def _read_on(self, stream: str) -> None:
-        """Every entry of a stream is here that the ledger has; what was read before an outage stays read."""
+        """Every entry of a stream is here that the ledger has; what was read before an outage stays read.
+
+        What was logged here is only looked over: the ledger sends bodies for a page that holds anything else.
+        """
+        with_bodies = not self._since_checkpoint
         while True:
+            after = self._read_to[stream]
             try:
-                found = await self._ledger.read(stream, after=self._read_to[stream], limit=self._page, with_bodies=True)
+                found = await self._ledger.read(stream, after=after, limit=self._page, with_bodies=with_bodies)
             except MessageTooLarge:
                 if self._page == 1:
                     raise
                 self._page = max(1, self._page // 2)
                 continue
-            for entry in found.entries:
+            here = {fact.seq for fact in self._since_checkpoint}
+            missing = [entry for entry in found.entries if entry.sequence not in here]
+            if missing and not with_bodies:
+                with_bodies = True
+                continue
+            for entry in missing:
                 self._take(entry)
-                self._read_to[stream] = max(self._read_to[stream], entry.sequence)
+            self._read_to[stream] = max([self._read_to[stream], *(entry.sequence for entry in found.entries)])
             if not found.more:
                 self._read_to[stream] = max(self._read_to[stream], found.head)
                 return

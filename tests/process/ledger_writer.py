@@ -50,6 +50,7 @@ CONFIG = LedgerConfig(
     outstanding_max_bytes=1_000_000,
     lazy_commit_ms=5,
     index_interval_ms=20,
+    known_filter_bytes=4096,
     outage_wait_ms=1_000,
     client_outstanding_max=1_000,
     request_timeout_ms=1_000,

@@ -8,6 +8,7 @@ import pytest
 from actors.ho3_memory import records
 from actors.ho3_memory.checkpoint_file import FILE
 from actors.ho3_memory.store import Store
+from bus.ledger_client import LedgerClient
 from bus.messages import memory as m
 from bus.messages.base import canonical_bytes, pack
 from tests.actors.ho3_memory.builders import AGENT, artifact, at, event_id, signal
@@ -53,6 +54,20 @@ def test_a_start_reads_only_what_came_after_the_checkpoint(taken):
         made.restart_memory()
         assert taken == [8]
         assert state(made) == before and made.stats().checkpoint_seq == reached
+
+
+def test_a_checkpoint_has_nothing_sent_again_that_was_logged_here(taken, monkeypatch):
+    """The streams are looked over without bodies; what stands there is not taken a second time."""
+    asked, read = [], LedgerClient.read
+    with cluster(checkpoint_entries=4) as made:
+        monkeypatch.setattr(
+            LedgerClient,
+            "read",
+            lambda *args, **asking: (asked.append(asking["with_bodies"]), read(*args, **asking))[1],
+        )
+        fill(made)
+        assert made.stats().checkpoint_seq == 7
+        assert set(asked) == {False} and taken == []
 
 
 def test_a_memory_that_is_told_to_end_leaves_a_checkpoint_of_everything(taken):
