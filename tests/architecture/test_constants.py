@@ -103,6 +103,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "the record's format, in docs/ledger.md, and ids that stand in it: a record outlives every configuration": (
         "bus.record.entry.*", "ledger_service.frame.*", "ledger_service.index.SCHEMA_VERSION",
+        "ledger_service.index._HASH_MIN",
         "ledger_service.mask.*", "ledger_service.scan._WRITTEN_BYTES_MIN", "ledger_service.segment._DIGITS",
         "actors.ho2_supervisor.session.snapshot.VERSION", "bus.messages.memory.AgentId:*", "bus.messages.memory.ArtifactId:*",
         "bus.messages.memory.SignalId:*", "bus.messages.memory.Signal.event_id:*",
@@ -155,7 +156,8 @@ FACTS: dict[str, tuple[str, ...]] = {
         "launch.chat.piped._READ_AT_ONCE", "launch.commands.ledger._PAGE", "launch.commands.session._LAST",
         "launch.commands.steering._LAST", "launch.log_files._PIECE_BYTES", "launch.log_tail.*",
         "launch.http.transcript._LAST", "launch.sessions.following._LAST", "launch.sessions.journal.*", "launch.turns._STARTS_MAX",
-        "ledger_service.index._NAMES_KEPT", "ledger_service.index_file._TRIES",
+        "bus.record.catalog._STREAMS_KEPT", "ledger_service.index._HASHES_AT_ONCE", "ledger_service.index._HASHES_KEPT",
+        "ledger_service.index._NAMES_KEPT", "ledger_service.index_file._TRIES", "ledger_service.tables._HEADS_KEPT",
         "ledger_service.recovery._ROWS_PER_STEP", "ledger_service.segment._OPEN_MAX",
         "ledger_service.source._WINDOW_BYTES", "ledger_service.verify._TRIES",
     ),
