@@ -9,7 +9,8 @@ import structlog
 from bus.errors import BusError, SessionFault
 from bus.messages.ids import session_id_of
 from bus.messages.session import TurnResult
-from launch.http.openai_words import ours
+from bus.messages.work_order import Cost
+from launch.http.openai_words import ours, usage_of
 from launch.http.problems import of_fault, of_result
 from tests.launch.http.door import SimulatedDoor
 
@@ -163,3 +164,33 @@ def test_a_turn_says_over_http_whose_answer_it_lacks():
     assert (error["code"], error["message"]) == ("PROVIDER_ERROR", words)
     assert ours(TurnResult(code="degraded", reason=words, **told | {"outcome": "degraded"}))["reason"] == words
     assert "reason" not in ours(TurnResult(**told | {"outcome": "success"}))
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "type_"),
+    [
+        ("PROVIDER_RATE_LIMITED", 429, "rate_limit_error"), ("PROVIDER_ERROR", 502, "server_error"),
+        ("PROVIDER_REFUSED", 502, "server_error"), ("PROVIDER_TIMEOUT", 504, "server_error"),
+        ("CIRCUIT_OPEN", 503, "server_error"), ("UNKNOWN_OUTCOME", 502, "server_error"),
+    ],
+)  # fmt: skip
+def test_whose_fault_it_was_shows_by_the_status(code, status, type_):
+    """And a client is told not to ask anew by itself what was tried as often as the configuration says."""
+    result = TurnResult(
+        session_id=session_id_of("door", "in-1"), run_id=None, input_id="i", outcome="error", response="x", code=code
+    )
+    problem = of_result(result)
+    assert problem is not None and (problem.status, problem.body()["error"]["type"]) == (status, type_)
+    expected = {"retry-after": "1"} if status == 503 else {"x-should-retry": "false"}
+    assert problem.headers == expected
+
+
+def test_usage_tells_what_was_cached_and_thought():
+    """In both dialects' words."""
+    cost = Cost(input_tokens=100, output_tokens=30, total_tokens=130, cached_tokens=20, reasoning_tokens=7)
+    result = TurnResult(
+        session_id=session_id_of("door", "in-1"), run_id=None, input_id="i", outcome="success", response="x", cost=cost
+    )
+    usage = usage_of(result)
+    assert usage["prompt_tokens_details"] == {"cached_tokens": 20}
+    assert usage["completion_tokens_details"] == {"reasoning_tokens": 7}
