@@ -25,5 +25,10 @@ _FROM = {
 def __getattr__(name: str) -> Any:
     for module, names in _FROM.items():
         if name in names:
-            return getattr(import_module(module), name)
+            try:
+                return getattr(import_module(module), name)
+            except ModuleNotFoundError as error:
+                if error.name != "httpx2":
+                    raise
+                raise ImportError(f"hobus.{name} needs an HTTP library: pip install 'hobus[http]'") from None
     raise AttributeError(f"module 'hobus' has no attribute {name!r}")
