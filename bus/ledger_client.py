@@ -26,6 +26,7 @@ from bus.messages.ledger import (
     Found,
     GetBody,
     Lookup,
+    Part,
     Query,
     Read,
     Write,
@@ -96,11 +97,12 @@ class LedgerClient:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def submit(
-        self, entries: Sequence[WriteEntry], *, trace: str = "", urgent: bool = False
+        self, entries: Sequence[WriteEntry], *, trace: str = "", urgent: bool = False, resting: int = 0
     ) -> asyncio.Future[list[Ack]]:
         """Pipelines a write; the future holds its acks once it is durable, one per entry.
 
         `urgent`: somebody waits for them; other writes may share the sync of a later one.
+        `resting`: so many at the end stand if each of those before them is first, together with them; else never.
         The future fails with a RuntimeFault only if the ledger cannot take this write at all (too large, disk full,
         denied). Raises LedgerError(busy) when `ledger.client_outstanding_max` entries are unacknowledged.
         """
@@ -114,7 +116,8 @@ class LedgerClient:
         future: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
         future.add_done_callback(_seen)
         # The entries were checked when they were made, and the ledger checks what arrives.
-        write = Write.model_construct(entries=list(entries), urgent=urgent)
+        parts = [Part(len(entries), resting)] if resting else []
+        write = Write.model_construct(entries=list(entries), urgent=urgent, parts=parts)
         submitted = _Submitted(write, trace, future)
         self._queue.append(submitted)
         self._outstanding += len(entries)

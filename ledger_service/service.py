@@ -16,18 +16,18 @@ from contextlib import suppress
 from bus.dispatch import Actor, Call
 from bus.errors import BusError, LedgerError, RuntimeFault
 from bus.messages import ledger as m
+from bus.messages.failure import Failure
 from bus.messages.ids import split_body_ref
 from bus.port import Bus, Disk
 from bus.record.catalog import may_write_entry
 from config.schema import LedgerConfig
-from ledger_service.admission import StreamHead, refusal
 from ledger_service.denials import Denials
 from ledger_service.index import Committed, NoRoom
 from ledger_service.intake import World
 from ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
 from ledger_service.salt import salts
 from ledger_service.scope import READS, may_read, may_read_entry
-from ledger_service.writer import shortage
+from ledger_service.writer import Outcome, shortage
 
 
 class LedgerService(Actor):
@@ -148,34 +148,33 @@ class LedgerService(Actor):
         order that has no end, is refused as `denied`; the others keep their order.
         """
         tables = self._open().tables
-        is_allowed = [
-            may_write_entry(call.role, entry, call.sender, lambda once: tables.by_once(once) is not None)
-            for entry in message.entries
-        ]
-        if all(is_allowed):
-            return m.Written(acks=await self.append(message.entries, call.sender, urgent=message.urgent))
-        allowed = [entry for entry, is_its in zip(message.entries, is_allowed, strict=True) if is_its]
-        acks = iter(await self.append(allowed, call.sender, urgent=message.urgent) if allowed else ())
-        answers: list[m.Ack] = []
-        for entry, is_its in zip(message.entries, is_allowed, strict=True):
-            if not is_its:
-                self._note_denied(call, m.Write.TYPE, entry.stream, entry.event_type)
-            answers.append(next(acks) if is_its else refusal(entry, "denied", StreamHead()))
-        return m.Written(acks=answers)
+        denied = {
+            number: entry
+            for number, entry in enumerate(message.entries)
+            if not may_write_entry(call.role, entry, call.sender, lambda once: tables.by_once(once) is not None)
+        }
+        for entry in denied.values():
+            self._note_denied(call, m.Write.TYPE, entry.stream, entry.event_type)
+        answer = self._open().writer.submit(message.entries, call.sender, parts=message.parts, denied=denied)
+        self._commit_soon(urgent=message.urgent)
+        return _written(await answer)
 
     async def append(self, entries: list[m.WriteEntry], origin: str, *, urgent: bool = True) -> list[m.Ack]:
-        """The acks of entries that this origin may write, once they are durable.
+        """The acks of entries that this origin may write, once they are durable."""
+        answer = self._open().writer.submit(entries, origin)
+        self._commit_soon(urgent=urgent)
+        return _written(await answer).acks
 
-        Without `urgent` the commit may wait `ledger.lazy_commit_ms` for a write that somebody waits for, or for a full
+    def _commit_soon(self, *, urgent: bool) -> None:
+        """What was submitted will be committed.
+
+        Without `urgent` that may wait `ledger.lazy_commit_ms` for a write that somebody waits for, or for a full
         batch: the order of arrival stays, so what is acknowledged later still implies what came earlier.
         """
-        writer = self._open().writer
-        answer = writer.submit(entries, origin)
-        if urgent or writer.outstanding >= self._config.batch_entries_max:
+        if urgent or self._open().writer.outstanding >= self._config.batch_entries_max:
             self._queued.set()
         elif self._lazily is None:
             self._lazily = asyncio.get_running_loop().call_later(self._config.lazy_commit_ms / 1000, self._queued.set)
-        return await answer
 
     async def on_lookup(self, message: m.Lookup, call: Call) -> m.Found:
         """From the writer's table, up to the last acknowledged entry. Failures: denied, for one entry or for all."""
@@ -434,3 +433,20 @@ class LedgerService(Actor):
         self._wake_followers()
         if not self.failed.done():
             self.failed.set_result(self._fault)
+
+
+def _written(outcomes: list[Outcome]) -> m.Written:
+    """The answer to a frame of writes. Raises the fault of one that came alone."""
+    if len(outcomes) == 1:
+        (outcome,) = outcomes
+        if isinstance(outcome, RuntimeFault):
+            raise outcome
+        return m.Written.model_construct(acks=outcome, failures={})
+    acks: list[m.Ack] = []
+    failures: dict[int, Failure] = {}
+    for number, outcome in enumerate(outcomes):
+        if isinstance(outcome, RuntimeFault):
+            failures[number] = outcome.as_failure()
+        else:
+            acks += outcome
+    return m.Written.model_construct(acks=acks, failures=failures)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
 from bus.errors import BusError, LedgerError, RuntimeFault
-from bus.messages.ledger import Ack, WriteEntry
+from bus.messages.ledger import Ack, Part, WriteEntry
 from config.schema import LedgerConfig
+from ledger_service.admission import StreamHead, refusal
 from ledger_service.frame import (
     BODY_HEAD_BYTES,
     ENTRY_HEAD_BYTES,
@@ -32,16 +34,23 @@ from ledger_service.segment import ActiveSegment, Place, SegmentFiles
 from ledger_service.tables import Tables
 from ledger_service.trusted import trusted
 
+Outcome = list[Ack] | RuntimeFault
+"""Of one write: its acks, or why it could not be taken at all."""
+
 
 @dataclass(slots=True)
 class _Pending:
-    """One Write on its way: decided entry by entry, answered when all of them are durable."""
+    """One frame of writes on its way: decided entry by entry, answered when all of them are durable."""
 
     origin: str
     entries: list[WriteEntry]
-    answer: asyncio.Future[list[Ack]]
+    parts: Sequence[Part]
+    denied: Container[int]  # numbers of the entries that are not this origin's to write
+    answer: asyncio.Future[list[Outcome]]
     size_bytes: int
-    acks: list[Ack] = field(default_factory=list[Ack])
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])  # of the parts that are decided
+    first: int = 0  # number of the first entry of the part that is being decided
+    acks: list[Ack] = field(default_factory=list[Ack])  # of that part, so far
 
     def fail(self, fault: RuntimeFault) -> None:
         if not self.answer.done():
@@ -82,18 +91,23 @@ class Writer:
         """Entries that are queued or being written."""
         return self._outstanding
 
-    def submit(self, entries: list[WriteEntry], origin: str) -> asyncio.Future[list[Ack]]:
-        """The acks, once everything they say is durable. Raises BusError(busy) above `ledger.outstanding_max…`."""
+    def submit(
+        self, entries: list[WriteEntry], origin: str, *, parts: Sequence[Part] = (), denied: Container[int] = ()
+    ) -> asyncio.Future[list[Outcome]]:
+        """What became of each part, once everything that says is durable; no parts: all entries are one.
+
+        Raises BusError(busy) above `ledger.outstanding_max…`, and then none of them was taken.
+        """
         size = sum(len(body) for entry in entries for body in entry.bodies)
         self._demand_room(len(entries), size)
         self._outstanding += len(entries)
         self._outstanding_bytes += size
-        answer: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(origin, entries, answer, size))
+        answer: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._queue.append(_Pending(origin, entries, parts or (Part(len(entries)),), denied, answer, size))
         return answer
 
     def _demand_room(self, count: int, size_bytes: int) -> None:
-        """Any one write is taken; what waits beside it is bounded in number and in bytes."""
+        """Any one frame is taken; what waits beside it is bounded in number and in bytes."""
         config = self._config
         if not self._outstanding:
             return
@@ -128,7 +142,7 @@ class Writer:
         for pending in finished:
             self._gone(pending)
             if not pending.answer.done():
-                pending.answer.set_result(pending.acks)
+                pending.answer.set_result(pending.outcomes)
 
     def fill_ahead(self) -> None:
         """Zeros for the next batches while nobody waits. Raises OSError, which is as final as in `commit`."""
@@ -139,14 +153,28 @@ class Writer:
     def _answer_without_room(self, fault: LedgerError) -> None:
         """Who asks again for what stands there is told so, as ever; every other write gets this fault."""
         for pending in self._queue:
-            try:
-                acks = [self._intake.recall(entry) for entry in pending.entries]
-            except Damage as damage:
-                pending.fail(damage)
-                continue
-            if not pending.answer.done() and None not in acks:
-                pending.answer.set_result([ack for ack in acks if ack is not None])
+            outcomes: list[Outcome] = []
+            at = 0
+            for part in pending.parts:
+                outcomes.append(self._recalled(pending, range(at, at + part.entries)) or fault)
+                at += part.entries
+            if not pending.answer.done() and any(outcome is not fault for outcome in outcomes):
+                pending.answer.set_result(outcomes)
         self.fail_all(fault)
+
+    def _recalled(self, pending: _Pending, numbers: range) -> Outcome | None:
+        """The answer to a write that needs no room; None where it does."""
+        acks: list[Ack] = []
+        for number in numbers:
+            entry = pending.entries[number]
+            try:
+                ack = refusal(entry, "denied", StreamHead()) if number in pending.denied else self._intake.recall(entry)
+            except Damage as damage:
+                return damage
+            if ack is None:
+                return None
+            acks.append(ack)
+        return acks
 
     def fail_all(self, fault: LedgerError) -> None:
         """Answer everything that is queued with this fault."""
@@ -176,22 +204,44 @@ class Writer:
         """Decides writes in the order they came, until the batch is full; those decided entirely are finished."""
         while self._queue:
             pending = self._queue[0]
-            try:
-                while len(pending.acks) < len(pending.entries):
-                    if self._intake.is_full(batch):
+            while len(pending.outcomes) < len(pending.parts):
+                part = pending.parts[len(pending.outcomes)]
+                try:
+                    if not self._decide(pending, part, batch):
                         return
-                    entry = pending.entries[len(pending.acks)]
-                    pending.acks.append(self._intake.decide(entry, pending.origin, batch))
-            except Damage as damage:
-                pending.fail(damage)
+                    outcome: Outcome = pending.acks
+                except Damage as damage:
+                    outcome = damage
+                pending.outcomes.append(outcome)
+                pending.first += part.entries
+                pending.acks = []
             finished.append(self._queue.popleft())
+
+    def _decide(self, pending: _Pending, part: Part, batch: Batch) -> bool:
+        """Whether a write is decided up to its end. What rests on others is never parted from them by a full batch."""
+        acks, base = pending.acks, part.entries - part.resting
+        while (number := len(acks)) < part.entries:
+            entry = pending.entries[pending.first + number]
+            if number < base and self._intake.is_full(batch):
+                return False
+            if pending.first + number in pending.denied:
+                acks.append(refusal(entry, "denied", StreamHead()))
+            elif number < base or all(ack.is_first for ack in acks[:base]):
+                acks.append(self._intake.decide(entry, pending.origin, batch))
+            else:
+                acks.append(refusal(entry, "unfounded", StreamHead()))
+        return True
 
     def _check_answer(self, pending: _Pending) -> None:
         """One ack for each entry, and none for what is not durable."""
         if pending.answer.done():
             return
-        trusted(len(pending.acks) == len(pending.entries), "every entry of an answered write has its ack")
-        trusted(all(ack.sequence <= self.head for ack in pending.acks), "what is acknowledged is durable")
+        trusted(len(pending.outcomes) == len(pending.parts), "every write of an answered frame has its outcome")
+        for part, outcome in zip(pending.parts, pending.outcomes, strict=True):
+            if isinstance(outcome, RuntimeFault):
+                continue
+            trusted(len(outcome) == part.entries, "every entry of an answered write has its ack")
+            trusted(all(ack.sequence <= self.head for ack in outcome), "what is acknowledged is durable")
 
     def _check_frame(self, batch: Batch, frame: Built) -> None:
         """What will be written is the batch, behind what stands there already."""

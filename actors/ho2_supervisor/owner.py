@@ -4,7 +4,7 @@ Appending is synchronous (reduce, fold, queue); entries that lie next to each ot
 what is queued without waiting, but nothing behind a take-over that is not known to stand: another one may. `barrier`
 returns when all of it is durable. A refused append means that the stream moved on without us, or that the record will
 never take this entry; the next barrier says which, whoever appended.
-Entries of other streams follow the appends that they rest on: they leave once those stand, else never.
+Entries of other streams that rest on appends leave with them, in one write, and stand only if those do.
 Source: spec pages "Session contracts" and "The ledger" (write rules).
 """
 
@@ -246,7 +246,7 @@ class OwnedSession:
         return ack.is_first
 
     def also(self, entry: WriteEntry) -> None:
-        """Queue an entry of another stream: it leaves once everything appended so far stands, and is no barrier."""
+        """Queue an entry of another stream that stands only if everything appended so far does; it is no barrier."""
         self._following.append(entry)
 
     def flush(self, *, urgent: bool = False) -> None:
@@ -255,15 +255,19 @@ class OwnedSession:
             return
         self.barriers += urgent
         entries, self._unsent = self._unsent, []
-        following, self._following = self._following, []
+        following: list[WriteEntry] = []
+        if any(entry.prev is not None for entry in entries):  # refused, if anything before them in the stream was
+            following, self._following = self._following, []
         try:
-            submitted = self._client.submit(entries, trace=entries[0].trace, urgent=urgent)
+            submitted = self._client.submit(
+                [*entries, *following], trace=entries[0].trace, urgent=urgent, resting=len(following)
+            )
         except LedgerError as fault:
             self._lose(self._journal_lost(fault))
         else:
             if any(entry.event_type == "TookOver" for entry in entries):
                 self._taking_over = asyncio.get_running_loop().create_future()
-            submitted.add_done_callback(partial(self._acknowledged, entries, following))
+            submitted.add_done_callback(partial(self._acknowledged, entries))
 
     async def barrier(self) -> None:
         """Everything appended is durable. Raises AppendRefused, or JournalLost when the ledger stays away."""
@@ -277,7 +281,7 @@ class OwnedSession:
         except RuntimeFault as fault:
             self._lose(self._journal_lost(fault))
         self._raise_if_lost()
-        if not self._unsent:  # what was said to follow while the last write was on its way
+        if not self._unsent:  # what was said to follow after the last append had left
             following, self._following = self._following, []
             self._follow(following)
 
@@ -291,10 +295,8 @@ class OwnedSession:
         """Whether an append was refused or has no known outcome: the state in memory is not to be trusted."""
         return self._lost is not None
 
-    def _acknowledged(
-        self, entries: Sequence[WriteEntry], following: list[WriteEntry], future: asyncio.Future[list[Ack]]
-    ) -> None:
-        """Keep the first refusal; without one, what rests on these entries may leave."""
+    def _acknowledged(self, entries: Sequence[WriteEntry], future: asyncio.Future[list[Ack]]) -> None:
+        """Keep the first refusal of these, which stand before what rests on them."""
         taking_over = self._taking_over if any(entry.event_type == "TookOver" for entry in entries) else None
         if taking_over is not None:
             self._taking_over = None
@@ -304,13 +306,12 @@ class OwnedSession:
             return
         fault = future.exception()
         if fault is None:
-            refused = [(ack, e) for ack, e in zip(future.result(), entries, strict=True) if not ack.is_first]
+            acks = future.result()[: len(entries)]
+            refused = [(ack, entry) for ack, entry in zip(acks, entries, strict=True) if not ack.is_first]
             if refused:
                 self._lose(self._lost or refusal_of(*refused[0]))
-            else:
-                self._follow(following)
-                if taking_over is not None:
-                    self.flush()
+            elif taking_over is not None:
+                self.flush()
         elif isinstance(fault, RuntimeFault):
             is_entry_fault = fault.code in _NEVER_TAKEN and not fault.retryable
             self._lose(

@@ -24,7 +24,7 @@ from bus.spent import fact_of
 async def record_answer(
     run: Run, answer: OutputResult, judgement: Judgement, labels: Classification, tool_calls: Sequence[ToolCallSummary]
 ) -> TurnResult:
-    """The turn's result; RunCompleted is durable, and what explains it follows in one write of its own.
+    """The turn's result; RunCompleted is durable, and with it, in the same write, what explains it.
 
     With memory on, the result names the signals that may be consolidated now, as CONSOLIDATION_DUE has them.
     """
@@ -64,7 +64,6 @@ async def record_answer(
         once=turn_key(run.session.session_id, run.input_id),
         trace=run.trace,
     )
-    run.session.flush(urgent=True)  # what follows is made while the ledger works
     chain_payload: dict[str, Any] = {
         "run_id": str(run.run_id),
         "wo_ids": [receipt.wo_id for receipt in receipts],

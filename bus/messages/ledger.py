@@ -12,20 +12,23 @@ from typing import Any, ClassVar, Self
 from pydantic import Field
 
 from bus.messages.base import Count, Message, pack
+from bus.messages.failure import Failure
 from bus.record.entry import (
     Ack,
     Entry,
+    Part,
     Provenance,
     WriteEntry,
     ack_of,
     each,
     entry_of,
     packed_entry,
+    part_of,
     parts_of,
     written_entry,
 )
 
-__all__ = ["Ack", "Entry", "Provenance", "WriteEntry"]
+__all__ = ["Ack", "Entry", "Part", "Provenance", "WriteEntry"]
 
 STREAMS = (
     "governance",
@@ -48,7 +51,10 @@ def session_stream(session_id: str) -> str:
 
 
 class Write(Message):
-    """Append entries, in order, atomically synced: the reply means they are durable."""
+    """Append entries, in order, atomically synced: the reply means they are durable.
+
+    Several writes may share a frame: each part is one, with its own answer, as if it had come alone.
+    """
 
     TYPE: ClassVar[str] = "ledger.write"
 
@@ -58,36 +64,53 @@ class Write(Message):
         description="false: nobody waits for the reply; it may share the sync of a later write, within "
         "ledger.lazy_commit_ms",
     )
+    parts: list[Part] = Field(
+        default_factory=list[Part], description="the writes that these entries are, in order; none: they are one write"
+    )
 
     def to_bytes(self) -> bytes:
         """See `Message`."""
-        return pack(([(packed_entry(entry), entry.bodies) for entry in self.entries], self.urgent))
+        return pack(([(packed_entry(entry), entry.bodies) for entry in self.entries], self.urgent, self.parts))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """See `Message`."""
-        entries, urgent = parts_of(data, (tuple, bool))
+        entries, urgent, parts = parts_of(data, (tuple, bool, tuple))
         if not entries:
             raise ValueError("entries: there is none")
-        return cls.model_construct(entries=each("entries", written_entry, entries), urgent=urgent)
+        found: list[Part] = each("parts", part_of, parts)
+        if found and sum(part.entries for part in found) != len(entries):
+            raise ValueError(f"parts: of {sum(part.entries for part in found)} entries, not {len(entries)}")
+        return cls.model_construct(entries=each("entries", written_entry, entries), urgent=urgent, parts=found)
 
 
 class Written(Message):
-    """One ack per entry, in order."""
+    """One ack per entry, in order; of a part that could not be taken at all, its failure stands in their place."""
 
     TYPE: ClassVar[str] = "ledger.written"
 
-    acks: list[Ack] = Field(description="in the order of the entries")
+    acks: list[Ack] = Field(description="in the order of the entries, without those of parts that failed")
+    failures: dict[int, Failure] = Field(
+        default_factory=dict[int, Failure],
+        description="number of the part, from 0: why none of it was taken; as pairs of number and message",
+    )
 
     def to_bytes(self) -> bytes:
         """See `Message`."""
-        return pack((self.acks,))
+        return pack((self.acks, [(part, failure.to_bytes()) for part, failure in self.failures.items()]))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         """See `Message`."""
-        (acks,) = parts_of(data, (tuple,))
-        return cls.model_construct(acks=each("acks", ack_of, acks))
+        acks, failures = parts_of(data, (tuple, tuple))
+        found = dict(each("failures", _numbered_failure, failures))
+        return cls.model_construct(acks=each("acks", ack_of, acks), failures=found)
+
+
+def _numbered_failure(pair: Any) -> tuple[int, Failure]:
+    if type(pair) is not tuple or tuple(map(type, pair)) != (int, bytes):
+        raise ValueError("not a number and the bytes of a failure")
+    return pair[0], Failure.from_bytes(pair[1])
 
 
 class Lookup(Message):

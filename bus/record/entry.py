@@ -77,6 +77,22 @@ class ReceivedEntry(WriteEntry):
     packed = b""
 
 
+class Part(NamedTuple):
+    """One of the writes that share a frame: independent of the others, whatever becomes of them."""
+
+    entries: Annotated[
+        int, Field(ge=1, description="how many of the entries are its own, after those of the part before")
+    ]
+    resting: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="how many of these, at the end, rest on those before them: they commit in the same batch, and "
+            "only if each of those is first (committed or known); else they are refused as unfounded",
+        ),
+    ] = 0
+
+
 class Ack(NamedTuple):
     """What became of one entry of a Write."""
 
@@ -92,7 +108,11 @@ class Ack(NamedTuple):
     origin: Annotated[str, Field(description="stamped instance that wrote the entry named by `sequence`")] = ""
     event_type: Annotated[str, Field(description="of the entry named by `sequence`")] = ""
     code: Annotated[
-        str, Field(description="refused: head_mismatch, tenure_mismatch, conflict, invalid, too_large, denied")
+        str,
+        Field(
+            description="refused: head_mismatch, tenure_mismatch, conflict, invalid, too_large, denied; unfounded: what "
+            "it rests on in its write was not first"
+        ),
     ] = ""
     head: Annotated[str, Field(description="refused on a session stream: the current head's submission id")] = ""
     tenure: Annotated[int, Field(description="refused on a session stream: the current tenure")] = 0
@@ -267,6 +287,16 @@ def ack_of(fields: Any) -> Ack:
     if type(fields) is not tuple or tuple(map(type, fields)) != _ACK or fields[0] not in _OUTCOMES:
         raise ValueError("not an ack")
     return Ack._make(fields)
+
+
+def part_of(fields: Any) -> Part:
+    """Raises ValueError, naming the field that is not as it should be."""
+    if type(fields) is not tuple or tuple(map(type, fields)) != (int, int):
+        raise ValueError("not two numbers")
+    entries, resting = fields
+    _demand(entries >= 1, "entries")
+    _demand(0 <= resting < entries, "resting")
+    return Part(entries, resting)
 
 
 def parts_of(data: bytes, kinds: tuple[type, ...]) -> Any:

@@ -14,12 +14,12 @@ from bus.messages.work_order import Segment, ToolCall
 BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer of bench.turn, and as shipped
     "frames_received": (14, 22),
     "frames_sent": (14, 22),
-    "ledger_writes": (13, 18),
-    "commits": (8, 10),
+    "ledger_writes": (12, 17),
+    "commits": (7, 10),
     "entries": (25, 37),
     "record_bytes": (40_280, 54_992),
     "wire_bytes": (145_600, 184_876),
-    "validations": (122, 188),
+    "validations": (109, 170),
     "model_copies": (40, 52),
 }
 """Each is what a turn costs today. Whoever makes a turn dearer is stopped; whoever makes it cheaper lowers the bound."""

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import errno
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID
 from zlib import crc32
 
 from bus.dispatch import Call
-from bus.messages.ledger import Ack, Entry, Lookup, Read, Tail, Write, WriteEntry
+from bus.messages.ledger import Ack, Entry, Lookup, Part, Read, Tail, Write, WriteEntry
 from bus.sim.disk import SimDisk, SimMedium
 from config.schema import LedgerConfig
 from ledger_service.frame import HEADER_BYTES, Built, build_frame, store_at
 from ledger_service.service import LedgerService
+from ledger_service.writer import Outcome
 
 MASK = bytes(range(101, 117))
 SESSION = "session/0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
@@ -218,6 +219,16 @@ class Ledger:
         if not sender:
             return await self.service.append(list(entries), origin)
         return (await self.service.on_write(Write(entries=list(entries)), call(sender))).acks
+
+    async def write_together(
+        self, *writes: list[WriteEntry], resting: int = 0, denied: Container[int] = (), origin: str = "ho2/1@7"
+    ) -> list[Outcome]:
+        """As one frame of independent writes, past the tables; so many entries at the end of the last one rest on it."""
+        parts = [Part(len(entries)) for entries in writes[:-1]] + [Part(len(writes[-1]), resting)]
+        entries = [entry for one in writes for entry in one]
+        answer = self.service._open().writer.submit(entries, origin, parts=parts, denied=denied)
+        self.service._commit_soon(urgent=True)
+        return await answer
 
     async def lookup(
         self, *submission_ids: str, once: tuple[str, ...] = (), bodies: bool = False

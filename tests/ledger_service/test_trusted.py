@@ -74,7 +74,7 @@ def acks_short(patch: pytest.MonkeyPatch, _writer: Writer) -> None:
 
     def gathered(self: Writer, batch: Batch, finished: list[Any]) -> None:
         gather(self, batch, finished)
-        finished[-1].acks.pop()
+        finished[-1].outcomes[-1].pop()
 
     patch.setattr(Writer, "_gather", gathered)
 

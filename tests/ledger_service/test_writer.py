@@ -122,6 +122,68 @@ async def test_a_batch_ends_at_its_limits_and_the_rest_follows():
         assert (await _stats(ledger)).commits == 3
 
 
+async def test_what_rests_on_others_in_its_write_stands_with_them_or_never():
+    """Lost, refused or denied: whatever one of them is, what rests on them is unfounded, and comes too late for good."""
+    async with running(SimDisk(medium())) as ledger:
+        await ledger.write(write("winner", once="k"))
+        for base, denied in ((write("loser", once="k"), ()), (write("b", "nowhere"), ()), (write("c"), (1,))):
+            name = f"on {base.submission_id}"
+            (acks,) = await ledger.write_together([write(f"with {name}"), base, write(name)], resting=1, denied=denied)
+            assert [ack.is_first for ack in acks] == [True, False, False]
+            assert (acks[2].outcome, acks[2].code, acks[2].sequence) == ("refused", "unfounded", -1)
+            assert await ledger.lookup(name) == [None]
+        for _ in range(2):  # sent again, it is known
+            (acks,) = await ledger.write_together([write("d"), write("e", "nowhere"), write("f")], resting=2)
+            assert [(ack.is_first, ack.code) for ack in acks] == [(True, ""), (False, "invalid"), (True, "")]
+
+
+async def test_what_rests_on_others_is_never_in_a_later_batch():
+    """So a crash leaves both or none, however full the batch is."""
+    disk = FailingDisk(SimDisk(medium()))
+    async with running(disk, ledger_config(batch_entries_max=2)) as ledger:
+        (acks,) = await ledger.write_together([write(f"e{n}") for n in range(6)], resting=2)
+        assert [ack.sequence for ack in acks] == list(range(6))
+        assert (await _stats(ledger)).commits == 2  # of two entries, and of two with the two that rest on all of them
+
+
+async def test_writes_of_one_frame_have_nothing_to_do_with_each_other():
+    """One refused, one lost, one larger than a batch, one that rests on another: each has its own answer, in order."""
+    async with running(SimDisk(medium()), ledger_config(batch_entries_max=3)) as ledger:
+        outcomes = await ledger.write_together(
+            [write("a", once="k")],
+            [write("b", "nowhere"), write("c")],
+            [write("d", once="k")],
+            [write(f"e{n}") for n in range(5)],
+            [write("f"), write("g")],
+            resting=1,
+        )
+        found = [[ack.outcome for ack in outcome] for outcome in outcomes if isinstance(outcome, list)]
+        assert found == [
+            ["committed"], ["refused", "committed"], ["lost"], ["committed"] * 5, ["committed", "committed"],
+        ]  # fmt: skip
+        assert [entry.submission_id for entry in await ledger.all()] == [
+            "a",
+            "c",
+            *(f"e{n}" for n in range(5)),
+            "f",
+            "g",
+        ]
+
+
+async def test_a_full_disk_answers_each_write_of_a_frame_for_itself():
+    """What stands there is known; the others are told of the disk, and of nothing else."""
+    disk, clock = FailingDisk(SimDisk(medium())), SteppedClock()
+    async with running(disk, bus=SmallBus(clock)) as ledger:
+        await ledger.write(write("a"))
+        disk.free = 10
+        clock.at += 0.2
+        known, full = await ledger.write_together([write("a")], [write("b")])
+        assert isinstance(known, list) and known[0].outcome == "known"
+        assert isinstance(full, LedgerError) and full.code == "disk_full"
+        with pytest.raises(LedgerError, match="disk_full"):
+            await ledger.write_together([write("c")], [write("d")])
+
+
 @pytest.mark.parametrize("what", ["write", "sync"])
 async def test_an_error_of_write_or_sync_fences_and_nothing_is_tried_again(what):
     """All that wait are answered fenced, retryable; the reason is handed out; later requests too are refused."""

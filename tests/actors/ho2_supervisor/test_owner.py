@@ -186,3 +186,17 @@ def test_order_of_a_run_that_is_no_longer_ours_is_not_failed() -> None:
         rig.run(failure(rig.turn("i2", "next")))
         rig.run(rig.host.sleep(1))
         assert names(rig.run(rig.journal("ho1m"))) == ["WO_FAILED"]
+
+
+def test_answer_stands_together_with_what_explains_it() -> None:
+    """Whoever dies when the reply is out, the ledger and the supervisor at once, leaves the chain and the judgement."""
+    with Rig() as rig:
+        rig.run(rig.start_session())
+        rig.run(rig.turn("i1", "hello"))
+        rig.world.kill(rig.instances[0])
+        rig.stop_ledger()
+        rig.start_ledger()
+        explained = rig.run(rig.journal("ho2m"))
+        completed = rig.run(rig.journal())[-1]
+        assert (completed.event_type, names(explained)) == ("RunCompleted", ["WO_CHAIN_COMPLETE", "WO_QUALITY_GATE"])
+        assert [entry.sequence - completed.sequence for entry in explained] == [1, 2]

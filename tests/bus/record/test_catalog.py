@@ -34,13 +34,14 @@ def test_the_table_in_the_documentation_is_current() -> None:
 
 @pytest.fixture(scope="module")
 def written() -> Iterator[tuple[list[Entry], set[str]]]:
-    """The record of a few turns, with tools and memory, and the types that were last in a write somebody waited for."""
+    """The record of a few turns, with tools and memory, and the types that others rest on or wait for at a write's end."""
     barriers: set[str] = set()
     plain = Write.to_bytes
 
     def noted(self: Write) -> bytes:
         if self.urgent:
-            barriers.add(self.entries[-1].event_type)
+            last = -1 - (self.parts[-1].resting if self.parts else 0)
+            barriers.add(self.entries[last].event_type)
         return plain(self)
 
     with pytest.MonkeyPatch.context() as patch, SimulatedCluster(load_snapshot()) as cluster:
@@ -74,7 +75,7 @@ def test_what_is_written_is_as_its_row_says(written: tuple[list[Entry], set[str]
 
 
 def test_a_turn_waits_for_what_is_marked_so(written: tuple[list[Entry], set[str]]) -> None:
-    """Who waits for a write waits for its last entry."""
+    """Who waits for a write waits for its last entry, or the last one that others rest on."""
     entries, waited_for = written
     marked = {row.event_type for _, row in rows_of(entries) if row.is_barrier}
     assert {"WO_DISPATCHED", "RunCompleted", "TOOL_STARTED", "PROMPT_SENT"} <= marked <= waited_for

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from bus.codec import decode, encode
 from bus.errors import BusError
 from bus.messages.base import pack
+from bus.messages.failure import Failure
 from bus.messages.ids import ID_MAX_CHARS
-from bus.messages.ledger import Entries, Found, Write, Written
+from bus.messages.ledger import Entries, Found, Part, Write, Written
 from bus.record.entry import (
     HASH_BYTES,
     INTEGER_MAX,
@@ -56,7 +57,7 @@ def stored(entry: WriteEntry, at: int) -> StoredEntry:
 @given(_written)
 def test_what_is_written_survives_the_way_over_the_wire(entry):
     """And the ledger has the very bytes that its writer made."""
-    (got,) = decode(Write, encode(Write.model_construct(entries=[entry], urgent=False), BIG), BIG).entries
+    (got,) = decode(Write, encode(Write.model_construct(entries=[entry], urgent=False, parts=[]), BIG), BIG).entries
     assert got == entry and packed_entry(got) == packed_entry(entry) and type(got.provenance) is Provenance
     assert packed_entry(got._replace(trace="x")) == packed_entry(entry._replace(trace="x"))
 
@@ -79,7 +80,9 @@ def test_answers_survive_the_way_over_the_wire(found):
     page = Entries.model_construct(entries=[one for one in entries if one], more=True, head=7)
     assert decode(Entries, encode(page, BIG), BIG) == page
     acks = [Ack("lost", 3, one.submission_id, tenure=2) for one in page.entries]
-    assert decode(Written, encode(Written.model_construct(acks=acks), BIG), BIG).acks == acks
+    failures = {1: Failure(code="disk_full", retryable=False, detail="none is free")}
+    written = Written.model_construct(acks=acks, failures=failures)
+    assert decode(Written, encode(written, BIG), BIG) == written
 
 
 @pytest.mark.parametrize(
@@ -95,17 +98,40 @@ def test_a_field_of_a_write_that_is_not_as_it_should_be_is_named(number, value, 
     """With the number of its entry; nothing of the write counts."""
     fields = list(WRITTEN[:12])
     fields[number] = value
-    body = pack([[[packed_entry(WRITTEN), []], [pack(fields), [b"b"]]], True])
+    body = pack([[[packed_entry(WRITTEN), []], [pack(fields), [b"b"]]], True, []])
     with pytest.raises(BusError, match=rf"not a ledger\.write: entries\.1\..*{field}"):
         decode(Write, body, BIG)
 
 
 @pytest.mark.parametrize(
+    ("parts", "said"),
+    [([[0, 0]], "parts.0.entries"), ([[1, 1], [1, 0]], "parts.0.resting"), ([[2, -1]], "parts.0.resting"),
+     ([[1, 0]], "parts: of 1 entries, not 2"), ([[2, 0], [1, 0]], "parts: of 3 entries, not 2"), ([2], "parts.0"),
+     ([[2]], "parts.0"), ([[2, True]], "parts.0"), ([[2.0, 0]], "parts.0"), ([[1, 0], [1]], "parts.1")],
+)  # fmt: skip
+def test_writes_that_share_a_frame_are_told_apart_exactly(parts, said):
+    """Every entry belongs to one of them, and something stands before what rests on it."""
+    entries = [[packed_entry(WRITTEN), []]] * 2
+    assert decode(Write, pack([entries, True, [[1, 0], [1, 0]]]), BIG).parts == [Part(1), Part(1)]
+    with pytest.raises(BusError, match=rf"not a ledger\.write: {said}"):
+        decode(Write, pack([entries, True, parts]), BIG)
+
+
+@pytest.mark.parametrize("failures", [[[1]], [["1", b""]], [[1, b""]], [[1, pack({"code": "x"})]], 7, [None]])
+def test_a_failure_of_one_write_that_is_none_is_refused(failures):
+    """By the answer's reader, with the field's name."""
+    with pytest.raises(BusError, match=r"not a ledger\.written"):
+        decode(Written, pack([[], failures]), BIG)
+
+
+@pytest.mark.parametrize(
     "body",
-    [[], [[]], [[], True], [[[b"", []]], True], [[[packed_entry(WRITTEN), [1]]], True], [[packed_entry(WRITTEN)], True],
-     [[[packed_entry(WRITTEN), [], 1]], True], [[[packed_entry(WRITTEN), []]], 1], {"entries": []}, 7, None,
-     [[[pack([*WRITTEN[:12], 1]), []]], True], [[[pack(WRITTEN[:11]), []]], True],
-     [[[b"\xdc\x00\x0c" + packed_entry(WRITTEN)[1:], []]], True], [[[packed_entry(WRITTEN) + b"\0", []]], True]],
+    [[], [[]], [[], True, []], [[[b"", []]], True, []], [[[packed_entry(WRITTEN), [1]]], True, []],
+     [[packed_entry(WRITTEN)], True, []], [[[packed_entry(WRITTEN), [], 1]], True, []],
+     [[[packed_entry(WRITTEN), []]], 1, []], {"entries": []}, 7, None, [[[packed_entry(WRITTEN), []]], True],
+     [[[pack([*WRITTEN[:12], 1]), []]], True, []], [[[pack(WRITTEN[:11]), []]], True, []],
+     [[[b"\xdc\x00\x0c" + packed_entry(WRITTEN)[1:], []]], True, []],
+     [[[packed_entry(WRITTEN) + b"\0", []]], True, []]],
 )  # fmt: skip
 def test_a_write_of_another_form_is_refused(body):
     """Fewer and more fields, other containers, more behind the end, another writing of the same array."""
@@ -130,11 +156,13 @@ def test_no_bytes_make_a_decoder_fail_in_any_other_way():
     """100,000 frames: noise, and what was whole with bytes flipped, cut and added."""
     draw = random.Random(7)
     entry = to_entry(SIMPLE, 4, bytes(HASH_BYTES), [b"abc"])
+    refusal = Failure(code="busy", retryable=True, detail="later")
     whole = [
-        (Write, Write.model_construct(entries=[WRITTEN, WRITTEN], urgent=True).to_bytes()),
+        (Write, Write.model_construct(entries=[WRITTEN, WRITTEN], urgent=True, parts=[]).to_bytes()),
+        (Write, Write.model_construct(entries=[WRITTEN] * 3, urgent=True, parts=[Part(2, 1), Part(1)]).to_bytes()),
         (Found, Found.model_construct(entries=[entry, None]).to_bytes()),
         (Entries, Entries.model_construct(entries=[entry], more=False, head=4).to_bytes()),
-        (Written, Written.model_construct(acks=[Ack("known", 3, "id")]).to_bytes()),
+        (Written, Written.model_construct(acks=[Ack("known", 3, "id")], failures={2: refusal}).to_bytes()),
     ]
     refused = 0
     for number in range(100_000):
