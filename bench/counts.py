@@ -33,7 +33,7 @@ from launch.simulation.many import quiet
 
 TURNS = 20
 SETTLED_S = 0.05
-"""Longer than `ledger.lazy_commit_ms`: what nobody waits for is written too, and belongs to the turn that wrote it."""
+"""Longer than twice `ledger.lazy_commit_ms`: what nobody waits for is written too, and belongs to the turn that wrote it."""
 _COPIED = BaseModel.model_copy.__code__
 
 

@@ -1,23 +1,29 @@
 """How everybody writes to the record and reads from it.
 
-Source: spec page "The ledger", sections "Write rules" and Outages. Writes are pipelined: frames leave in the order of
-the calls, and a later write never takes effect before an earlier one that this client still has to deliver. When a
-delivery fails in a way that may pass (the ledger restarts, is busy, its answer is overdue), everything from the first
-such write on is submitted again, in order, under the same submission ids (go back N): what had committed is answered
-as known, what had been refused only because its predecessor was missing now stands. No ack means unknown, not failed.
-A refused or lost ack is an answer and is returned.
+Source: spec page "The ledger", sections "Write rules" and Outages. Writes are pipelined: they leave in the order of the
+calls, and a later write never takes effect before an earlier one that this client still has to deliver. When a delivery
+fails in a way that may pass (the ledger restarts, is busy, its answer is overdue), everything from the first such write
+on is submitted again, in order, under the same submission ids (go back N): what had committed is answered as known,
+what had been refused only because its predecessor was missing now stands. No ack means unknown, not failed. A refused
+or lost ack is an answer and is returned.
+
+Writes share frames, each with its own outcome. One that nobody waits for leaves with the next one that somebody waits
+for, and after `ledger.lazy_commit_ms` at the latest; at once when somebody waits for all (`flush`) or asks the ledger.
+Urgent ones leave together at the end of the loop's step, and while `ledger.client_frames_max` frames of such are on
+their way, with the answer to one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from bus.errors import LedgerError, RuntimeFault
+from bus.errors import LedgerError, RuntimeFault, fault_of
 from bus.messages.ledger import (
     Ack,
     Body,
@@ -34,6 +40,7 @@ from bus.messages.ledger import (
     Written,
 )
 from bus.port import Bus
+from bus.record.entry import wire_size, with_bytes
 
 LEDGER = "ledger"
 
@@ -42,12 +49,23 @@ LEDGER = "ledger"
 class _Submitted:
     """One write until it is settled."""
 
-    write: Write
+    entries: Sequence[WriteEntry]
+    resting: int
     trace: str
     future: asyncio.Future[list[Ack]]
+    is_urgent: bool
+    is_alone: bool = False  # it shares no frame: of one that it is in, nothing may be taken
+    size_bytes: int = 0
     waiting: list[asyncio.Future[None]] = field(default_factory=list[asyncio.Future[None]])
-    is_sent: bool = False  # and its outcome not known
     outcome: list[Ack] | RuntimeFault | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Frame:
+    """Writes that leave together."""
+
+    writes: list[_Submitted]
+    is_urgent: bool
 
 
 class LedgerSettings(Protocol):
@@ -73,6 +91,26 @@ class LedgerSettings(Protocol):
         """Unacknowledged entries kept."""
         ...
 
+    @property
+    def client_frames_max(self) -> int:
+        """Frames of urgent writes on their way."""
+        ...
+
+    @property
+    def lazy_commit_ms(self) -> int:
+        """How long a write that nobody waits for waits for one that somebody waits for."""
+        ...
+
+    @property
+    def batch_entries_max(self) -> int:
+        """Entries that share a frame, as they will share a sync."""
+        ...
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """Bytes that share a frame, as they will share a sync."""
+        ...
+
 
 class LedgerClient:
     """The ledger as one process sees it; bounded, in order, surviving the ledger's restarts."""
@@ -83,8 +121,18 @@ class LedgerClient:
         self._resubmit_pause_s = settings.resubmit_pause_ms / 1000
         self._outage_wait_s = settings.outage_wait_ms / 1000
         self._outstanding_max = settings.client_outstanding_max
+        self._frames_max = settings.client_frames_max
+        self._lazy_s = settings.lazy_commit_ms / 1000
+        self._frame_entries_max = settings.batch_entries_max
+        self._frame_bytes_max = settings.batch_bytes_max
         self._queue: deque[_Submitted] = deque()
         self._outstanding = 0
+        self._held: deque[_Submitted] = deque()  # the last ones of the queue: those that are not on their way
+        self._held_entries = self._held_bytes = self._held_urgent = 0
+        self._frames = self._urgent_frames = 0  # on their way
+        self._leaving: asyncio.Handle | None = None  # until the end of a step in which something urgent was submitted
+        self._lazily: asyncio.TimerHandle | None = None  # while only writes that nobody waits for are held
+        self._context = contextvars.copy_context()  # a frame is sent for this process, not for one of many callers
         self._goes_back = False
         self._because: RuntimeFault | None = None  # the fault for which it goes back
         self._retry: asyncio.Task[None] | None = None
@@ -115,14 +163,22 @@ class LedgerClient:
             )
         future: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
         future.add_done_callback(_seen)
-        # The entries were checked when they were made, and the ledger checks what arrives.
-        parts = [Part(len(entries), resting)] if resting else []
-        write = Write.model_construct(entries=list(entries), urgent=urgent, parts=parts)
-        submitted = _Submitted(write, trace, future)
+        submitted = _Submitted(entries, resting, trace, future, is_urgent=urgent)
+        try:
+            submitted.entries = packed = [with_bytes(entry) for entry in entries]
+            submitted.size_bytes = sum(map(wire_size, packed))
+        except OverflowError:  # its own delivery says so, in its turn
+            submitted.is_alone = True
         self._queue.append(submitted)
         self._outstanding += len(entries)
-        if not self._goes_back:
-            self._send(submitted)
+        self._hold(submitted)
+        if self._held_urgent:
+            self._leave_soon()
+        elif self._held_entries >= self._frame_entries_max or self._held_bytes >= self._frame_bytes_max:
+            self._leave(at_once=True)
+        elif self._lazily is None:
+            loop = asyncio.get_running_loop()
+            self._lazily = loop.call_later(self._lazy_s, self._leave_late, context=self._context)
         return future
 
     async def write(self, entries: Sequence[WriteEntry], *, trace: str = "") -> list[Ack]:
@@ -143,8 +199,13 @@ class LedgerClient:
         """What was submitted last has its outcome. Raises LedgerError(unavailable) naming `what`."""
         if not self._queue:
             return
+        last = self._queue[-1]
+        if self._held and not last.is_urgent:
+            last.is_urgent = True
+            self._held_urgent += 1
+            self._leave_soon()
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue[-1].waiting.append(waiting)
+        last.waiting.append(waiting)
         try:
             async with asyncio.timeout(self._outage_wait_s):
                 await waiting
@@ -156,20 +217,75 @@ class LedgerClient:
             "unavailable", f"{what}: no acknowledgement within {self._outage_wait_s} s (ledger.outage_wait_ms)"
         )
 
-    def _send(self, submitted: _Submitted) -> None:
-        submitted.outcome, submitted.is_sent = None, True
+    # --- frames -----------------------------------------------------------------------------------------------------
+
+    def _hold(self, submitted: _Submitted) -> None:
+        self._held.append(submitted)
+        self._held_entries += len(submitted.entries)
+        self._held_bytes += submitted.size_bytes
+        self._held_urgent += submitted.is_urgent
+
+    def _leave_soon(self) -> None:
+        """With whatever else is submitted in this step of the loop."""
+        if self._leaving is None and not self._goes_back and self._urgent_frames < self._frames_max:
+            self._leaving = asyncio.get_running_loop().call_soon(self._leave, context=self._context)
+
+    def _leave_late(self) -> None:
+        self._lazily = None
+        if not self._held_urgent:  # else they leave with that
+            self._leave(at_once=True)
+
+    def _leave(self, *, at_once: bool = False) -> None:
+        """What may leave is on its way: `at_once`, all that is held; else what is urgent, and all before it."""
+        if self._leaving is not None:
+            self._leaving.cancel()
+            self._leaving = None
+        if self._goes_back:
+            return
+        while self._held and (at_once or (self._held_urgent and self._urgent_frames < self._frames_max)):
+            self._send(self._next_frame())
+        if self._lazily is not None and not self._held:
+            self._lazily.cancel()
+            self._lazily = None
+
+    def _next_frame(self) -> _Frame:
+        """The first ones that are held, within what one batch of the ledger takes."""
+        writes: list[_Submitted] = []
+        entries = size_bytes = 0
+        while self._held:
+            one = self._held[0]
+            entries += len(one.entries)
+            size_bytes += one.size_bytes
+            is_full = entries > self._frame_entries_max or size_bytes > self._frame_bytes_max
+            if writes and (is_full or one.is_alone or writes[0].is_alone):
+                break
+            writes.append(self._held.popleft())
+            self._held_entries -= len(one.entries)
+            self._held_bytes -= one.size_bytes
+            self._held_urgent -= one.is_urgent
+        return _Frame(writes, any(one.is_urgent for one in writes))
+
+    def _send(self, frame: _Frame) -> None:
+        self._frames += 1
+        self._urgent_frames += frame.is_urgent
+        first = next((one for one in frame.writes if one.is_urgent), frame.writes[0])
         try:
             self._bus.ask(
-                LEDGER, submitted.write, expect=Written, timeout_s=self._request_timeout_s, trace=submitted.trace,
-                on_outcome=partial(self._delivered, submitted),
+                LEDGER, _message(frame), expect=Written, timeout_s=self._request_timeout_s, trace=first.trace,
+                on_outcome=partial(self._delivered, frame),
             )  # fmt: skip
         except RuntimeFault as fault:  # told later, as everything else: the caller has not got its future yet
-            asyncio.get_running_loop().call_soon(self._delivered, submitted, fault)
+            asyncio.get_running_loop().call_soon(self._delivered, frame, fault)
 
-    def _delivered(self, submitted: _Submitted, outcome: Written | RuntimeFault) -> None:
-        submitted.outcome = _acks_of(submitted, outcome)
-        submitted.is_sent = False
+    def _delivered(self, frame: _Frame, outcome: Written | RuntimeFault) -> None:
+        self._frames -= 1
+        self._urgent_frames -= frame.is_urgent
+        if isinstance(outcome, RuntimeFault):
+            _take_apart(frame, outcome)
+        else:
+            _hand_out(frame, outcome)
         self._settle()
+        self._leave()
 
     def _settle(self) -> None:
         """Hands out outcomes in order, up to the first write that has none yet or has to be delivered again."""
@@ -181,9 +297,9 @@ class LedgerClient:
                 self._goes_back, self._because = True, head.outcome
                 break
             self._queue.popleft()
-            self._outstanding -= len(head.write.entries)
+            self._outstanding -= len(head.entries)
             _resolve(head)
-        if self._goes_back and self._retry is None and not any(one.is_sent for one in self._queue):
+        if self._goes_back and self._retry is None and not self._frames:
             self._retry = asyncio.get_running_loop().create_task(self._submit_again())
 
     async def _submit_again(self) -> None:
@@ -193,8 +309,12 @@ class LedgerClient:
             pause_s = min(self._because.pause_s(pause_s, self._bus.clock.random()), self._request_timeout_s)
         await self._bus.sleep(pause_s)
         self._goes_back, self._retry = False, None
+        self._held.clear()
+        self._held_entries = self._held_bytes = self._held_urgent = 0
         for submitted in self._queue:
-            self._send(submitted)
+            submitted.outcome = None
+            self._hold(submitted)
+        self._leave(at_once=True)
 
     # --- reading ----------------------------------------------------------------------------------------------------
 
@@ -239,17 +359,46 @@ class LedgerClient:
         return (await self._ask(GetBody(ref=ref), Body)).data
 
     async def _ask(self, question: Any, expect: Any) -> Any:
+        self._leave(at_once=True)  # whoever asks finds what was submitted before
         return await self._bus.request(LEDGER, question, expect=expect, timeout_s=self._request_timeout_s)
 
 
-def _acks_of(submitted: _Submitted, outcome: Written | RuntimeFault) -> list[Ack] | RuntimeFault:
-    """What was answered about these very entries; an answer about others is none."""
-    if isinstance(outcome, RuntimeFault):
-        return outcome
-    entries = submitted.write.entries
-    if len(outcome.acks) != len(entries) or not all(map(_is_about, outcome.acks, entries)):
-        return LedgerError("unavailable", "the answer to a write was about other entries", retryable=True)
-    return outcome.acks
+def _message(frame: _Frame) -> Write:
+    """The entries were checked when they were made, and the ledger checks what arrives."""
+    entries = [entry for one in frame.writes for entry in one.entries]
+    is_plain = len(frame.writes) == 1 and not frame.writes[0].resting
+    parts = [] if is_plain else [Part(len(one.entries), one.resting) for one in frame.writes]
+    return Write.model_construct(entries=entries, urgent=frame.is_urgent, parts=parts)
+
+
+def _take_apart(frame: _Frame, fault: RuntimeFault) -> None:
+    """The fault of a frame is that of its write; of several, one may be at fault: they are sent again one by one."""
+    is_of_one = len(frame.writes) == 1
+    if not is_of_one and not fault.retryable:
+        fault = LedgerError("unavailable", f"a frame of several writes was not taken: {fault}", retryable=True)
+        for one in frame.writes:
+            one.is_alone = True
+    for one in frame.writes:
+        one.outcome = fault
+
+
+def _hand_out(frame: _Frame, written: Written) -> None:
+    """Each write has what was answered about its very entries; an answer about others is none."""
+    at = 0
+    for number, one in enumerate(frame.writes):
+        if number in written.failures:
+            one.outcome = fault_of(written.failures[number])
+            continue
+        acks = written.acks[at : at + len(one.entries)]
+        at += len(one.entries)
+        one.outcome = acks if len(acks) == len(one.entries) and all(map(_is_about, acks, one.entries)) else _others()
+    if at != len(written.acks):
+        for one in frame.writes:
+            one.outcome = _others()
+
+
+def _others() -> LedgerError:
+    return LedgerError("unavailable", "the answer to a write was about other entries", retryable=True)
 
 
 def _is_about(ack: Ack, entry: WriteEntry) -> bool:

@@ -158,7 +158,7 @@ class Writer:
             for part in pending.parts:
                 outcomes.append(self._recalled(pending, range(at, at + part.entries)) or fault)
                 at += part.entries
-            if not pending.answer.done() and any(outcome is not fault for outcome in outcomes):
+            if not pending.answer.done() and outcomes != [fault]:  # each of several is told for itself
                 pending.answer.set_result(outcomes)
         self.fail_all(fault)
 

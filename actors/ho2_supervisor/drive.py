@@ -469,7 +469,7 @@ class Drives:
         failed = WorkOrderFault(failure_code(fault.code), fault.detail) if fault.code == "not_found" else fault
         failed.facts |= turn_record.spent(run)
         self._append_failed(drive, failed)
-        session.flush()
+        session.flush(urgent=True)  # before the host's TurnDegraded, which moves the head
         if self._learning is not None:
             self._learning.log_later(session, trace=drive.trace)
         raise failed

@@ -71,8 +71,8 @@ class WriteEntry(NamedTuple):
     bodies: Annotated[Sequence[bytes], Field(description="body 0 is the payload")] = ()
 
 
-class ReceivedEntry(WriteEntry):
-    """An entry as it came, with the bytes of the fields before `bodies`; a changed copy of it has none."""
+class PackedEntry(WriteEntry):
+    """An entry with the bytes of its fields before `bodies`, as they came or will leave; a changed copy has none."""
 
     packed = b""
 
@@ -110,8 +110,8 @@ class Ack(NamedTuple):
     code: Annotated[
         str,
         Field(
-            description="refused: head_mismatch, tenure_mismatch, conflict, invalid, too_large, denied; unfounded: what "
-            "it rests on in its write was not first"
+            description="refused: head_mismatch, tenure_mismatch, conflict, invalid, too_large, denied; unfounded: "
+            "what it rests on in its write was not first"
         ),
     ] = ""
     head: Annotated[str, Field(description="refused on a session stream: the current head's submission id")] = ""
@@ -178,6 +178,8 @@ class Entry(NamedTuple):
 
 _WRITTEN_FIELDS = WriteEntry._fields.index("bodies")
 _STORED_FIELDS = len(StoredEntry._fields)
+_WIRE_BYTES = 16
+"""More than MessagePack's heads of a value and of the arrays that it begins."""
 _SHORT_ARRAY = 0x90  # MessagePack's head of an array of up to fifteen items, and their number
 _HEAD = bytes([_SHORT_ARRAY + _WRITTEN_FIELDS])
 _STORED_HEAD = b"\xdc" + _STORED_FIELDS.to_bytes(2) + pack(SCHEMA_VERSION)
@@ -209,8 +211,22 @@ _LENGTHS = _lengths()
 
 def packed_entry(entry: WriteEntry) -> bytes:
     """The bytes of the fields before `bodies`. Raises ValueError or OverflowError for what MessagePack cannot hold."""
-    packed = entry.packed if isinstance(entry, ReceivedEntry) else b""
+    packed = entry.packed if isinstance(entry, PackedEntry) else b""
     return packed or pack(entry[:_WRITTEN_FIELDS])
+
+
+def with_bytes(entry: WriteEntry) -> PackedEntry:
+    """The same entry, packed once, however often it is sent. Raises ValueError or OverflowError as `packed_entry`."""
+    if isinstance(entry, PackedEntry) and entry.packed:
+        return entry
+    found: PackedEntry = tuple.__new__(PackedEntry, entry)  # `_make` counts the fields again, in Python
+    found.packed = pack(entry[:_WRITTEN_FIELDS])
+    return found
+
+
+def wire_size(entry: PackedEntry) -> int:
+    """At least as many bytes as the entry takes in a frame."""
+    return len(entry.packed) + sum(map(len, entry.bodies)) + _WIRE_BYTES * (1 + len(entry.bodies))
 
 
 def written_entry(pair: Any) -> WriteEntry:
@@ -228,7 +244,7 @@ def written_entry(pair: Any) -> WriteEntry:
         text = fields[number]
         if text is not None and not least <= len(text) <= most:
             raise ValueError(f"{name}: {len(text)} characters, not {least} to {most}")
-    entry = ReceivedEntry._make((*fields[:6], provenance, list(fields[7]), *fields[8:], list(bodies)))
+    entry = PackedEntry._make((*fields[:6], provenance, list(fields[7]), *fields[8:], list(bodies)))
     entry.packed = packed
     return entry
 

@@ -14,8 +14,8 @@ from bus.messages.work_order import Segment, ToolCall
 BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer of bench.turn, and as shipped
     "frames_received": (14, 22),
     "frames_sent": (14, 22),
-    "ledger_writes": (12, 17),
-    "commits": (7, 10),
+    "ledger_writes": (9, 12),
+    "commits": (8, 10),
     "entries": (25, 37),
     "record_bytes": (40_280, 54_992),
     "wire_bytes": (145_600, 184_876),

@@ -23,6 +23,7 @@ class Store:
     def __init__(self) -> None:
         self.ids: list[str] = []
         self.arrived: list[str] = []
+        self.frames: list[list[str]] = []
         self.busy_for: list[str] = []
         self.disk_is_full = False
 
@@ -40,6 +41,7 @@ class Journal(Actor):
         self.bus = bus
 
     async def on_write(self, message: Write, call: Call) -> Written:
+        self.store.frames.append([one.submission_id for one in message.entries])
         acks = [self._append(one) for one in message.entries]
         if self.delay_s:
             await self.bus.sleep(self.delay_s)

@@ -10,7 +10,7 @@ import pytest
 from bus.dispatch import Call
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient, every_page
-from bus.messages.ledger import Ack, Entries, Read, Write, Written
+from bus.messages.ledger import Ack, Entries, Part, Read, Write, Written
 from bus.record.entry import to_entry, to_stored
 from bus.sim.world import World
 from tests.bus.journal import Journal, Store, entry
@@ -24,10 +24,10 @@ def world() -> Iterator[World]:
         yield made
 
 
-def client_of(world: World, *, lanes: list[str] | None = None, outstanding_max: int = 1000) -> LedgerClient:
+def client_of(world: World, *, lanes: list[str] | None = None, **changed: int) -> LedgerClient:
     """A writer of role ho2."""
     bus = world.client("ho2", lanes=lanes)
-    return LedgerClient(bus, ledger_settings(request_timeout_ms=2000, client_outstanding_max=outstanding_max))
+    return LedgerClient(bus, ledger_settings(**{"request_timeout_ms": 2000, "client_outstanding_max": 1000, **changed}))
 
 
 def chain(count: int) -> list[tuple[str, str]]:
@@ -175,7 +175,7 @@ def test_outstanding_entries_are_bounded(world: World) -> None:
     """The bound counts entries, names its setting, and frees as acks come."""
     store = Store()
     world.start(Journal(store), role="ledger")
-    client = client_of(world, outstanding_max=3)
+    client = client_of(world, client_outstanding_max=3)
 
     async def scenario() -> None:
         client.submit([entry("a"), entry("b")])
@@ -258,6 +258,199 @@ def test_an_entry_that_lost_its_once_key_is_answered_with_the_winner(world: Worl
     world.start(Lost(store), role="ledger")
     (ack,) = world.run(client_of(world).write([entry("e0")._replace(once="k")]))
     assert (ack.outcome, ack.submission_id, store.arrived) == ("lost", "first", ["e0"])
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_nobody_waits_for_leaves_with_the_next_one_that_somebody_waits_for(world: World) -> None:
+    """In one frame, in the order of the calls; each write has its own acks."""
+    store = Store()
+    world.start(Journal(store), role="ledger")
+    client = client_of(world, lazy_commit_ms=3_600_000)
+
+    async def scenario() -> None:
+        first = client.submit([entry("a")])
+        second = client.submit([entry("b"), entry("c")])
+        await world.settled()
+        assert store.frames == []
+        assert [ack.submission_id for ack in await client.write([entry("d")])] == ["d"]
+        assert [[ack.submission_id for ack in one.result()] for one in (first, second)] == [["a"], ["b", "c"]]
+
+    world.run(scenario())
+    assert store.frames == [["a", "b", "c", "d"]]
+
+
+def test_what_nobody_waits_for_leaves_after_its_time(world: World) -> None:
+    """`ledger.lazy_commit_ms` bounds the wait of the first one, and so of all behind it."""
+    store = Store()
+    world.start(Journal(store), role="ledger")
+    client = client_of(world, lazy_commit_ms=40)
+
+    async def scenario() -> list[int]:
+        seen: list[int] = []
+        await client.write([entry("z")])
+        client.submit([entry("a")])
+        await asyncio.sleep(0.03)
+        client.submit([entry("b")])
+        seen.append(len(store.frames))
+        await asyncio.sleep(0.015)
+        return [*seen, len(store.frames)]
+
+    assert world.run(scenario()) == [1, 2]
+    assert store.frames == [["z"], ["a", "b"]]
+
+
+@pytest.mark.parametrize("how", ["flush", "question", "many", "large"])
+def test_what_nobody_waits_for_leaves_at_once_when_it_has_to(world: World, how: str) -> None:
+    """Somebody waits for all of it, or asks the ledger and has to find it, or it is as much as a frame takes."""
+    store = Store()
+    world.start(Journal(store), role="ledger")
+    client = client_of(world, lazy_commit_ms=3_600_000, batch_entries_max=3, batch_bytes_max=5_000)
+
+    async def scenario() -> None:
+        client.submit([entry("a")])
+        client.submit([entry("b", size=5_000 if how == "large" else 0)])
+        if how == "flush":
+            await client.flush()
+        if how == "question":
+            assert (await client.read("governance", limit=5)).head == 1
+        if how == "many":
+            client.submit([entry("c")])
+        await asyncio.sleep(0.5)
+
+    world.run(scenario())
+    expected = {"flush": [["a", "b"]], "question": [["a", "b"]], "many": [["a", "b", "c"]], "large": [["a"], ["b"]]}
+    assert store.frames == expected[how]
+    assert client.outstanding == 0
+
+
+def test_urgent_writes_leave_together_and_those_after_them_with_the_answer(world: World) -> None:
+    """Those of one step of the loop in one frame; what comes while it is on its way in the next one."""
+    store = Store()
+    world.start(Journal(store, delay_s=0.1), role="ledger")
+    client = client_of(world, client_frames_max=1)
+
+    async def scenario() -> None:
+        early = [client.submit([entry(f"a{n}")], urgent=True) for n in range(3)]
+        await asyncio.sleep(0.01)
+        late = [client.submit([entry(f"b{n}")], urgent=n != 1) for n in range(3)]
+        await asyncio.sleep(0.05)
+        assert store.frames == [["a0", "a1", "a2"]]
+        await asyncio.gather(*early, *late)
+
+    world.run(scenario())
+    assert store.frames == [["a0", "a1", "a2"], ["b0", "b1", "b2"]]
+
+
+def test_as_many_frames_of_urgent_writes_are_on_their_way_as_the_setting_says(world: World) -> None:
+    """A lazy one on its way counts for none of them: it may wait for its sync, and nobody waits behind it."""
+    store = Store()
+    world.start(Journal(store, delay_s=0.5), role="ledger")
+    client = client_of(world, client_frames_max=2, lazy_commit_ms=1)
+
+    async def scenario() -> None:
+        client.submit([entry("lazy")])
+        for number in range(4):
+            await asyncio.sleep(0.01)
+            client.submit([entry(f"e{number}")], urgent=True)
+        await asyncio.sleep(0.1)
+        assert store.frames == [["lazy"], ["e0"], ["e1"]]
+        await client.flush()
+
+    world.run(scenario())
+    assert store.frames == [["lazy"], ["e0"], ["e1"], ["e2", "e3"]]
+
+
+def test_frames_hold_no_more_than_a_batch_of_the_ledger(world: World) -> None:
+    """In number and in bytes; a write that is larger goes alone, and none is parted."""
+    store = Store()
+    world.start(Journal(store), role="ledger")
+    client = client_of(world, batch_entries_max=4, batch_bytes_max=4_000)
+
+    async def scenario() -> None:
+        client.submit([entry("a"), entry("b"), entry("c")])
+        client.submit([entry("d"), entry("e")])
+        client.submit([entry("large", size=6_000)])
+        client.submit([entry("f", size=2_000)])
+        client.submit([entry("g", size=2_000)])
+        await client.write([entry(f"h{n}") for n in range(6)])
+
+    world.run(scenario())
+    assert store.frames == [["a", "b", "c"], ["d", "e"], ["large"], ["f"], ["g"], [f"h{n}" for n in range(6)]]
+    assert client.outstanding == 0
+
+
+def test_a_fault_of_one_write_is_not_that_of_those_it_shares_a_frame_with(world: World) -> None:
+    """The ledger says of each what became of it."""
+    store = Store()
+
+    class Full(Journal):
+        async def on_write(self, message: Write, call: Call) -> Written:
+            assert message.parts == [Part(1), Part(2, 1), Part(1)]
+            store.arrived += [one.submission_id for one in message.entries]
+            fault = LedgerError("disk_full", "none is free", facts={"free_bytes": 1})
+            acks = [Ack("known", 0, "a"), Ack("committed", 1, "d")]
+            return Written(acks=acks, failures={1: fault.as_failure()})
+
+    world.start(Full(store), role="ledger")
+    client = client_of(world)
+
+    async def scenario() -> None:
+        first = client.submit([entry("a")])
+        second = client.submit([entry("b"), entry("c")], resting=1)
+        assert (await client.write([entry("d")]))[0].outcome == "committed"
+        assert first.result()[0].outcome == "known"
+        fault = second.exception()
+        assert isinstance(fault, LedgerError) and (fault.code, fault.facts) == ("disk_full", {"free_bytes": 1})
+
+    world.run(scenario())
+    assert store.arrived == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("how", ["refused", "number"])
+def test_a_frame_that_is_refused_as_a_whole_is_sent_again_one_by_one(world: World, how: str) -> None:
+    """Whatever is wrong with one of its writes, the others stand; only it fails, and in its turn."""
+    store = Store()
+    world.start(Journal(store), role="ledger")
+    client = client_of(world)
+
+    async def scenario() -> None:
+        first = client.submit([entry("a")])
+        wrong = entry("x" * 5_000) if how == "refused" else entry("b")._replace(at_us=1 << 70)
+        second = client.submit([wrong])
+        third = client.submit([entry("c")], urgent=True)
+        await client.flush()
+        assert (first.result()[0].is_first, third.result()[0].is_first) == (True, True)
+        with pytest.raises(RuntimeFault) as caught:
+            second.result()
+        assert caught.value.code == "malformed"
+
+    world.run(scenario())
+    assert store.ids == ["a", "c"]
+    assert client.outstanding == 0
+
+
+def test_an_answer_of_another_length_is_none(world: World) -> None:
+    """Fewer or more acks than entries: all of its writes are sent again."""
+    store, lies = Store(), [-1, 1]
+
+    class Liar(Journal):
+        async def on_write(self, message: Write, call: Call) -> Written:
+            acks = (await super().on_write(message, call)).acks
+            lie = lies.pop() if lies else 0
+            return Written(acks=acks[:lie] if lie < 0 else acks + acks[:lie])
+
+    world.start(Liar(store), role="ledger")
+    client = client_of(world)
+
+    async def scenario() -> list[str]:
+        first = client.submit([entry("a"), entry("b")])
+        (ack,) = await client.write([entry("c")])
+        return [*(one.outcome for one in first.result()), ack.outcome]
+
+    assert world.run(scenario()) == ["known"] * 3
+    assert store.ids == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -176,6 +176,10 @@ class Cluster:
         question = Read(stream=stream, limit=10_000, with_bodies=True)
         return (await every_page(self.operator, question, timeout_s=5))[0]
 
+    async def recorded(self) -> None:
+        """What the gateway keeps for the next write that somebody waits for is in the record now."""
+        await asyncio.sleep(0.1)
+
     async def settled_entries(self) -> list[Entry]:
         """The stream once nothing is on its way any more."""
         await asyncio.sleep(2)

@@ -141,6 +141,7 @@ def test_reasoning_tokens_and_estimates_are_recorded_and_answered_again(make):
 
     cluster = make(Scripted(act))
     first = cluster.run(cluster.ask(prompt()))
+    cluster.run(cluster.recorded())
     cluster.kill_gateway()
     cluster.start_gateway()
     again = cluster.run(cluster.ask(prompt()))

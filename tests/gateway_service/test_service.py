@@ -162,10 +162,25 @@ def test_the_same_key_is_answered_from_memory_and_from_the_record(make):
 
     first, second = cluster.run(twice())
     assert first == second and cluster.provider.calls == 1
+    cluster.run(cluster.recorded())
     cluster.kill_gateway()
     cluster.start_gateway()
     third = cluster.run(cluster.ask(prompt()))
     assert third == first and cluster.provider.calls == 1
+
+
+def test_an_answer_that_died_with_its_gateway_is_asked_for_again(make):
+    """Its record waited for the next one that somebody waits for: the attempt is closed as unknown, at what it reserved."""
+    cluster = make()
+    first = cluster.run(cluster.ask(prompt()))
+    cluster.kill_gateway()
+    cluster.start_gateway()
+    again = cluster.run(cluster.ask(prompt()))
+    assert (first.attempts, again.attempts, again.content) == (1, 2, first.content)
+    entries = cluster.run(cluster.settled_entries())
+    check_attempts(entries)
+    assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == ["UNKNOWN_OUTCOME"]
+    assert len(of_type(entries, "PROMPT_RECEIVED")) == 1
 
 
 def test_tool_calls_come_back_from_the_record(make):
@@ -177,6 +192,7 @@ def test_tool_calls_come_back_from_the_record(make):
 
     cluster = make(Scripted(act))
     first = cluster.run(cluster.ask(prompt()))
+    cluster.run(cluster.recorded())
     cluster.kill_gateway()
     cluster.start_gateway()
     assert cluster.run(cluster.ask(prompt())) == first
@@ -187,6 +203,7 @@ def test_a_recorded_answer_is_given_even_when_the_budget_is_spent(make):
     """What was paid for before a restart is not refused for lack of budget."""
     cluster = make(budget={"budget_mode": "enforce", "session_token_limit": 110})
     first = cluster.run(cluster.ask(prompt()))
+    cluster.run(cluster.recorded())
     cluster.kill_gateway()
     cluster.start_gateway()
     assert cluster.run(cluster.ask(prompt())) == first
@@ -210,6 +227,7 @@ def test_entries_that_cannot_be_read_do_not_keep_the_gateway_from_opening(make):
     )
     assert {ack.outcome for ack in written.acks} == {"committed"}
     writer = cluster.gateway.instance
+    cluster.run(cluster.recorded())
     cluster.kill_gateway()
     cluster.start_gateway()
     with capture_logs() as logs:
@@ -265,6 +283,7 @@ def test_a_key_stands_for_what_its_order_fixes_whatever_tools_the_next_worker_kn
     later = cluster.config.gateway.model_dump()["providers"]
     later["offline"]["any_model"] = True
     for changes in ({}, {"default_route": {"provider_id": "offline", "model_id": "later"}, "providers": later}):
+        cluster.run(cluster.recorded())
         cluster.kill_gateway()
         cluster.snapshot = snapshot(gateway=changes)
         cluster.start_gateway()

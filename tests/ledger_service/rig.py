@@ -42,6 +42,7 @@ def ledger_config(**changed: int) -> LedgerConfig:
         "known_filter_bytes": 4_096,
         "outage_wait_ms": 1_000,
         "client_outstanding_max": 1_000,
+        "client_frames_max": 1,
         "request_timeout_ms": 1_000,
         "resubmit_pause_ms": 10,
         "spool_retry_ms": 1_000,

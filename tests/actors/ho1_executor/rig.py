@@ -201,7 +201,8 @@ class Cluster:
         await self._ledger(self.ho2).write([end_entry(given, receipt, moment, parents=[])])
 
     async def entries(self, *, with_bodies: bool = False) -> list[Entry]:
-        """The executors' stream."""
+        """The executors' stream, once an end that nobody waits for is in it."""
+        await self.ho2.sleep(0.1)
         return (await every_page(self.ho2, Read(stream="ho1m", limit=100, with_bodies=with_bodies), timeout_s=5))[0]
 
     async def record_snapshot(self, entry: WriteEntry) -> None:

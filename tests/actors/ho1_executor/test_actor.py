@@ -351,6 +351,7 @@ def test_a_repeat_is_answered_from_the_record_with_the_same_receipt(succeeds: bo
 
         async def main() -> None:
             first = await made.execute(order())
+            assert len(await made.events()) == 1
             for attempt in (2, 3):
                 assert await made.execute(order(), attempt=attempt) == first
             assert len(gateway.prompts) == 1

@@ -288,6 +288,8 @@ class Rig:
     # --- the record ---------------------------------------------------------------------------------------------------
 
     async def journal(self, stream: str = session_stream(SESSION)) -> list[Entry]:
+        """A stream, once what nobody waits for is in it."""
+        await self.reader.sleep(0.1)
         question = Read(stream=stream, limit=10_000, with_bodies=True)
         return (await every_page(self.reader, question, timeout_s=5))[0]
 
