@@ -6,6 +6,7 @@ bytes.
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -204,7 +205,9 @@ class SimulatedCluster:
             self.is_asking = False
 
     def entries(self) -> list[Entry]:
-        """Everything on the ledger's medium, with bodies."""
+        """Everything on the ledger's medium, with bodies; between turns also what nobody waits for."""
+        if not self.world.loop.is_running():
+            self.world.run(asyncio.sleep(3 * self.snapshot.config.ledger.lazy_commit_ms / 1000))
         with tempfile.TemporaryDirectory() as directory:
             _write_out(self.world.media["ledger"], Path(directory))
             return list(read_entries(Path(directory), with_bodies=True))

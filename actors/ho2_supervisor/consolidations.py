@@ -174,7 +174,8 @@ class Consolidations:
         )  # fmt: skip
 
     async def _model_of(self, receipt: Receipt) -> str:
-        """The model that wrote the line, as the gateway recorded it."""
+        """The model that wrote the line, as the gateway recorded it; it may keep that record for so long."""
+        await self._bus.sleep(self._config.ledger.lazy_commit_ms / 1000)
         found = await self._client.lookup(receipt.prompt_received_ids[-1:], with_bodies=True)
         body = found[0].bodies[0] if found and found[0] is not None and found[0].bodies else None
         return "unknown" if body is None else str(unpack(body).get("model_id") or "unknown")

@@ -173,6 +173,7 @@ def _busy_executor(peers: Peers) -> PeerRow:
 async def _account(bus: Bus, place: Place, session_id: str, kill: Kill) -> None:
     """The last turn, moment by moment, and what follows from it. Raises CommandError when it is not as promised."""
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
+    await bus.sleep(2 * place.snapshot.config.ledger.lazy_commit_ms / 1000)  # then what nobody waits for is there, too
     found: list[Entry] = []
     for stream in (session_stream(session_id), "prompts", "ho1m"):
         found += await _stream(bus, stream, timeout_s)

@@ -81,6 +81,7 @@ def test_a_turn_survives_the_loss_of_a_process_at_any_moment(role, step_s):
         with SimulatedCluster(load_snapshot(), ho1=1) as cluster:
             strike = cluster.strike(role, after_s=moment_s, back_after_s=0.5)
             result = cluster.ask(QUESTIONS[0][0], input_id="in-1")
+            cluster.world.run(asyncio.sleep(1))  # it is back, and has closed what the killed one left open
             entries = cluster.entries()
             assert cluster.verify().ok
         assert result.outcome in ("success", "degraded"), (role, moment_s, result.code)
