@@ -8,15 +8,17 @@ from typing import NamedTuple
 
 from bus.messages.base import pack
 from bus.messages.ledger import Ack, WriteEntry
+from bus.record.catalog import is_session_stream
 from bus.record.entry import encode_stored, packed_entry, to_stored
 from config.schema import LedgerConfig
-from ledger_service.admission import Earlier, StreamHead, advance, answered, fault_of_shape, judge, refusal
+from ledger_service.admission import Earlier, StreamHead, advance, fault_of_shape, judge, refusal
 from ledger_service.frame import salted_hash
 from ledger_service.index import Committed
 from ledger_service.segment import SegmentFiles
 from ledger_service.tables import Tables
 
 WRITE_CONFLICT = "WRITE_CONFLICT"
+_NO_HEAD = StreamHead()
 
 
 class World(NamedTuple):
@@ -56,8 +58,7 @@ class Intake:
 
     def decide(self, entry: WriteEntry, origin: str, batch: Batch) -> Ack:
         """The answer to a write, true once the batch is durable. Raises Damage if an earlier entry cannot be read."""
-        on_session = entry.stream.startswith("session/")
-        head = self._tables.head(entry.stream) if on_session else StreamHead()
+        head = self._tables.head(entry.stream) if is_session_stream(entry.stream) else _NO_HEAD
         if fault_of_shape(entry):
             return refusal(entry, "invalid", head)
         known = self._known(entry, batch)
@@ -102,7 +103,8 @@ class Intake:
 
     def _stage(self, entry: WriteEntry, origin: str, head: StreamHead, batch: Batch) -> Ack:
         lengths = tuple(map(len, entry.bodies))
-        if sum(lengths) > self._config.bodies_max_bytes:
+        bodies_bytes = sum(lengths)
+        if bodies_bytes > self._config.bodies_max_bytes:
             return refusal(entry, "too_large", head)
         salts = [self._world.draw_salt() for _ in lengths]
         stored = to_stored(entry, origin, batch.now_us, tuple(map(salted_hash, salts, entry.bodies)), lengths)
@@ -117,9 +119,9 @@ class Intake:
         batch.bodies.extend(zip(salts, entry.bodies, strict=True))
         batch.body_counts.append(len(lengths))
         batch.written[entry.submission_id] = entry
-        batch.size_bytes += len(data) + sum(lengths)
+        batch.size_bytes += len(data) + bodies_bytes
         self._tables.stage(sequence, stored, advance(head, entry, origin))
-        return answered("committed", Earlier(sequence, entry.submission_id, origin, entry.event_type))
+        return Ack("committed", sequence, entry.submission_id, origin, entry.event_type)
 
     def _record_conflict(self, entry: WriteEntry, writer: str, first: Earlier, batch: Batch) -> None:
         """Once per submission id: who tried to give a known id another content. Ids only."""

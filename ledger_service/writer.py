@@ -241,7 +241,7 @@ class Writer:
             if isinstance(outcome, RuntimeFault):
                 continue
             trusted(len(outcome) == part.entries, "every entry of an answered write has its ack")
-            trusted(all(ack.sequence <= self.head for ack in outcome), "what is acknowledged is durable")
+            trusted(max([ack.sequence for ack in outcome]) <= self.head, "what is acknowledged is durable")
 
     def _check_frame(self, batch: Batch, frame: Built) -> None:
         """What will be written is the batch, behind what stands there already."""

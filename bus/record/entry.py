@@ -190,6 +190,7 @@ _OPTIONAL = frozenset(
 )
 _PROVENANCE = (str, str, str, str, str, int, int, str, str)
 _ADDED = (str, int, tuple, tuple)
+_BYTES_ALONE, _TEXT_ALONE = frozenset((bytes,)), frozenset((str,))
 _ACK = (str, int, str, str, str, str, str, int)
 _OUTCOMES = frozenset(get_args(Outcome))
 
@@ -234,7 +235,7 @@ def written_entry(pair: Any) -> WriteEntry:
     if type(pair) is not tuple or tuple(map(type, pair)) != (bytes, tuple):
         raise ValueError("not the bytes of an entry and its bodies")
     packed, bodies = pair
-    if any(type(body) is not bytes for body in bodies):
+    if not _BYTES_ALONE.issuperset(map(type, bodies)):
         raise ValueError("bodies: not bytes alone")
     if packed[:1] != _HEAD:
         raise ValueError(f"not an array of {_WRITTEN_FIELDS} fields")
@@ -244,7 +245,9 @@ def written_entry(pair: Any) -> WriteEntry:
         text = fields[number]
         if text is not None and not least <= len(text) <= most:
             raise ValueError(f"{name}: {len(text)} characters, not {least} to {most}")
-    entry = PackedEntry._make((*fields[:6], provenance, list(fields[7]), *fields[8:], list(bodies)))
+    entry: PackedEntry = tuple.__new__(
+        PackedEntry, (*fields[:6], provenance, list(fields[7]), *fields[8:], list(bodies))
+    )
     entry.packed = packed
     return entry
 
@@ -263,7 +266,9 @@ def to_stored(
 ) -> StoredEntry:
     """The entry as it stands in the record, with the ledger's own fields."""
     own = (origin, ledger_at_us, body_hashes, body_lengths)
-    return StoredEntry._make((SCHEMA_VERSION, *entry[:7], tuple(entry.parents), *entry[8:_WRITTEN_FIELDS], *own))
+    fields = (SCHEMA_VERSION, *entry[:7], tuple(entry.parents), *entry[8:_WRITTEN_FIELDS], *own)
+    stored: StoredEntry = tuple.__new__(StoredEntry, fields)
+    return stored
 
 
 def encode_stored(stored: StoredEntry, packed: bytes = b"") -> bytes:
@@ -302,7 +307,8 @@ def ack_of(fields: Any) -> Ack:
     """Raises ValueError, naming the first field that is not as it should be."""
     if type(fields) is not tuple or tuple(map(type, fields)) != _ACK or fields[0] not in _OUTCOMES:
         raise ValueError("not an ack")
-    return Ack._make(fields)
+    ack: Ack = tuple.__new__(Ack, fields)
+    return ack
 
 
 def part_of(fields: Any) -> Part:
@@ -371,13 +377,16 @@ def _provenance_in(fields: Any) -> Provenance:
         _demand(not wrong, next(iter(wrong), ""))
         _demand(holds=False, field="prev, tenure or once")
     provenance, parents = fields[6], fields[7]
-    _demand(tuple(map(type, provenance)) == _PROVENANCE, "provenance")
-    _demand(all(type(parent) is str for parent in parents), "parents")
-    for name, number in zip(
-        ("at_us", "tenure", "run_seq", "round_seq"), (fields[3], fields[10], provenance[5], provenance[6]), strict=True
-    ):
-        _demand(number is None or 0 <= number <= INTEGER_MAX, name)
-    return Provenance._make(provenance)
+    if tuple(map(type, provenance)) != _PROVENANCE:
+        _demand(holds=False, field="provenance")
+    if not _TEXT_ALONE.issuperset(map(type, parents)):
+        _demand(holds=False, field="parents")
+    numbers = (fields[3], fields[10] or 0, provenance[5], provenance[6])
+    if min(numbers) < 0 or max(numbers) > INTEGER_MAX:
+        named = zip(("at_us", "tenure", "run_seq", "round_seq"), numbers, strict=True)
+        _demand(holds=False, field=next(name for name, number in named if not 0 <= number <= INTEGER_MAX))
+    checked_one: Provenance = tuple.__new__(Provenance, provenance)
+    return checked_one
 
 
 def _demand(holds: bool, field: str) -> None:
