@@ -9,6 +9,8 @@ from actors.ho2_supervisor.composed import parts_in
 from bus.messages.base import named, unpack
 from bus.messages.ids import shown_session
 from bus.messages.ledger import Entry
+from bus.record.catalog import is_session_stream
+from bus.record.journal import recorded
 from launch.output import plain
 from ledger_service.reader import Filter
 
@@ -26,11 +28,13 @@ def is_wanted(entry: Entry, wanted: Filter) -> bool:
 
 
 def entry_document(entry: Entry) -> dict[str, Any]:
-    """The stable JSON shape of an entry: hashes in hexadecimal, bodies decoded where they are MessagePack."""
+    """The stable JSON shape of an entry: hashes in hexadecimal, an event by the names of its fields."""
     fields = {"sequence": entry.sequence, **named(entry)}
     document: dict[str, Any] = plain({name: value for name, value in fields.items() if name != "bodies"})
     if entry.bodies:
         document["bodies"] = [readable(body) for body in entry.bodies]
+        if (taken := recorded(entry) if is_session_stream(entry.stream) else None) is not None:
+            document["bodies"][0] = plain(named(taken.event))
     return document
 
 

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from actors.ho2_supervisor.session.journal import recorded
 from actors.ho2_supervisor.session.record import SessionRecord
 from actors.ho2_supervisor.session.state import state_hash
 from actors.ho2_supervisor.turn import history_limits
@@ -37,6 +36,7 @@ from bus.messages.session import (
     TurnResult,
 )
 from bus.port import Bus
+from bus.record.journal import recorded
 from config.schema import AdminConfig
 from launch.turns import process_turn
 

@@ -14,7 +14,7 @@ from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.reducer import reduce
 from actors.ho2_supervisor.session.state import SessionState
 from bus.ledger_client import LedgerClient
-from bus.messages.base import pack, unpack
+from bus.messages.base import pack
 from bus.messages.ids import follow_up_input
 from bus.messages.ledger import Entry
 from bus.messages.session import (
@@ -24,9 +24,9 @@ from bus.messages.session import (
     HostCommandApplied,
     HostCommandReceived,
     HostCommandRejected,
-    SessionEvent,
     Steer,
 )
+from bus.record.journal import event_in
 from config.schema import AdminConfig
 
 _FREE = ("reason", "call_id", "lease_id")
@@ -156,8 +156,7 @@ def repeated(session: OwnedSession, command: HostCommand, earlier: Earlier) -> C
 
 def _event_in(entry: Entry | None) -> object:
     """The event of an entry; None without one, or once it is erased."""
-    body = None if entry is None or not entry.bodies else entry.bodies[0]
-    return None if body is None else SessionEvent.model_validate(unpack(body)).event
+    return None if entry is None or not entry.bodies or entry.bodies[0] is None else event_in(entry).event
 
 
 def _is_same(command: HostCommand, as_recorded: HostCommand, event: object, came: Entry) -> bool:

@@ -13,11 +13,11 @@ from typing import Any
 
 from actors.ho2_supervisor import recorded_form
 from actors.ho2_supervisor.owner import OwnedSession
-from actors.ho2_supervisor.session.journal import recorded
 from bus.errors import LedgerError
 from bus.messages.ids import caller_call_id, dispatched_id, ended_id
 from bus.messages.session import OrderDispatched, OrderEnded, RunRequested
 from bus.messages.work_order import Exchange, Receipt, Segment, WorkOrder
+from bus.record.journal import recorded
 
 _ROUNDS_OWN = frozenset({"prior_results", "draft", "steer"})
 """Segments that one round was told about the one before it; what was said meanwhile is told anew."""

@@ -16,13 +16,13 @@ import structlog
 from actors.ho2_supervisor import composed
 from actors.ho2_supervisor.history import History, HistoryLimits
 from actors.ho2_supervisor.session import journal, snapshot
-from actors.ho2_supervisor.session.journal import Recorded
 from actors.ho2_supervisor.session.record import SessionRecord, result_of
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.ids import split_body_ref
 from bus.messages.ledger import Entry, session_stream
 from bus.messages.session import ENTRY_NAMES, StateSnapshot
+from bus.record.journal import Recorded, recorded
 
 _SNAPSHOT = ENTRY_NAMES["StateSnapshot"]
 _log = structlog.get_logger("ho2_supervisor")
@@ -134,7 +134,7 @@ async def _newest(client: LedgerClient, session_id: str, page: int) -> tuple[Rec
 
 
 def _fault_of(entry: Entry) -> tuple[str, Recorded | None]:
-    taken = journal.recorded(entry)
+    taken = recorded(entry)
     if taken is None or not isinstance(taken.event.event, StateSnapshot):
         return "its event does not read", None
     return snapshot.fault_of(taken, taken.event.event, entry.prev), taken
@@ -174,7 +174,7 @@ async def _with_texts(client: LedgerClient, record: SessionRecord) -> History:
 
 def _take(record: SessionRecord, entry: Entry) -> None:
     """One more entry. Whatever a snapshot says that does not read, it changes nothing."""
-    session_id, taken = record.session_id, journal.recorded(entry)
+    session_id, taken = record.session_id, recorded(entry)
     if taken is not None:
         rejection = record.take(taken).rejection
         if rejection is not None:

@@ -24,6 +24,7 @@ from bus.messages.session import (
     TurnDegraded,
     form_of,
 )
+from bus.record.journal import recorded
 
 
 def is_needed(record: SessionRecord, input_id: str, decision: Admission) -> bool:
@@ -95,7 +96,7 @@ def _settle(known: KnownInput, ended: SessionEventKind | None) -> None:
 
 
 def _event_of(entry: Entry | None) -> SessionEventKind | None:
-    taken = None if entry is None else journal.recorded(entry)
+    taken = None if entry is None else recorded(entry)
     return None if taken is None else taken.event.event
 
 

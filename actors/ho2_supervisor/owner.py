@@ -18,16 +18,16 @@ from actors.ho2_supervisor import composed, loading
 from actors.ho2_supervisor.history import HistoryLimits
 from actors.ho2_supervisor.loading import Loaded
 from actors.ho2_supervisor.session import journal, snapshot
-from actors.ho2_supervisor.session.journal import Recorded
 from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.record import SessionRecord
 from actors.ho2_supervisor.session.reducer import reduce
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
-from bus.messages.ids import RunId, candidates_key, iso
+from bus.messages.ids import RunId, candidates_key, iso, us_of_iso
 from bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
 from bus.messages.session import SessionEventKind, TookOver, candidates_in
 from bus.port import Bus
+from bus.record.journal import Recorded
 
 
 class AppendRefused(Exception):
@@ -197,7 +197,7 @@ class OwnedSession:
             submission_id=submission_id,
             prev=self.record.head,
             tenure=self.tenure,
-            at_us=self.at_us(),
+            at_us=us_of_iso(event.at),
             bodies=bodies,
             once=once,
             provenance=self.provenance(state.active_run_id or outcome.state.active_run_id, work_order_id),

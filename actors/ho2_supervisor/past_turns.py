@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.ho2_supervisor.history import DeliveredTurn
-from actors.ho2_supervisor.session.journal import Recorded, own_text, recorded
 from actors.ho2_supervisor.session.record import reply_in, result_in
 from bus.ledger_client import LedgerClient
 from bus.messages.ids import RunId, completed_id, requested_id
 from bus.messages.ledger import Entry, session_stream
 from bus.messages.session import RunCompleted, RunRequested
+from bus.record.journal import Recorded, own_text, recorded
 
 
 async def turn_of_run(client: LedgerClient, run_id: RunId) -> DeliveredTurn | None:

@@ -9,6 +9,7 @@ from bus.messages.gateway import PromptResponse
 from bus.messages.ids import body_ref, candidates_key, delivered_key, entry_id, iso, turn_key
 from bus.messages.ledger import Provenance, WriteEntry, session_stream
 from bus.messages.session import SessionEvent, TurnDegraded
+from bus.record.journal import payload_of
 
 _REASON_MAX_CHARS = 64
 
@@ -61,7 +62,11 @@ def turn_degraded(
         provenance=_provenance(turn),
         trace=turn.trace,
         at_us=round(now * 1_000_000),
-        bodies=[pack(envelope.model_dump()), turn.text.encode(), response.content.encode()],
+        bodies=[
+            payload_of(envelope, submission_id, round(now * 1_000_000)),
+            turn.text.encode(),
+            response.content.encode(),
+        ],
         once=(delivered_key if delivered else turn_key)(turn.session_id, turn.input_id),
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bus.dispatch import Call
 from bus.errors import OUT_OF_TIME_CODES, VERDICT_CODES, RuntimeFault, plain_words
-from bus.messages.base import Message, unpack
+from bus.messages.base import Message
 from bus.messages.gateway import PromptResponse
 from bus.messages.ids import session_id_of, split_body_ref, turn_trace
 from bus.messages.ledger import Entry, WriteEntry
@@ -17,15 +17,14 @@ from bus.messages.session import (
     RunCancelled,
     RunCompleted,
     RunFailed,
-    SessionEvent,
     TurnDegraded,
     TurnResult,
     answer_in,
-    form_in,
     form_of,
     words_of,
 )
 from bus.messages.work_order import Cost
+from bus.record.journal import event_in, form_in
 from bus.spent import before, with_call
 from config.schema import HostConfig
 
@@ -188,7 +187,7 @@ def result_in(
     in another form, is none to this turn, and a text that was erased matches any. Raises ValueError where what the
     answer needs was erased.
     """
-    event = SessionEvent.model_validate(unpack(_body(entry, 0))).event
+    event = event_in(entry).event
     source = entry if isinstance(event, TurnDegraded) else asked
     if (source is not None and source.bodies[1:2] not in ([], [None], [turn.text.encode()])) or form_in(asked) not in (
         None,

@@ -315,14 +315,33 @@ _LEAST_CHARS = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")
 
 def iso(now_s: float) -> str:
     """A wall-clock time (seconds since 1970, UTC) as `Timestamp`."""
-    second, microsecond = divmod(round(now_s * 1_000_000), 1_000_000)
-    return f"{_second(second)}.{microsecond:06d}Z"
+    return iso_of_us(round(now_s * 1_000_000))
+
+
+def iso_of_us(at_us: int) -> str:
+    """A time in microseconds since 1970, UTC, as `Timestamp`. Raises ValueError for one of no year."""
+    second, microsecond = divmod(at_us, 1_000_000)
+    try:
+        return f"{_second(second)}.{microsecond:06d}Z"
+    except (OverflowError, OSError):
+        raise ValueError(f"not a time: {at_us} microseconds since 1970") from None
+
+
+def us_of_iso(text: str) -> int:
+    """Microseconds since 1970 of a `Timestamp`. Raises ValueError for a day or an hour that there is not."""
+    return _second_of(text[:19]) * 1_000_000 + int(text[20:26])
 
 
 @lru_cache(maxsize=8)
 def _second(second: int) -> str:
     """A whole second in words; a turn names the same one some twenty times."""
     return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+
+
+@lru_cache(maxsize=64)
+def _second_of(text: str) -> int:
+    """The second that these words name."""
+    return round(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
 def parse_iso(text: str) -> float:

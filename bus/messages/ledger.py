@@ -1,8 +1,9 @@
 """What is said to the ledger. Source: spec page "The ledger".
 
 An entry is what stands in the hash chain; its bodies lie beside the chain and can be erased. Body 0 of an entry is the
-event's payload (MessagePack map); further bodies are texts and documents that the payload names by ref
-(`<submission id>/<n>`). No free text of a person, a model or a tool stands in an entry itself.
+event's payload (a MessagePack map; of a session's event an array, `bus.record.journal`); further bodies are texts and
+documents that the payload names by ref (`<submission id>/<n>`). No free text of a person, a model or a tool stands in
+an entry itself.
 """
 
 from __future__ import annotations

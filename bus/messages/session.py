@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -447,16 +447,19 @@ ENTRY_NAMES = {
 """Event kinds whose ledger entry has another name; all others are recorded under their own."""
 
 
-class SessionEvent(Record):
-    """The journal's envelope (`aos.agent/SessionEvent@1`): correlation fields always present. Body 0 of its entry."""
+class SessionEvent(NamedTuple):
+    """The journal's envelope (`aos.agent/SessionEvent@1`): an event, and where its session stood.
+
+    `bus.record.journal` is how its entry holds it. No part is checked here: each was where it was made or read.
+    """
 
     session_id: SessionId
+    session_epoch: int
+    step_epoch: int
+    event: SessionEventKind
     run_id: RunId | None = None
     turn_id: TurnId | None = None
     step_id: StepId | None = None
-    session_epoch: Count = Field(description="rises with every decision that makes earlier work stale")
-    step_epoch: Count = Field(description="the same within a step")
-    event: SessionEventKind
 
     @property
     def entry_name(self) -> str:
@@ -572,14 +575,6 @@ def form_of(overrides: SessionConfig | None) -> str:
     """Tells the forms of answers apart that requests of one input ask for: a hash; empty: none of its own."""
     schema = None if overrides is None else overrides.output_schema
     return "" if schema is None else hashlib.sha256(json.dumps(schema, sort_keys=True).encode()).hexdigest()
-
-
-def form_in(asked: Entry | None) -> str | None:
-    """What `form_of` says of the settings in a RunRequested's entry; None where there is none to read."""
-    if asked is None or not asked.bodies or asked.bodies[0] is None:
-        return None
-    event = SessionEvent.model_validate(unpack(asked.bodies[0])).event
-    return form_of(event.run_overrides) if isinstance(event, RunRequested) else None
 
 
 class ProcessTurn(Message):

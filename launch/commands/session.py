@@ -9,7 +9,6 @@ from typing import Any
 
 import click
 
-from actors.ho2_supervisor.session.journal import recorded
 from actors.ho2_supervisor.session.lifecycle import TRANSITIONS
 from actors.ho2_supervisor.turn import history_limits
 from bus.clock import SystemClock
@@ -17,6 +16,7 @@ from bus.errors import RuntimeFault
 from bus.messages.ids import parse_iso, shown_session
 from bus.messages.ledger import Entry
 from bus.messages.session import SessionStarted, SessionView
+from bus.record.journal import recorded
 from config.snapshot import load_snapshot
 from launch import exit_codes
 from launch.commands import steering

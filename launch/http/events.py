@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from actors.ho2_supervisor.session.journal import recorded
 from actors.ho2_supervisor.session.record import result_in
 from bus.errors import RuntimeFault
 from bus.messages import session as events
 from bus.messages.ledger import EVERY_SESSION, Entries, Entry, LedgerStats, Read, ReadLedgerStats, Tail, session_stream
 from bus.port import Bus
+from bus.record.journal import recorded
 from config.schema import AdminConfig
 from launch.sessions.commands_seen import about
 

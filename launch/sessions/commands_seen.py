@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from actors.ho2_supervisor.session.journal import Recorded, own_text, recorded
 from actors.ho2_supervisor.session.record import reply_in, result_in
 from bus.messages import session as events
 from bus.messages.ids import body_ref
 from bus.messages.ledger import Entry
 from bus.messages.session import HostCommand
+from bus.record.journal import Recorded, own_text, recorded
 
 
 @dataclass(slots=True)

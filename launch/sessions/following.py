@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from actors.ho2_supervisor.session.journal import recorded
 from bus.errors import LedgerError, RuntimeFault
 from bus.messages.ledger import Body, Entries, Entry, GetBody, Read, session_stream
 from bus.messages.session import RunRequested
 from bus.port import Bus
+from bus.record.journal import recorded
 from launch.client import connected
 from launch.endpoints import Place
 from launch.errors import CommandError

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from actors.ho2_supervisor.session.commands import text_ref
-from actors.ho2_supervisor.session.journal import own_text, recorded
 from bus.messages import session as events
 from bus.messages.ids import body_ref, shown_session
 from bus.messages.ledger import Entry
 from bus.messages.session import HostCommand, SessionEventKind
+from bus.record.journal import own_text, recorded
 from launch.output import as_json, printable
 from launch.sessions.standing import HeldNow, Standing
 

@@ -12,12 +12,12 @@ from typing import Any
 
 from actors.ho2_supervisor.history import HistoryLimits
 from actors.ho2_supervisor.session import snapshot
-from actors.ho2_supervisor.session.journal import Recorded, recorded
 from actors.ho2_supervisor.session.reducer import reduce
 from actors.ho2_supervisor.session.state import SessionState, state_hash
 from bus.messages.base import canonical_bytes
 from bus.messages.ledger import Entry
 from bus.messages.session import StateSnapshot
+from bus.record.journal import Recorded, recorded
 
 
 @dataclass(frozen=True, slots=True)

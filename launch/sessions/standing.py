@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.ho2_supervisor.session.journal import recorded
 from bus.messages import session as events
 from bus.messages.ledger import Entry
 from bus.messages.session import HostCommand, SessionEventKind
+from bus.record.journal import recorded
 
 _BEGINNINGS = frozenset({"RunRequested", "RunCompleted", "RunFailed", "RunCancelled", "SESSION_START", "SESSION_END"})
 """Entries before which nothing bears on the run that is active now."""

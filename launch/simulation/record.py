@@ -14,6 +14,8 @@ from typing import Any, Protocol
 from actors.ho2_supervisor.composed import parts_in
 from bus.messages.base import unpack
 from bus.messages.ledger import Entry
+from bus.messages.session import OrderDispatched
+from bus.record.journal import event_in
 from launch.simulation.broken import Broken, must
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
@@ -124,9 +126,16 @@ class _Exchanges:
 
     def step(self, entry: Entry) -> None:
         if entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
-            for shown in payload_of(entry)["event"]["order"].get("exchanges", []):
+            for shown in _order_of(entry).get("exchanges", []):
                 is_whole = len(shown["tool_calls"]) == len(shown["results"])
                 must(is_whole, f"{entry.submission_id}: a model is shown a call without its result")
+
+
+def _order_of(entry: Entry) -> dict[str, Any]:
+    """What this WO_DISPATCHED of a session says that an earlier one of its run has not said."""
+    dispatched = event_in(entry).event
+    assert isinstance(dispatched, OrderDispatched)  # noqa: S101 - asked of no other kind
+    return dispatched.order
 
 
 class _Owners:
@@ -191,7 +200,8 @@ class _MemoryLines:
         if entry.event_type == "CONTEXT_ASSEMBLED":
             self._named.setdefault(run, set()).update(row["artifact_id"] for row in payload_of(entry)["ho3_biases"])
         elif entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
-            inputs = payload_of(entry)["event"]["order"].get("input_context", [])
+            order = _order_of(entry)
+            inputs = [*order.get("input_context", []), *order.get("more_context", [])]
             shown = {segment["artifact_id"] for segment in inputs if segment.get("artifact_id")}
             is_named = self._named.get(run, set()) >= shown
             must(is_named, f"{entry.submission_id}: a prompt shows a memory line that no record names")

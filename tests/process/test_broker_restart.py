@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bus.messages.base import unpack
+from bus.record.journal import event_in
 from launch.drill import VARIABLE
 from tests.journals import check_record
 from tests.process.cluster import Cluster, eventually, write_config
@@ -51,7 +51,7 @@ def _nothing_was_done_twice(cluster: Cluster, out: bytes, err: bytes) -> None:
     peers = cluster("request", "broker", "broker.read_peers").json["peers"]
     executor = next(peer for peer in peers if peer["role"] == "ho1")
     entries = cluster.entries()
-    ended = [unpack(entry.bodies[0])["event"]["receipt"] for entry in entries if entry.event_type == "OrderEnded"]
+    ended = [event_in(entry).event.receipt for entry in entries if entry.event_type == "OrderEnded"]
     assert [receipt["executed_by"] for receipt in ended] == [executor["instance"]] * ORDERS
     # One that answers before its supervisor is back is asked again, and its window answers: a duplicate, no second run.
     assert executor["counters"]["inbox_handled"] == ORDERS

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bus.messages.base import unpack
 from bus.messages.gateway import Prompt, PromptResponse
 from bus.messages.ledger import Entry
 from bus.messages.session import SessionConfig, SessionReady, StartSession
 from bus.messages.work_order import ToolCall
+from bus.record.journal import event_in
 from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record, count_of
@@ -62,7 +62,7 @@ def test_the_answer_has_the_form_that_was_asked_for_and_the_record_says_so():
         check_record(entries)
     assert (result.outcome, result.refused, json.loads(result.response)) == ("success", False, json.loads(BERN))
     [requested] = [entry for entry in entries if entry.event_type == "RunRequested"]
-    assert unpack(requested.bodies[0] or b"")["event"]["run_overrides"]["output_schema"] == CITY
+    assert event_in(requested).event.run_overrides.output_schema == CITY
     assert count_of(entries, "PROMPT_SENT") == 2
 
 

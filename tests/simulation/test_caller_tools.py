@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from bus.messages.base import unpack
 from bus.messages.gateway import Prompt, PromptResponse
 from bus.messages.ledger import Entry
 from bus.messages.session import CallResult, ProcessTurn, SessionConfig, TurnResult
 from bus.messages.work_order import ToolCall, ToolSpec
+from bus.record.journal import event_in
 from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from launch.turns import process_turn
@@ -310,11 +310,11 @@ def test_the_record_has_each_result_once_beside_the_words_of_its_turn():
         turn(cluster, "in-2", session_id=asked.session_id, results=results(asked, "sunny"))
         entries = cluster.entries()
     entry = requested(entries, "in-2")
-    event = unpack(entry.bodies[0] or b"")["event"]
+    event = event_in(entry).event
     [handed] = asked.caller_calls
     assert entry.bodies[1:] == [f"Result of {handed.tool_call_id}: sunny".encode(), b"sunny"]
-    assert event["continues"] == f"WO-{asked.session_id}-1.2.1"
-    assert event["results"] == [
+    assert event.continues == f"WO-{asked.session_id}-1.2.1"
+    assert event.model_dump()["results"] == [
         {"tool_call_id": handed.tool_call_id, "content_ref": f"RunRequested:{asked.session_id}/in-2/2"}
     ]
     elsewhere = [e.event_type for e in entries if e is not entry and any(b == b"sunny" for b in e.bodies)]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor.session.journal import recorded
 from bus.messages.session import Cancel, Command, CommandVerdict, FollowUp, Pause, Resume, Steer, TurnResult
+from bus.record.journal import recorded
 from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import check_record

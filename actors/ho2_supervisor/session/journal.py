@@ -1,6 +1,6 @@
-"""Journal entries and session events: submission ids, once keys, body layout, and back. Pure.
+"""Journal entries of session events: submission ids, once keys, and what follows what. Pure.
 
-Body 0 of an entry is the packed SessionEvent; further bodies are texts and documents that the event names by ref.
+Body 0 of an entry is the event (`bus.record.journal`); further bodies are texts and documents that it names by ref.
 Source: spec pages "The ledger" (write rules) and "What we build" (submission ids).
 """
 
@@ -8,25 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-from pydantic import ValidationError
 
 from actors.ho2_supervisor.session.state import SessionState
-from bus.messages.base import pack, unpack
-from bus.messages.ids import completed_id, entry_id, split_body_ref
+from bus.messages.ids import completed_id, entry_id
 from bus.messages.ledger import Entry, Provenance, WriteEntry, session_stream
 from bus.messages.session import ENTRY_NAMES, SessionEvent, SessionEventKind
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """One journal entry as the fold takes it; a body is None where it was erased."""
-
-    submission_id: str
-    event: SessionEvent
-    bodies: tuple[bytes | None, ...]
-    agent_id: str = ""
+from bus.record.journal import payload_of
 
 
 def input_digest(input_id: str, text: str) -> str:
@@ -65,16 +52,10 @@ def derived_id(session_id: str, event: SessionEventKind, run: object) -> str | N
 
 def envelope(state: SessionState, event: SessionEventKind) -> SessionEvent:
     """The event with the correlation fields of this moment."""
-    # Every part was checked where it was made: the event by its own class, the ids when the state took them.
-    return SessionEvent.model_construct(
-        session_id=state.session_id,
-        run_id=state.active_run_id,
-        turn_id=state.active_turn_id,
-        step_id=state.active_step_id,
-        session_epoch=state.session_epoch,
-        step_epoch=state.step_epoch,
-        event=event,
-    )
+    return SessionEvent(
+        state.session_id, state.session_epoch, state.step_epoch, event, state.active_run_id, state.active_turn_id,
+        state.active_step_id,
+    )  # fmt: skip
 
 
 def entry_of(  # noqa: PLR0913 - an entry has these fields
@@ -97,23 +78,11 @@ def entry_of(  # noqa: PLR0913 - an entry has these fields
         provenance=provenance,
         trace=trace,
         at_us=at_us,
-        bodies=[pack(event.model_dump()), *bodies],
+        bodies=[payload_of(event, submission_id, at_us), *bodies],
         prev=prev,
         tenure=tenure,
         once=once,
     )
-
-
-def recorded(entry: Entry | WriteEntry) -> Recorded | None:
-    """The event behind an entry; None for an entry whose event was erased or is of a version not known here."""
-    bodies = tuple(entry.bodies)
-    if not bodies or bodies[0] is None:
-        return None
-    try:
-        event = SessionEvent.model_validate(unpack(bodies[0]))
-    except (ValidationError, ValueError):
-        return None
-    return Recorded(entry.submission_id, event, bodies, entry.provenance.agent_id)
 
 
 def break_before(entry: Entry, head: str, tenure: int) -> str:
@@ -127,15 +96,3 @@ def break_before(entry: Entry, head: str, tenure: int) -> str:
         return f"the entry before it is {entry.prev or 'none'}, and {head or 'nothing'} is what the record has there"
     expected = tenure + (entry.event_type == "TookOver")
     return "" if entry.tenure == expected else f"it is of tenure {entry.tenure}, the stream is in tenure {expected}"
-
-
-def own_text(entry: Recorded, ref: str) -> str | None:
-    """The text behind a ref into this very entry; None if the ref leads elsewhere, or the text was erased."""
-    try:
-        submission_id, number = split_body_ref(ref)
-    except ValueError:
-        return None
-    if submission_id != entry.submission_id or number >= len(entry.bodies):
-        return None
-    body = entry.bodies[number]
-    return None if body is None else body.decode(errors="replace")

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from actors.ho2_supervisor import history as history_rules
 from actors.ho2_supervisor.history import DeliveredTurn, History, HistoryLimits
 from actors.ho2_supervisor.session.commands import text_ref
-from actors.ho2_supervisor.session.journal import Recorded, own_text
 from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.reducer import reduce
 from actors.ho2_supervisor.session.state import SessionState
@@ -20,6 +19,7 @@ from bus.messages import session as events
 from bus.messages.base import unpack
 from bus.messages.ids import RunId, body_ref
 from bus.messages.session import TurnResult
+from bus.record.journal import Recorded, own_text
 
 AnswerKind = Literal["running", "answered", "failed", "degraded"]
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from actors.ho2_supervisor.history import HistoryLimits
 from actors.ho2_supervisor.session import journal
-from actors.ho2_supervisor.session.journal import Recorded
 from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.reducer import reduce
 from actors.ho2_supervisor.session.state import SessionState
 from bus.messages import session as events
 from bus.messages.ids import StepId, ToolBatchId, TurnId, iso, work_order_id
 from bus.messages.session import SessionConfig, SessionEventKind
+from bus.record.journal import Recorded
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 LIMITS = HistoryLimits(budget_tokens=1000, turns_max=3, digest_chars=60, chars_per_token=4, known_max=10)

@@ -11,7 +11,7 @@ from actors.ho2_supervisor.actor import SLOTS, Supervisor
 from bus.dispatch import Actor, Call
 from bus.errors import RuntimeFault
 from bus.ledger_client import LedgerClient, every_page
-from bus.messages.base import Message, pack
+from bus.messages.base import Message
 from bus.messages.ids import delivered_key, iso, turn_key
 from bus.messages.ledger import Ack, Entry, Read, WriteEntry, session_stream
 from bus.messages.session import (
@@ -42,6 +42,7 @@ from bus.messages.work_order import (
     WorkOrderError,
 )
 from bus.port import Bus
+from bus.record.journal import payload_of
 from bus.sim.world import World
 from config.snapshot import Snapshot, load_snapshot
 from ledger_service.service import LedgerService
@@ -324,6 +325,6 @@ def degraded_entry(input_id: str, text: str, reply: str, *, delivered: bool = Fa
     envelope = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
     return WriteEntry(
         submission_id=submission_id, stream=session_stream(SESSION), event_type="TurnDegraded", at_us=1,
-        bodies=[pack(envelope.model_dump()), text.encode(), reply.encode()],
+        bodies=[payload_of(envelope, submission_id, 1), text.encode(), reply.encode()],
         once=(delivered_key if delivered else turn_key)(SESSION, input_id),
     )  # fmt: skip

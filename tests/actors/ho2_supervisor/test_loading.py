@@ -13,7 +13,6 @@ import pytest
 from actors.ho2_supervisor.loading import Loaded, load
 from actors.ho2_supervisor.owner import OwnedSession
 from actors.ho2_supervisor.session import snapshot as snapshots
-from actors.ho2_supervisor.session.journal import recorded
 from actors.ho2_supervisor.session.record import SessionRecord
 from actors.ho2_supervisor.turn import history_limits
 from bus.errors import BusError, LedgerError, SessionFault
@@ -22,6 +21,7 @@ from bus.messages.base import pack, unpack
 from bus.messages.ledger import Entries, Entry, WriteEntry
 from bus.messages.session import TurnResult
 from bus.messages.work_order import OutputResult, Segment, WorkOrder
+from bus.record.journal import event_in, payload_of, recorded
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -125,11 +125,11 @@ def test_texts_that_are_too_large_for_one_answer_come_in_several(journal: list[E
     assert everything(loaded(Shelf(journal, lookup_max=1)).record) == everything(loaded(Shelf(journal)).record)
 
 
-def changed(entry: Entry, change: Callable[[dict[str, Any]], None]) -> Entry:
+def changed(entry: Entry, **changes: Any) -> Entry:
     """The entry with another event."""
-    payload = unpack(entry.bodies[0] or b"")
-    change(payload)
-    return entry._replace(bodies=[pack(payload), *entry.bodies[1:]])
+    event = event_in(entry)
+    other = event._replace(event=event.event.model_copy(update=changes))
+    return with_body(entry, 0, payload_of(other, entry.submission_id, entry.at_us))
 
 
 def with_body(entry: Entry, number: int, body: bytes | None) -> Entry:
@@ -146,10 +146,10 @@ def flipped(body: bytes | None, at: int) -> bytes:
 
 
 FAULTS: dict[str, Callable[[Entry], Entry]] = {
-    "of a version to come": lambda e: changed(e, lambda p: p["event"].update(record_version=99)),
-    "of an event to come": lambda e: changed(e, lambda p: p["event"].update(colour="red")),
-    "with another state": lambda e: changed(e, lambda p: p["event"].update(state_hash="0" * 64)),
-    "after another entry": lambda e: changed(e, lambda p: p["event"].update(after="X")),
+    "of a version to come": lambda e: changed(e, record_version=99),
+    "of an event to come": lambda e: with_body(e, 0, pack([*unpack(e.bodies[0] or b""), "red"])),
+    "with another state": lambda e: changed(e, state_hash="0" * 64),
+    "after another entry": lambda e: changed(e, after="X"),
     "with a flipped bit": lambda e: with_body(e, 1, flipped(e.bodies[1], 40)),
     "without its record": lambda e: e._replace(bodies=e.bodies[:1]),
     "erased": lambda e: with_body(e, 1, None),
@@ -368,8 +368,8 @@ def test_damaged_snapshot_in_the_record_is_counted_by_the_loader() -> None:
         good = next(entry for entry in rig.run(rig.journal()) if entry.event_type == "STATE_SNAPSHOT")
         head = rig.run(rig.journal())[-1]
         rig.world.kill(rig.instances[0])
-        bad = changed(good, lambda p: p["event"].update(record_version=2))
-        taken = changed(rig.run(rig.journal())[0], lambda p: p["event"].update(tenure=2))
+        bad = changed(good, record_version=2)
+        taken = changed(rig.run(rig.journal())[0], tenure=2)
         acks = rig.run(
             rig.write(
                 WriteEntry(

@@ -9,9 +9,9 @@ import pytest
 
 from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, refusal_of
 from bus.errors import BusError, RuntimeFault
-from bus.messages.base import unpack
 from bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
 from bus.messages.work_order import OutputResult, Segment, WorkOrder
+from bus.record.journal import event_in
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -89,7 +89,7 @@ def test_answer_that_the_record_does_not_take_fails_the_run_once() -> None:
         journal = rig.run(rig.journal())
         assert names(journal)[-1] == "RunFailed"
         assert names(journal).count("TookOver") == 1
-        assert unpack(journal[-1].bodies[0] or b"")["event"]["code"] == "execution_error"
+        assert event_in(journal[-1]).event.code == "execution_error"
         assert b"too_large" in (journal[-1].bodies[1] or b"")
         assert rig.run(rig.journal("ho2m")) == []
         assert rig.run(failure(rig.turn("i1", "much"))).code == "execution_error"
@@ -143,7 +143,7 @@ def test_body_that_is_missing_is_no_unknown_session() -> None:
         rig.run(cut())
         last = rig.run(rig.journal())[-1]
         assert last.event_type == "RunFailed"
-        assert unpack(last.bodies[0] or b"")["event"]["code"] == "execution_error"
+        assert event_in(last).event.code == "execution_error"
         assert rig.run(failure(rig.turn("i1", "hello"))).code == "execution_error"
 
 

@@ -11,6 +11,7 @@ from bus.messages.base import unpack
 from bus.messages.ids import split_body_ref
 from bus.messages.ledger import Entry
 from bus.messages.work_order import WorkOrder
+from bus.record.journal import event_in
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
@@ -71,7 +72,7 @@ def test_lines_stand_after_the_system_prompt_and_the_record_names_them_before_th
         [question] = memory.reads
         requested = next(e for e in rig.run(rig.journal()) if e.event_type == "RunRequested")
         assert (question.agent_id, question.session_id) == ("ADMIN", SESSION)
-        assert question.as_of_ts == unpack(requested.bodies[0] or b"")["event"]["at"]
+        assert question.as_of_ts == event_in(requested).event.at
         entry, payload = context_of(rig)
         assert (payload["as_of_ts"], payload["as_of_seq"], payload["in_force"]) == (question.as_of_ts, 41, 3)
         assert [row["artifact_id"] for row in payload["ho3_biases"]] == ["ART-1", "ART-2"]

@@ -8,15 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from actors.ho2_supervisor.session.journal import recorded
 from actors.ho2_supervisor.session.record import SessionRecord
 from actors.ho2_supervisor.session.state import state_hash
 from actors.ho2_supervisor.turn import history_limits
 from bus.errors import RuntimeFault
-from bus.messages.base import canonical_bytes, pack, unpack
+from bus.messages.base import canonical_bytes, pack
 from bus.messages.ledger import Entry, WriteEntry, session_stream
 from bus.messages.session import SessionReady, StartSession, TurnReply, TurnRequest, TurnResult
 from bus.messages.work_order import OutputResult, Segment, WorkOrder
+from bus.record.journal import event_in, recorded
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, names, one_tool, snapshot, text_of
 
 QUESTION = "what packages are installed?"
@@ -337,7 +337,7 @@ def test_unfinished_run_past_its_deadline_is_failed_by_the_new_owner() -> None:
         rig.run(rig.host.sleep(1))
         after = rig.run(rig.journal(session_stream(session_id)))
         assert names(after)[cut:] == ["TookOver", "RunFailed"]
-        assert unpack(after[-1].bodies[0] or b"")["event"]["code"] == "deadline_exceeded"
+        assert event_in(after[-1]).event.code == "deadline_exceeded"
         assert rig.pool.received == []
         result = rig.run(rig.turn("i2", QUESTION, session_id=session_id))
         assert result.outcome == "success"

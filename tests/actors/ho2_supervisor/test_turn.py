@@ -12,6 +12,7 @@ from actors.ho2_supervisor.chain import trace_hash
 from bus.errors import BusError, LedgerError, WorkOrderFault
 from bus.messages.base import unpack
 from bus.messages.work_order import IN_DOUBT, OutputResult, Receipt, Segment, WorkOrder, WorkOrderError
+from bus.record.journal import event_in
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -140,7 +141,7 @@ def test_texts_are_stored_once_and_named_by_ref() -> None:
                 assert segment.ref is not None
                 assert rig.run(rig.client.body(segment.ref)).decode() == segment.text
         first, second = (
-            unpack(entry.bodies[0] or b"")["event"]["order"]
+            event_in(entry).event.order
             for entry in rig.run(rig.journal())
             if entry.submission_id.removeprefix("WO_DISPATCHED:") in [order.wo_id for order in rounds]
         )
@@ -160,7 +161,7 @@ def test_tool_calls_go_out_as_orders_of_their_own_and_come_back_in_call_order() 
         assert rig.pool.executed[2:5] == [f"WO-{SESSION}-1.2.2.{n:03d}" for n in (3, 2, 1)]
         journal = rig.run(rig.journal())
         ended = [entry for entry in journal if entry.event_type == "ToolReceipt"]
-        assert [unpack(entry.bodies[0] or b"")["event"]["call_id"] for entry in ended] == ["003", "002", "001"]
+        assert [event_in(entry).event.call_id for entry in ended] == ["003", "002", "001"]
         settled = next(entry for entry in journal if entry.event_type == "BatchSettled")
         assert [row["call_id"] for row in unpack(settled.bodies[1] or b"")] == ["001", "002", "003"]
         assert result.elapsed_ms < 1000  # in parallel: the slowest alone
@@ -281,8 +282,8 @@ def test_chain_hash_is_checkable_from_the_journal_alone() -> None:
         receipts: dict[str, Receipt] = {}
         for entry in rig.run(rig.journal()):
             if entry.event_type == "OrderEnded":
-                event = unpack(entry.bodies[0] or b"")["event"]
-                receipts[event["wo_id"]] = Receipt.model_validate(event["receipt"])
+                event = event_in(entry).event
+                receipts[event.wo_id] = Receipt.model_validate(event.receipt)
         chain = payloads(rig, "ho2m")["WO_CHAIN_COMPLETE"]
         assert chain["wo_ids"] == sorted(receipts)
         assert chain["trace_hash"] == trace_hash(receipts[wo_id] for wo_id in chain["wo_ids"])
@@ -303,7 +304,7 @@ def test_failed_classification_is_recorded_and_the_turn_goes_on() -> None:
         assert text_of(synthesize, "classification") == ""
         assert synthesize.parent_wo_id is None
         ended = next(entry for entry in rig.run(rig.journal()) if entry.event_type == "OrderEnded")
-        assert unpack(ended.bodies[0] or b"")["event"]["receipt"]["error"]["code"] == "output_schema_invalid"
+        assert event_in(ended).event.receipt["error"]["code"] == "output_schema_invalid"
 
 
 def test_labels_outside_the_vocabulary_are_dropped_and_recorded() -> None:
@@ -508,7 +509,7 @@ def test_answer_that_is_recorded_elsewhere_is_not_stored_again() -> None:
         rig.run(rig.turn("i1", "hello"))
         completed = rig.run(rig.journal())[-1]
         assert len(completed.bodies) == 2
-        assert unpack(completed.bodies[0] or b"")["event"]["reply_ref"] == refs["reply"]
+        assert event_in(completed).event.reply_ref == refs["reply"]
 
 
 def test_long_message_is_classified_by_its_beginning() -> None:

@@ -11,7 +11,7 @@ import pytest
 from actors.session_host.actor import SessionHost
 from bus.dispatch import Actor, Call
 from bus.errors import BusError, GatewayError, RuntimeFault, SessionFault, WorkOrderFault, plain_words
-from bus.messages.base import pack, unpack
+from bus.messages.base import pack
 from bus.messages.ids import RunId, degraded_call_key, iso, session_id_of
 from bus.messages.ledger import Entry, Provenance, Write, WriteEntry, Written, session_stream
 from bus.messages.session import (
@@ -33,6 +33,7 @@ from bus.messages.session import (
     TurnResult,
 )
 from bus.messages.work_order import Cost
+from bus.record.journal import event_in, payload_of
 from bus.spent import fact_of
 from gateway_service.providers.offline import OfflineProvider
 from tests.gateway_service.rig import SESSION, Cluster, Scripted, answered, check_attempts, hang, of_type
@@ -149,17 +150,12 @@ def journal(
     envelope = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
     return WriteEntry(
         submission_id=submission_id, stream=session_stream(SESSION), event_type=envelope.entry_name, at_us=1,
-        bodies=[pack(envelope.model_dump()), body] if body else [pack(envelope.model_dump())], prev=prev, tenure=1,
+        bodies=[payload_of(envelope, submission_id, 1), *([body] if body else [])], prev=prev, tenure=1,
         once=f"turn:{SESSION}/in-1" if once else None,
     )  # fmt: skip
 
 
 TAKEN = journal(TookOver(tenure=1, instance="ho2/9@x", at=iso(1.0)), "", f"TookOver:{SESSION}/1")
-
-
-def event_in(entry: Entry) -> Any:
-    """The session event of an entry."""
-    return SessionEvent.model_validate(unpack(entry.bodies[0] or b"")).event
 
 
 # --- after the reply ----------------------------------------------------------------------------------------------
@@ -364,7 +360,7 @@ def test_a_failed_supervisor_degrades_and_both_records_say_so(make, fault):
     assert prompt.idempotency_key == degraded_call_key(SESSION, "in-1")
     assert prompt.tools == [] and "what is up?" in prompt.messages[-1].text and "ADMIN" in prompt.messages[0].text
     (entry,) = cluster.run(cluster.stream())
-    event = event_in(entry)
+    event = event_in(entry).event
     assert (entry.submission_id, entry.once) == (f"TurnDegraded:{SESSION}/in-1", f"turn:{SESSION}/in-1")
     assert (event.input_ref, event.reply_ref, event.delivered, event.reason) == (
         f"{entry.submission_id}/1", f"{entry.submission_id}/2", False, plain_words(fault),
@@ -803,7 +799,7 @@ def test_without_the_ledger_the_reply_is_delivered_and_spooled(make):
     result, elapsed_s, spooled, stream = cluster.run(scenario())
     assert (result.outcome, result.response) == ("degraded", "fine") and elapsed_s < 6
     assert spooled == 2  # DEGRADATION and TurnDegraded{delivered: true}
-    assert any(event_in(entry).delivered for entry in stream)
+    assert any(event_in(entry).event.delivered for entry in stream)
     assert not cluster.world.media["host"].files
 
 
@@ -860,7 +856,7 @@ def test_a_last_resort_that_comes_too_late_is_told_to_nobody(make):
 
     told, later, stream = cluster.run(scenario())
     assert (told.outcome, told.response) == (later.outcome, later.response) == ("success", "from HO2")
-    assert not any(event_in(entry).delivered for entry in stream)
+    assert not any(event_in(entry).event.delivered for entry in stream)
 
 
 @pytest.mark.parametrize("is_recorded", [False, True])
@@ -876,7 +872,7 @@ def test_two_who_ask_the_same_hear_the_same(make, is_recorded):
         hasty = await cluster.turn(timeout_s=6)
         if is_recorded:
             cluster.start_ledger()
-            assert event_in((await cluster.stream())[-1]).delivered
+            assert event_in((await cluster.stream())[-1]).event.delivered
         gate.set()
         return hasty, await patient
 
@@ -899,7 +895,7 @@ def test_a_delivered_reply_survives_the_host(make):
         return await cluster.stream()
 
     stream = cluster.run(scenario())
-    assert [event_in(entry).delivered for entry in stream] == [True]
+    assert [event_in(entry).event.delivered for entry in stream] == [True]
     assert stream[0].bodies[2] == b"fine"
     assert not cluster.world.media["host"].files
 

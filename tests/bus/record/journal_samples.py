@@ -87,7 +87,10 @@ SAMPLES: dict[str, SessionEventKind] = {
     ),
     "OrderDispatched under another fence": events.OrderDispatched(
         wo_id=f"{WO}.001", wo_type="tool_call", step_id=STEP,
-        order={"state": "dispatched", "fence": FENCE | {"step_epoch": 8}, "wo_id": f"{WO}.001"}, at=at(),
+        order={
+            "wo_id": f"{WO}.001", "session_id": SESSION, "fence": FENCE | {"step_epoch": 8}, "wo_type": "tool_call",
+            "like": WO, "more_context": [{"name": "steer", "ref": f"HostCommandReceived:{SESSION}/c0/1"}],
+        }, at=at(),
     ),
     "OrderEnded": events.OrderEnded(
         wo_id=WO,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.ho2_supervisor.session.journal import recorded
+from bus.record.journal import recorded
 from tests.bus.record.journal_samples import ALL_KINDS, SAMPLES, entry, enveloped
 
 FILE = Path(__file__).parent / "journal_bytes.txt"

@@ -1,11 +1,11 @@
 """A journal folded again."""
 
 from actors.ho2_supervisor.session import snapshot
-from actors.ho2_supervisor.session.journal import recorded
 from actors.ho2_supervisor.session.record import SessionRecord
 from actors.ho2_supervisor.session.state import state_hash
 from actors.ho2_supervisor.turn import history_limits
 from bus.messages import session as events
+from bus.record.journal import recorded
 from config.snapshot import load_snapshot
 from launch.sessions.replayed import first_difference, replay
 from tests.launch.sessions.entries import AT, SESSION, Written

@@ -13,7 +13,6 @@ from typing import Any
 from actors.ho2_supervisor.history import HistoryLimits
 from actors.ho2_supervisor.session import journal
 from actors.ho2_supervisor.session import snapshot as snapshots
-from actors.ho2_supervisor.session.journal import Recorded
 from actors.ho2_supervisor.session.leases import FIRST
 from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.record import SessionRecord
@@ -24,6 +23,7 @@ from bus.messages.base import canonical_bytes, pack
 from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso, lease_id_of, parse_iso, work_order_id
 from bus.messages.ledger import Provenance, WriteEntry
 from bus.messages.session import SessionEvent, SessionEventKind, TurnResult
+from bus.record.journal import Recorded, payload_of, recorded
 from tests.actors.ho2_supervisor.journals import CONFIG, SESSION, at
 
 LIMITS = HistoryLimits(budget_tokens=100, turns_max=2, digest_chars=60, chars_per_token=4, known_max=3)
@@ -65,7 +65,7 @@ class Life:
         event, bodies = MOVES[name](self)
         before, enveloped = self.state, journal.envelope(self.state, event)
         if astray:
-            enveloped = enveloped.model_copy(update={"step_epoch": before.step_epoch + 1, "run_id": None})
+            enveloped = enveloped._replace(step_epoch=before.step_epoch + 1, run_id=None)
         frozen = canonical_bytes(before)
         outcome = reduce(before, enveloped)
         wrong = faults(before, enveloped, outcome)
@@ -90,13 +90,14 @@ class Life:
         tenure = event.tenure if event.kind == "TookOver" else self.state.tenure
         is_hosts = event.kind == "TurnDegraded"
         derived = journal.derived_id(SESSION, event, enveloped.run_id)
+        submission_id = derived or journal.counted_id(event.kind, SESSION, tenure, record.appended + 1)
         entry = WriteEntry(
-            submission_id=derived or journal.counted_id(event.kind, SESSION, tenure, record.appended + 1),
+            submission_id=submission_id,
             stream=f"session/{SESSION}",
             event_type=enveloped.entry_name,
             provenance=Provenance(agent_id="ADMIN", session_id=SESSION),
             at_us=1,
-            bodies=[pack(enveloped.model_dump()), *bodies],
+            bodies=[payload_of(enveloped, submission_id, 1), *bodies],
             prev=None if is_hosts else record.head,
             tenure=None if is_hosts else tenure,
         )
@@ -420,7 +421,7 @@ def _changed_terminals(before: SessionState, after: SessionState) -> bool:
 
 
 def _recorded(entry: WriteEntry) -> Recorded:
-    taken = journal.recorded(entry)
+    taken = recorded(entry)
     assert taken is not None
     return taken
 

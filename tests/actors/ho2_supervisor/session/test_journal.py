@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from actors.ho2_supervisor.session import journal
-from actors.ho2_supervisor.session.journal import Recorded
 from bus.messages import session as events
-from bus.messages.base import pack
+from bus.messages.base import pack, unpack
 from bus.messages.ids import RunId
 from bus.messages.ledger import Provenance, session_stream
+from bus.record.journal import Recorded, own_text, recorded
 from tests.actors.ho2_supervisor.journals import (
     SESSION,
     at,
@@ -48,7 +48,7 @@ def test_entry_carries_the_event_and_its_conditions_and_gives_it_back() -> None:
     )
     assert (entry.stream, entry.event_type) == (session_stream(SESSION), "RunAttached")
     assert (entry.prev, entry.tenure, entry.once) == ("p", 2, "k")
-    back = journal.recorded(entry)
+    back = recorded(entry)
     assert back is not None
     assert (back.submission_id, back.event, back.bodies[1]) == ("s", event, b"text")
 
@@ -57,16 +57,16 @@ def test_entry_that_holds_no_event_gives_none() -> None:
     """Erased, of a later version, or not ours: replay says so instead of guessing."""
     event = journal.envelope(running(), events.RunStarted(at=at()))
     entry = journal.entry_of(event, submission_id="s", prev="p", tenure=2, at_us=7, provenance=Provenance())
-    for bodies in ([], [b"\xc1"], [pack({"kind": "RunStarted"})], [pack({**event.model_dump(), "more": 1})]):
-        assert journal.recorded(entry._replace(bodies=bodies)) is None
+    for bodies in ([], [b"\xc1"], [pack({"kind": "RunStarted"})], [pack([*unpack(entry.bodies[0]), 1])]):
+        assert recorded(entry._replace(bodies=bodies)) is None
 
 
 def test_text_is_found_in_its_own_entry_only() -> None:
     """A ref into another entry, beyond the bodies, or to an erased one gives nothing."""
     entry = Recorded("s/1", journal.envelope(running(), events.RunStarted(at=at())), (b"", "ü".encode(), None))
-    assert journal.own_text(entry, "s/1/1") == "ü"
+    assert own_text(entry, "s/1/1") == "ü"
     for ref in ("s/1/2", "s/1/3", "t/1", "nonsense"):
-        assert journal.own_text(entry, ref) is None
+        assert own_text(entry, ref) is None
 
 
 def test_digest_depends_on_input_and_text() -> None:

@@ -83,7 +83,7 @@ def test_take_over_counts_tenures_without_a_gap_and_raises_no_epoch() -> None:
 
 def test_event_of_another_session_is_rejected() -> None:
     """A journal folds only its own events."""
-    other = envelope(started(), requested()).model_copy(update={"session_id": SESSION.replace("1", "9")})
+    other = envelope(started(), requested())._replace(session_id=SESSION.replace("1", "9"))
     assert reduce(started(), other).rejection is not None
 
 

@@ -1,0 +1,414 @@
+"""A session event as its entry holds it: body 0, one positional MessagePack array; and back, checked. Pure.
+
+    [run, round, step, session epoch, step epoch, at, *the event's own fields in declared order]
+
+The entry itself says which session, which kind of event and when, and the payload says none of that again: times are
+microseconds after the entry's own, ids are numbers, a text that follows from the entry's id is a number too (0: what
+the entry is about; n: its n-th body), and in any other ref the session's id stands as `~`, in bytes. Nothing is
+guessed: an array of another length, or a field of another type, is no event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, get_args
+
+from bus.messages import session as events
+from bus.messages.base import pack, unpack
+from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
+from bus.messages.ledger import Entry, WriteEntry
+from bus.messages.session import ENTRY_NAMES, RunRequested, SessionEvent, SessionEventKind, form_of
+
+_HEAD = ("run", "round", "step", "session_epoch", "step_epoch", "at")
+_OWN_SESSION = "~"
+"""Stands in no id and no instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One journal entry as the fold takes it; a body is None where it was erased."""
+
+    submission_id: str
+    event: SessionEvent
+    bodies: tuple[bytes | None, ...]
+    agent_id: str = ""
+
+
+class _About(NamedTuple):
+    """What the entry says, and the correlation fields of its event."""
+
+    session_id: str
+    submission_id: str
+    at_us: int
+    run_id: RunId | None
+    session_epoch: int
+    step_epoch: int
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def payload_of(event: SessionEvent, submission_id: str, at_us: int) -> bytes:
+    """Body 0 of the entry that has this id and time. Raises ValueError for an event of several runs or sessions."""
+    said = event.event
+    run_id, turn_id, step_id = event.run_id, event.turn_id, event.step_id
+    about = _About(event.session_id, submission_id, at_us, run_id, event.session_epoch, event.step_epoch)
+    fields: list[Any] = [
+        None if run_id is None else run_id.run_seq,
+        None if turn_id is None else turn_id.turn_seq,
+        None if step_id is None else step_id.step_seq,
+        event.session_epoch,
+        event.step_epoch,
+        us_of_iso(said.at) - at_us,
+    ]
+    for name, written in _FIELDS[said.kind]:
+        value = getattr(said, name)
+        fields.append(value if written is None or value is None else written(value, about))
+    return pack(fields)
+
+
+def _short(text: str, about: _About) -> str | int | bytes:
+    """A ref or an id, as short as it can be."""
+    own, session_id = about.submission_id, about.session_id
+    if text.startswith(own) and (number := text[len(own) + 1 :]).isdigit() and text == body_ref(own, int(number)):
+        return int(number)
+    return _of_session(text, session_id)
+
+
+def _of_session(text: str, session_id: str) -> str | bytes:
+    if session_id not in text or _OWN_SESSION in text:
+        return text
+    return text.replace(session_id, _OWN_SESSION).encode()
+
+
+def _subject(text: str, about: _About) -> str | int | bytes:
+    return 0 if about.submission_id.partition(":")[2] == text else _of_session(text, about.session_id)
+
+
+def _shorts(texts: list[str], about: _About) -> list[str | int | bytes]:
+    return [_short(text, about) for text in texts]
+
+
+def _us_after(text: str, about: _About) -> int:
+    return us_of_iso(text) - about.at_us
+
+
+def _step(step: StepId, about: _About) -> list[int]:
+    """Round and step; of a run that is not the event's, its number before them."""
+    run_id = step.turn_id.run_id
+    if run_id == about.run_id:
+        return [step.turn_id.turn_seq, step.step_seq]
+    if run_id.session_id != about.session_id:
+        raise ValueError(f"step {step} is of another session than the event")
+    return [run_id.run_seq, step.turn_id.turn_seq, step.step_seq]
+
+
+def _batch(batch: ToolBatchId, about: _About) -> list[int]:
+    return [*_step(batch.step_id, about), batch.batch_seq]
+
+
+def _record(record: Any, _about: _About) -> dict[str, Any]:
+    return record.model_dump(exclude_defaults=True)
+
+
+def _command(command: events.HostCommand, _about: _About) -> dict[str, Any]:
+    return command.model_dump()
+
+
+def _given(results: list[events.GivenResult], about: _About) -> list[Any]:
+    return [[one.tool_call_id, _short(one.content_ref, about)] for one in results]
+
+
+def _open_calls(calls: events.OpenCalls, about: _About) -> list[Any]:
+    return [_of_session(calls.wo_id, about.session_id), calls.call_ids]
+
+
+# An order and a receipt are maps of what is not at its default. What the entry says already is left out: which order,
+# of which session, and the fence where it is the moment's own.
+
+
+def _fence(about: _About) -> dict[str, Any] | None:
+    run_id = about.run_id
+    if run_id is None:
+        return None
+    run = {"session_id": run_id.session_id, "run_seq": run_id.run_seq}
+    return {"run_id": run, "session_epoch": about.session_epoch, "step_epoch": about.step_epoch}
+
+
+def _without_known(form: dict[str, Any], about: _About) -> dict[str, Any]:
+    fence = _fence(about)
+    kept = {name: value for name, value in form.items() if name not in _KNOWN and (name != "fence" or value != fence)}
+    for name in _TIMES:
+        if name in kept:
+            kept[name] = us_of_iso(kept[name]) - about.at_us
+    return kept
+
+
+def _order(form: dict[str, Any], about: _About) -> dict[str, Any]:
+    session_id = about.session_id
+    kept = _without_known(form, about)
+    for name in _ORDER_IDS:
+        if name in kept and kept[name] is not None:
+            kept[name] = _of_session(kept[name], session_id)
+    for name in _CONTEXTS:
+        if name in kept:
+            kept[name] = [_segment(segment, session_id) for segment in kept[name]]
+    if "exchanges" in kept:
+        kept["exchanges"] = [
+            {
+                name: _segment(value, session_id)
+                if name == "text"
+                else [_segment(segment, session_id) for segment in value]
+                if name == "results"
+                else value
+                for name, value in exchange.items()
+            }
+            for exchange in kept["exchanges"]
+        ]
+    return kept
+
+
+def _receipt(form: dict[str, Any], about: _About) -> dict[str, Any]:
+    session_id = about.session_id
+    kept = _without_known(form, about)
+    if "text" in (output := kept.get("output_result") or {}):
+        kept["output_result"] = output | {"text": _segment(output["text"], session_id)}
+    if "prompt_received_ids" in kept:
+        kept["prompt_received_ids"] = [_of_session(one, session_id) for one in kept["prompt_received_ids"]]
+    return kept
+
+
+def _segment(segment: dict[str, Any], session_id: str) -> dict[str, Any]:
+    ref = segment.get("ref")
+    return segment if ref is None else segment | {"ref": _of_session(ref, session_id)}
+
+
+_KNOWN = frozenset({"wo_id", "session_id", "wo_type"})
+_TIMES = ("planned_at", "completed_at")
+_ORDER_IDS = ("parent_wo_id", "like")
+_CONTEXTS = ("input_context", "more_context")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def recorded(entry: Entry | WriteEntry) -> Recorded | None:
+    """The event behind an entry; None for an entry whose event was erased or is of a version not known here."""
+    bodies = tuple(entry.bodies)
+    if not bodies or bodies[0] is None:
+        return None
+    try:
+        event = event_in(entry)
+    except ValueError:
+        return None
+    return Recorded(entry.submission_id, event, bodies, entry.provenance.agent_id)
+
+
+def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:
+    """The event of an entry. Raises ValueError, naming what is not as it should be; also where there is none."""
+    payload = entry.bodies[0] if entry is not None and entry.bodies else None
+    if entry is None or payload is None:
+        raise ValueError("there is no entry, or its event was erased")
+    kind = _CLASSES.get(entry.event_type)
+    if kind is None:
+        raise ValueError(f"event_type: {entry.event_type} is no event of a session")
+    written = _FIELDS[kind.model_fields["kind"].default]
+    fields = unpack(payload)
+    if type(fields) is not list or len(fields) != len(_HEAD) + len(written):
+        raise ValueError(f"not an array of {len(_HEAD) + len(written)} fields")
+    session_id = entry.stream.partition("/")[2]
+    where = _where(session_id, fields)
+    about = _About(session_id, entry.submission_id, entry.at_us, where["run_id"], fields[3], fields[4])
+    values: dict[str, Any] = {"at": _time(fields[5], about)}
+    for (name, writer), value in zip(written, fields[len(_HEAD) :], strict=True):
+        read = _READERS.get(writer)
+        try:
+            values[name] = value if read is None or value is None else read(value, about)
+        except (TypeError, KeyError, AttributeError, ValueError) as fault:
+            raise ValueError(f"{name}: {fault}") from None
+    _fill(kind, values, about)
+    said = kind.__pydantic_validator__.validate_python(values)
+    return SessionEvent(session_id=session_id, session_epoch=fields[3], step_epoch=fields[4], event=said, **where)
+
+
+def own_text(entry: Recorded, ref: str) -> str | None:
+    """The text behind a ref into this very entry; None if the ref leads elsewhere, or the text was erased."""
+    try:
+        submission_id, number = split_body_ref(ref)
+    except ValueError:
+        return None
+    if submission_id != entry.submission_id or number >= len(entry.bodies):
+        return None
+    body = entry.bodies[number]
+    return None if body is None else body.decode(errors="replace")
+
+
+def form_in(asked: Entry | None) -> str | None:
+    """What `form_of` says of the settings in a RunRequested's entry; None where there is none to read."""
+    if asked is None or not asked.bodies or asked.bodies[0] is None:
+        return None
+    event = event_in(asked).event
+    return form_of(event.run_overrides) if isinstance(event, RunRequested) else None
+
+
+def _where(session_id: str, fields: list[Any]) -> dict[str, Any]:
+    run_id = turn_id = step_id = None
+    for name, number, least in zip(_HEAD, fields, (1, 1, 1, 0, 0), strict=False):
+        if (type(number) is not int or number < least) and (number is not None or not least):
+            raise ValueError(f"{name}: not a number from {least} on")
+    if fields[0] is not None:
+        run_id = RunId(session_id=session_id, run_seq=fields[0])
+    if run_id is not None and fields[1] is not None:
+        turn_id = TurnId(run_id=run_id, turn_seq=fields[1])
+    if turn_id is not None and fields[2] is not None:
+        step_id = StepId(turn_id=turn_id, step_seq=fields[2])
+    if (turn_id, step_id) != (None, None) and None in (run_id, turn_id):
+        raise ValueError("round: of no run")
+    return {"run_id": run_id, "turn_id": turn_id, "step_id": step_id}
+
+
+def _long(value: Any, about: _About) -> str:
+    if type(value) is int and value > 0:
+        return body_ref(about.submission_id, value)
+    return _with_session(value, about.session_id)
+
+
+def _with_session(value: Any, session_id: str) -> str:
+    if type(value) is bytes:
+        return value.decode().replace(_OWN_SESSION, session_id)
+    if type(value) is not str:
+        raise ValueError("not an id")
+    return value
+
+
+def _of_subject(value: Any, about: _About) -> str:
+    return (
+        about.submission_id.partition(":")[2]
+        if type(value) is int and value == 0
+        else _with_session(value, about.session_id)
+    )
+
+
+def _longs(values: Any, about: _About) -> list[str]:
+    return [_long(value, about) for value in _listed(values)]
+
+
+def _time(value: Any, about: _About) -> str:
+    if type(value) is not int:
+        raise ValueError("at: not a number of microseconds")
+    return iso_of_us(about.at_us + value)
+
+
+def _step_of(value: Any, about: _About) -> StepId:
+    *run, turn_seq, step_seq = _listed(value)
+    run_id = RunId(session_id=about.session_id, run_seq=run[0]) if run else about.run_id
+    if len(run) > 1 or run_id is None:
+        raise ValueError("not the numbers of a step")
+    return StepId(turn_id=TurnId(run_id=run_id, turn_seq=turn_seq), step_seq=step_seq)
+
+
+def _batch_of(value: Any, about: _About) -> ToolBatchId:
+    *step, batch_seq = _listed(value)
+    return ToolBatchId(step_id=_step_of(step, about), batch_seq=batch_seq)
+
+
+def _listed(value: Any) -> list[Any]:
+    if type(value) is not list:
+        raise ValueError("not a list")
+    return value
+
+
+def _given_of(value: Any, about: _About) -> list[dict[str, Any]]:
+    return [{"tool_call_id": call, "content_ref": _long(ref, about)} for call, ref in _listed(value)]
+
+
+def _open_calls_of(value: Any, about: _About) -> dict[str, Any]:
+    wo_id, call_ids = _listed(value)
+    return {"wo_id": _with_session(wo_id, about.session_id), "call_ids": call_ids}
+
+
+def _order_of(form: Any, about: _About) -> dict[str, Any]:
+    session_id = about.session_id
+    found = _with_times(form, about)
+    for name in _ORDER_IDS:
+        if found.get(name) is not None:
+            found[name] = _with_session(found[name], session_id)
+    for name in _CONTEXTS:
+        if name in found:
+            found[name] = [_segment_of(segment, session_id) for segment in _listed(found[name])]
+    if "exchanges" in found:
+        found["exchanges"] = [
+            exchange
+            | {"results": [_segment_of(segment, session_id) for segment in exchange["results"]]}
+            | ({"text": _segment_of(exchange["text"], session_id)} if "text" in exchange else {})
+            for exchange in _listed(found["exchanges"])
+        ]
+    return found
+
+
+def _receipt_of(form: Any, about: _About) -> dict[str, Any]:
+    session_id = about.session_id
+    found = _with_times(form, about)
+    if "text" in (output := found.get("output_result") or {}):
+        found["output_result"] = output | {"text": _segment_of(output["text"], session_id)}
+    if "prompt_received_ids" in found:
+        found["prompt_received_ids"] = [_with_session(one, session_id) for one in found["prompt_received_ids"]]
+    return found
+
+
+def _with_times(form: Any, about: _About) -> dict[str, Any]:
+    if type(form) is not dict:
+        raise ValueError("not a map")
+    return form | {name: _time(form[name], about) for name in _TIMES if name in form}
+
+
+def _segment_of(segment: dict[str, Any], session_id: str) -> dict[str, Any]:
+    return segment | {"ref": _with_session(segment["ref"], session_id)} if "ref" in segment else segment
+
+
+def _fill(kind: type[Any], values: dict[str, Any], about: _About) -> None:
+    """What the entry says of an order or a receipt stands in it again; in the place that it has in a whole one."""
+    if kind is events.OrderDispatched and type(values["order"]) is dict:
+        known = {"wo_id": values["wo_id"], "session_id": about.session_id, "fence": _fence(about)}
+        values["order"] = {**known, "wo_type": values["wo_type"], **values["order"]}
+    elif kind is events.OrderEnded and type(values["receipt"]) is dict:
+        values["receipt"] = {"wo_id": values["wo_id"], "fence": _fence(about)} | values["receipt"]
+
+
+# --- which field is written how ---------------------------------------------------------------------------------------
+
+_Writer = Callable[[Any, _About], Any] | None
+
+_WRITTEN: dict[str, _Writer] = {
+    "wo_id": _subject,
+    "step_id": _step,
+    "tool_batch_id": _batch,
+    "steers": _shorts,
+    "results": _given,
+    "open_calls": _open_calls,
+    "command": _command,
+    "order": _order,
+    "receipt": _receipt,
+    **dict.fromkeys(("session_config", "run_overrides", "lease"), _record),
+    **dict.fromkeys(("deadline_at", "issued_at", "expires_at"), _us_after),
+    **dict.fromkeys(("after", "lease_id", "continues"), _short),
+    **dict.fromkeys(("input_ref", "reply_ref", "result_ref", "detail_ref", "results_ref", "record_ref"), _short),
+}
+"""Fields of these names are written so, in whatever event; every other one is a text, a number or a flag as it is."""
+
+_READERS: dict[_Writer, Callable[[Any, _About], Any]] = {
+    _short: _long, _shorts: _longs, _subject: _of_subject, _us_after: _time, _step: _step_of, _batch: _batch_of,
+    _given: _given_of, _open_calls: _open_calls_of, _order: _order_of, _receipt: _receipt_of,
+}  # fmt: skip
+
+_CLASSES: dict[str, Any] = {
+    ENTRY_NAMES.get(cls.model_fields["kind"].default, cls.model_fields["kind"].default): cls
+    for cls in get_args(get_args(SessionEventKind)[0])
+}
+_FIELDS: dict[str, tuple[tuple[str, _Writer], ...]] = {
+    cls.model_fields["kind"].default: tuple(
+        (name, _WRITTEN.get(name)) for name in cls.model_fields if name not in ("kind", "at")
+    )
+    for cls in _CLASSES.values()
+}
