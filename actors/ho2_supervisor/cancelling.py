@@ -73,7 +73,7 @@ class Closing:
 
     async def _end(self, session: OwnedSession, memo: RunMemo, wo_id: str, trace: str) -> None:
         """An end of our own making, unless one came at the last moment."""
-        order = recorded_form.recorded_order(memo.orders[wo_id], memo.orders)
+        order = recorded_form.recorded_order(memo.orders[wo_id])
         receipt = cancelled_receipt(order, by=self.bus.instance, at=session.now())
         entry = self.own_entries.lost_order(
             receipt, provenance=session.provenance(memo.run_id, wo_id), at_us=session.at_us(), trace=trace

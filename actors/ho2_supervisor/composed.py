@@ -11,13 +11,17 @@ between name a stretch of that text and bring what has been added since.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bus.messages.base import pack, unpack
 from bus.messages.work_order import Segment
 
 _MARK = b"\xc1"
+_SESSION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_OWN_SESSION = "~"
+"""Stands in no id and no instance."""
 _LONG_CHARS = 2048
 """From here on a text without ref is worth a body of its own. Only size depends on it, never what a prompt shows."""
 _FRESH_SHARE = 1 / 16
@@ -47,7 +51,7 @@ def whole(name: str, parts: Sequence[Shown]) -> Segment:
 
 def body_of(parts: Sequence[Shown]) -> bytes:
     """The body that lists these parts."""
-    return _MARK + pack([[part.ref, ""] if part.ref is not None else [None, part.text] for part in parts])
+    return _listed([(None, part.text) if part.ref is None else (part.ref, "") for part in parts])
 
 
 def shared(parts: Sequence[Shown], kept: Kept | None, new_ref: str) -> tuple[bytes, Kept | None]:
@@ -58,16 +62,31 @@ def shared(parts: Sequence[Shown], kept: Kept | None, new_ref: str) -> tuple[byt
     first = parts[0]
     if first.ref is not None or len(first.text) < _LONG_CHARS:
         return body_of(parts), None
-    listed: list[list[str | None]] = [
-        [part.ref, ""] if part.ref is not None else [None, part.text] for part in parts[1:]
-    ]
+    listed: list[Part] = [(None, part.text) if part.ref is None else (part.ref, "") for part in parts[1:]]
     if kept is not None:
         start = kept.text.find(first.text[: first.text.find("\n") + 1])
         common = _common_chars(kept.text[max(0, start) :], first.text)
         if start >= 0 and len(first.text) - common <= len(first.text) * _FRESH_SHARE:
-            stretch: list[str | None] = [kept.ref, f"{start}:{start + common}"]
-            return _MARK + pack([stretch, [None, first.text[common:]], *listed]), None
-    return _MARK + pack([[new_ref, ""], *listed]), Kept(new_ref, first.text)
+            stretch = (kept.ref, f"{start}:{start + common}")
+            return _listed([stretch, (None, first.text[common:]), *listed]), None
+    return _listed([(new_ref, ""), *listed]), Kept(new_ref, first.text)
+
+
+def _listed(parts: Sequence[Part]) -> bytes:
+    """A session's id that a ref names is said once, in front, and a text that comes again by its first place."""
+    found = next((match for ref, _ in parts if ref is not None and (match := _SESSION.search(ref))), None)
+    session_id = "" if found is None else found[0]
+    items: list[Any] = [session_id]
+    places: dict[str, int] = {}
+    for ref, text in parts:
+        if ref is None:
+            place = places.setdefault(text, len(items))
+            items.append(text if place == len(items) else place)
+        else:
+            is_short = bool(session_id) and _OWN_SESSION not in ref
+            short = ref.replace(session_id, _OWN_SESSION).encode() if is_short else ref
+            items.append(short if is_short and not text else [short, text])
+    return _MARK + pack(items)
 
 
 def of_part(stretch: str, text: str) -> str:
@@ -82,7 +101,24 @@ def parts_in(body: bytes) -> list[Part] | None:
     """The parts that a body lists; None for a body that is a text itself. Raises ValueError for a damaged list."""
     if not body.startswith(_MARK):
         return None
-    return [(ref, text) for ref, text in unpack(body[len(_MARK) :])]
+    items = unpack(body[len(_MARK) :])
+    session_id = items[0]
+
+    def whole_ref(ref: str | bytes) -> str:
+        return ref.decode().replace(_OWN_SESSION, session_id) if isinstance(ref, bytes) else ref
+
+    parts: list[Part] = []
+    for item in items[1:]:
+        match item:
+            case str():
+                parts.append((None, item))
+            case int():
+                parts.append((None, items[item]))
+            case bytes():
+                parts.append((whole_ref(item), ""))
+            case _:
+                parts.append((whole_ref(item[0]), item[1]))
+    return parts
 
 
 def _common_chars(one: str, other: str) -> int:

@@ -116,7 +116,7 @@ class Consolidations:
         dispatched, ended = await self._client.lookup([dispatched_id(wo_id)], [end_key(wo_id)], with_bodies=True)
         if ended is not None or dispatched is None or not dispatched.bodies or dispatched.bodies[0] is None:
             return
-        order = recorded_form.recorded_order(unpack(dispatched.bodies[0])["order"], {})
+        order = recorded_form.recorded_order(unpack(dispatched.bodies[0])["order"])
         self._lost(order, RuntimeFault("peer_lost", "its supervisor was lost"), dispatched.trace)
 
     async def _dispatched(self, crossing: Crossing, wo_id: str, trace: str) -> WorkOrder:

@@ -62,19 +62,24 @@ async def continued(session: OwnedSession, requested: RunRequested, results: Seq
 
 async def _asked(session: OwnedSession, wo_id: str) -> tuple[WorkOrder, Receipt]:
     """The order whose model asked for the calls, and its receipt, with all their texts."""
-    form, ended = await _events(session, dispatched_id(wo_id), ended_id(wo_id))
-    if not isinstance(form, OrderDispatched) or not isinstance(ended, OrderEnded):
+    asked, ended = await _events(session, dispatched_id(wo_id), ended_id(wo_id))
+    if not isinstance(asked, OrderDispatched) or not isinstance(ended, OrderEnded):
         raise LedgerError("erased", f"order {wo_id}, whose model asked for the calls, is erased")
-    earlier: dict[str, Any] = {}
-    if (base := recorded_form.context_of(form.order)) is not None:
-        [first] = await _events(session, dispatched_id(base))
-        if not isinstance(first, OrderDispatched):
-            raise LedgerError("erased", f"order {base}, whose context {wo_id} shares, is erased")
-        earlier[base] = first.order
-    order = recorded_form.recorded_order(form.order, earlier)
+    order = recorded_form.recorded_order(await _whole(session, asked.order))
     receipt = Receipt.model_validate(ended.receipt)
     texts = await session.texts([*recorded_form.order_refs(order), *recorded_form.receipt_refs(receipt)])
     return recorded_form.expand_order(order, texts), recorded_form.expand_receipt(receipt, texts)
+
+
+async def _whole(session: OwnedSession, form: dict[str, Any]) -> dict[str, Any]:
+    """An order's form with what it shares with earlier ones: the first of its kind, and that with the run's first."""
+    base = recorded_form.like(form)
+    if base is None:
+        return form
+    [first] = await _events(session, dispatched_id(base))
+    if not isinstance(first, OrderDispatched):
+        raise LedgerError("erased", f"order {base}, whose context {form['wo_id']} shares, is erased")
+    return recorded_form.whole(form, {base: await _whole(session, first.order)})
 
 
 async def _events(session: OwnedSession, *ids: str) -> list[Any]:

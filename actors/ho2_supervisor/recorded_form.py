@@ -1,7 +1,8 @@
 """Orders and receipts as the journal holds them: every text that has a ref is blank; and back. Pure.
 
-The rounds of a run show the model the same context: the first order holds its segments, a later one names that order
-(`context_of`) and holds what it adds. Expanding the recorded form gives the same bytes that were sent first.
+The orders of a run are much alike: the first one stands whole, a later one names the first of its kind, or else of the
+run (`like`), and holds what differs from that; a context that only grows, what it adds (`more_context`). Expanding the
+recorded form gives the same bytes that were sent first.
 Source: spec page "Session contracts", section Where it lives.
 """
 
@@ -12,39 +13,76 @@ from typing import Any
 
 from bus.messages.base import canonical_value
 from bus.messages.ids import body_ref, ended_id
-from bus.messages.work_order import Exchange, Receipt, Segment, WorkOrder
+from bus.messages.work_order import Constraints, Exchange, Receipt, Segment, WorkOrder
 
 _CONTEXT = "input_context"
-_CONTEXT_OF = "context_of"
+_MORE = "more_context"
+_LIKE = "like"
+_LIMITS = "constraints"
+_OF_EACH = frozenset({"wo_id", "session_id", "wo_type", "fence"})
+"""Stand in every form; of what they say the entry knows the most."""
+_DEFAULTS: dict[type[Any], dict[str, Any]] = {
+    cls: {
+        name: field.get_default(call_default_factory=True)
+        for name, field in cls.model_fields.items()
+        if not field.is_required()
+    }
+    for cls in (WorkOrder, Constraints)
+}
 
 
 def blank_order(order: WorkOrder, earlier: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """What OrderDispatched carries; fields at their defaults are left out. `earlier`: the run's recorded orders."""
+    """What OrderDispatched carries; fields at their defaults are left out. `earlier`: the run's orders, `whole`."""
     form = order.model_dump(exclude_defaults=True)
-    context = form.get(_CONTEXT, [])
-    for segment in context:
+    for segment in form.get(_CONTEXT, ()):
         _blank(segment)
     for exchange in form.get("exchanges", ()):
         for segment in (exchange.get("text", {}), *exchange["results"]):
             _blank(segment)
-    for wo_id, known in earlier.items():
-        shared = known.get(_CONTEXT, [])
-        if shared and _CONTEXT_OF not in known and context[: len(shared)] == shared:
-            return form | {_CONTEXT_OF: wo_id, _CONTEXT: context[len(shared) :]}
-    return form
+    base = next(
+        (wo_id for wo_id, one in earlier.items() if one.get("wo_type") == order.wo_type), next(iter(earlier), "")
+    )
+    return _difference(form, base, earlier[base]) if base else form
 
 
-def recorded_order(form: Mapping[str, Any], earlier: Mapping[str, Mapping[str, Any]]) -> WorkOrder:
-    """The order behind its recorded form, texts with a ref still blank. Raises ValidationError if it is none."""
-    if _CONTEXT_OF not in form:
-        return WorkOrder.model_validate(form)
-    whole = {name: value for name, value in form.items() if name != _CONTEXT_OF}
-    return WorkOrder.model_validate(whole | {_CONTEXT: [*earlier[form[_CONTEXT_OF]][_CONTEXT], *form[_CONTEXT]]})
+def _difference(form: dict[str, Any], wo_id: str, base: Mapping[str, Any]) -> dict[str, Any]:
+    changed = _changes(form, base, WorkOrder)
+    if _LIMITS in changed:
+        changed[_LIMITS] = _changes(form[_LIMITS], base[_LIMITS], Constraints)
+    shared = base.get(_CONTEXT, [])
+    if _CONTEXT in changed and shared and form.get(_CONTEXT, [])[: len(shared)] == shared:
+        changed[_MORE] = changed.pop(_CONTEXT)[len(shared) :]
+    return {name: form[name] for name in _OF_EACH if name in form} | {_LIKE: wo_id} | changed
 
 
-def context_of(form: Mapping[str, Any]) -> str | None:
-    """The earlier order that holds the beginning of this one's context; None: it holds all of it."""
-    return form.get(_CONTEXT_OF)
+def _changes(form: Mapping[str, Any], base: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]:
+    """What differs; what alone the base says stands here as what it is without being said."""
+    changed = {name: value for name, value in form.items() if name not in base or base[name] != value}
+    gone = {name: _DEFAULTS[cls][name] for name in base if name not in form}
+    return changed | {name: value for name, value in gone.items() if base[name] != value}
+
+
+def whole(form: Mapping[str, Any], earlier: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """A recorded form with what it shares with an earlier one. `earlier`: the run's orders so far, whole."""
+    if _LIKE not in form:
+        return dict(form)
+    base = earlier[form[_LIKE]]
+    found = {name: value for name, value in {**base, **form}.items() if name not in (_LIKE, _MORE)}
+    if _LIMITS in form:
+        found[_LIMITS] = base[_LIMITS] | form[_LIMITS]
+    if _MORE in form:
+        found[_CONTEXT] = [*base[_CONTEXT], *form[_MORE]]
+    return found
+
+
+def recorded_order(form: Mapping[str, Any]) -> WorkOrder:
+    """The order behind its whole form, texts with a ref still blank. Raises ValidationError if it is none."""
+    return WorkOrder.model_validate(form)
+
+
+def like(form: Mapping[str, Any]) -> str | None:
+    """The earlier order of the run that this form rests on; None: it is whole."""
+    return form.get(_LIKE)
 
 
 def blank_receipt(receipt: Receipt) -> dict[str, Any]:

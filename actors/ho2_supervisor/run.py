@@ -287,7 +287,7 @@ class Run:
         recorded = self._memo.orders.get(work_order_id(self._step(round_number, 1)))
         if recorded is None:
             return None
-        order = recorded_form.recorded_order(recorded, self._memo.orders)
+        order = recorded_form.recorded_order(recorded)
         texts = await self.session.texts(recorded_form.order_refs(order))
         return recorded_form.expand_order(order, texts).input_context
 
@@ -427,7 +427,7 @@ class Run:
         recorded = self._memo.orders.get(planned.wo_id)
         if recorded is None:
             return self._planned(planned)
-        order = recorded_form.recorded_order(recorded, self._memo.orders)
+        order = recorded_form.recorded_order(recorded)
         ended = self._memo.receipts.get(planned.wo_id)
         if ended is not None:
             receipt = Receipt.model_validate(ended)

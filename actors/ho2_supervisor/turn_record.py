@@ -60,7 +60,7 @@ async def record_answer(
             else None,
             at=run.session.now(),
         ),
-        bodies=[pack(result.model_dump()), *([words.encode()] if has_own_text else [])],
+        bodies=[pack(result.model_dump(exclude_defaults=True)), *([words.encode()] if has_own_text else [])],
         once=turn_key(run.session.session_id, run.input_id),
         trace=run.trace,
     )
@@ -109,7 +109,7 @@ async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[Too
     detail_ref = body_ref(run.session.new_id("RunFailed"), 1)
     run.session.append(
         RunFailed(input_id=run.input_id, code=code, detail_ref=detail_ref, at=run.session.now()),
-        bodies=[pack(result.model_dump())],
+        bodies=[pack(result.model_dump(exclude_defaults=True))],
         once=turn_key(run.session.session_id, run.input_id),
         trace=run.trace,
     )

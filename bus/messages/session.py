@@ -278,8 +278,8 @@ class OrderDispatched(Record):
     wo_type: str = Field(description="what kind of work")
     step_id: StepId
     order: dict[str, Any] = Field(
-        description="WorkOrder with every referenced text blank; `context_of`, where it stands: the earlier order of "
-        "the run whose input_context comes before this one's"
+        description="WorkOrder with every referenced text blank; `like`, where it stands: the earlier order of the run "
+        "from which it differs in this alone; `more_context`: what comes behind that one's input_context"
     )
     at: Timestamp
 

@@ -402,13 +402,9 @@ _READERS: dict[_Writer, Callable[[Any, _About], Any]] = {
     _given: _given_of, _open_calls: _open_calls_of, _order: _order_of, _receipt: _receipt_of,
 }  # fmt: skip
 
-_CLASSES: dict[str, Any] = {
-    ENTRY_NAMES.get(cls.model_fields["kind"].default, cls.model_fields["kind"].default): cls
-    for cls in get_args(get_args(SessionEventKind)[0])
-}
+_KINDS: dict[str, Any] = {cls.model_fields["kind"].default: cls for cls in get_args(get_args(SessionEventKind)[0])}
+_CLASSES: dict[str, Any] = {ENTRY_NAMES.get(kind, kind): cls for kind, cls in _KINDS.items()}
 _FIELDS: dict[str, tuple[tuple[str, _Writer], ...]] = {
-    cls.model_fields["kind"].default: tuple(
-        (name, _WRITTEN.get(name)) for name in cls.model_fields if name not in ("kind", "at")
-    )
-    for cls in _CLASSES.values()
+    kind: tuple((name, _WRITTEN.get(name)) for name in cls.model_fields if name not in ("kind", "at"))
+    for kind, cls in _KINDS.items()
 }

@@ -17,8 +17,8 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "ledger_writes": (9, 12),
     "commits": (8, 10),
     "entries": (25, 37),
-    "record_bytes": (31_592, 44_216),
-    "wire_bytes": (136_932, 174_114),
+    "record_bytes": (28_264, 40_864),
+    "wire_bytes": (133_604, 171_000),
     "validations": (122, 188),
     "model_copies": (40, 52),
 }

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from actors.ho2_supervisor import history as history_rules
 from actors.ho2_supervisor.history import DeliveredTurn, History, HistoryLimits
+from actors.ho2_supervisor.recorded_form import whole
 from actors.ho2_supervisor.session.commands import text_ref
 from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.reducer import reduce
@@ -72,7 +73,7 @@ class RunMemo:
             case events.StepStarted(steers=[_, *_]):
                 self.steers[str(event.step_id)] = event.steers
             case events.OrderDispatched():
-                self.orders[event.wo_id] = event.order
+                self.orders[event.wo_id] = whole(event.order, self.orders)
                 self.dispatched_in[event.wo_id] = tenure
             case events.OrderEnded():
                 self.receipts.setdefault(event.wo_id, event.receipt)

@@ -12,8 +12,10 @@ from actors.ho2_supervisor.recorded_form import (
     blank_receipt,
     expand_order,
     expand_receipt,
+    like,
     order_refs,
     recorded_order,
+    whole,
 )
 from actors.ho2_supervisor.work_orders import TRANSITIONS, OrderContext, advance, faults, with_own_texts
 from bus.errors import WorkOrderFault
@@ -161,30 +163,39 @@ def test_recorded_order_expands_to_the_same_bytes() -> None:
     assert "kept" in str(form)
     assert "short" in str(form)
     texts = {"WO_DISPATCHED:x/1": LONG, "r/1": "hello", "r/2": "outcome", "r/3": "thinking"}
-    recorded = recorded_order(form, {})
+    recorded = recorded_order(form)
     assert order_refs(recorded) == ("WO_DISPATCHED:x/1", "r/1", "r/3", "r/2")
     assert pack(expand_order(recorded, texts).model_dump()) == pack(order.model_dump())
 
 
-def test_the_context_of_a_run_is_recorded_once() -> None:
-    """A later round names the first order that holds it and adds its own; another context is recorded whole."""
+def test_what_the_orders_of_a_run_share_is_recorded_once() -> None:
+    """A later order names the first of its kind, else of the run, and holds what differs; each gives itself back."""
     first, _ = with_own_texts(synthesized(), "WO_DISPATCHED:x", {})
     note = Segment(name="prior_results", text="too short")
+    limits = first.constraints.model_copy(update={"prompt_contract_id": "", "provider_id": None, "token_budget": 7})
     again = first.model_copy(update={"wo_id": "again"})
     longer = first.model_copy(update={"wo_id": "longer", "input_context": [*first.input_context, note]})
     other = first.model_copy(update={"wo_id": "other", "input_context": [note, *first.input_context]})
-    without = first.model_copy(update={"wo_id": "without", "input_context": []})
+    call = first.model_copy(
+        update={"wo_id": "call", "wo_type": "tool_call", "input_context": [], "constraints": limits, "intent_id": "I"}
+    )
+    second = call.model_copy(update={"wo_id": "second", "constraints": first.constraints, "intent_id": None})
     forms: dict[str, dict[str, Any]] = {}
-    for order in (without, first, again, longer, other):
-        forms[order.wo_id] = blank_order(order, forms)
-    named = {wo_id: (form.get("context_of"), len(form.get("input_context", []))) for wo_id, form in forms.items()}
-    assert named == {
-        "without": (None, 0), first.wo_id: (None, 2), "again": (first.wo_id, 0), "longer": (first.wo_id, 1),
-        "other": (None, 3),
+    recorded: dict[str, dict[str, Any]] = {}
+    for order in (first, again, longer, other, call, second):
+        recorded[order.wo_id] = blank_order(order, forms)
+        forms[order.wo_id] = whole(recorded[order.wo_id], forms)
+    ids = {"wo_id", "session_id", "wo_type", "fence"}
+    assert {wo_id: (like(form), set(form) - ids - {"like"}) for wo_id, form in recorded.items() if like(form)} == {
+        "again": (first.wo_id, set()), "longer": (first.wo_id, {"more_context"}),
+        "other": (first.wo_id, {"input_context"}),
+        "call": (first.wo_id, {"input_context", "constraints", "intent_id"}),
+        "second": ("call", {"constraints", "intent_id"}),
     }  # fmt: skip
+    assert recorded["call"]["constraints"] == {"prompt_contract_id": "", "provider_id": None, "token_budget": 7}
     texts = {"WO_DISPATCHED:x/1": LONG, "r/1": "hello"}
-    for order in (without, first, again, longer, other):
-        assert expand_order(recorded_order(forms[order.wo_id], forms), texts) == order
+    for order in (first, again, longer, other, call, second):
+        assert expand_order(recorded_order(forms[order.wo_id]), texts) == order
 
 
 def test_recorded_receipt_expands_to_the_same_bytes() -> None:
