@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from actors.ho2_supervisor import caller_tools
 from actors.ho2_supervisor.session.commands import command_of
 from actors.ho2_supervisor.session.record import KnownInput
-from actors.ho2_supervisor.session.state import SessionState, resolve_run_config
+from actors.ho2_supervisor.session.state import SessionState, names_no_model
 from actors.ho2_supervisor.settings import settings_fault
 from bus.messages.ids import follow_up_input, is_follow_up
 from bus.messages.session import CallResult, SessionConfig, form_of
@@ -77,7 +77,7 @@ def admit(  # noqa: PLR0913 - what a request and a session are
         return Refused(
             "run_active", f"run {state.active_run_id} answers input {state.active_input_id}; wait until it is over"
         )
-    if resolve_run_config(state.session_config, overrides) is None:
+    if names_no_model(state.session_config, overrides):
         return Refused("invalid_input", "the run's provider or model is blank; name both or leave them out")
     if fault := settings_fault(overrides, limits) or caller_tools.results_fault(results, text, state.open_calls):
         return Refused("invalid_input", fault)

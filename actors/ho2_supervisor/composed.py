@@ -12,7 +12,7 @@ between name a stretch of that text and bring what has been added since.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bus.messages.base import pack, unpack
@@ -78,15 +78,23 @@ def _listed(parts: Sequence[Part]) -> bytes:
     session_id = "" if found is None else found[0]
     items: list[Any] = [session_id]
     places: dict[str, int] = {}
-    for ref, text in parts:
+    shorts = _shortened([ref for ref, _ in parts if ref is not None], session_id)
+    for place, (ref, text) in enumerate(parts, 1):
         if ref is None:
-            place = places.setdefault(text, len(items))
-            items.append(text if place == len(items) else place)
+            first = places.setdefault(text, place)
+            items.append(text if first == place else first)
         else:
-            is_short = bool(session_id) and _OWN_SESSION not in ref
-            short = ref.replace(session_id, _OWN_SESSION).encode() if is_short else ref
-            items.append(short if is_short and not text else [short, text])
+            short = next(shorts)
+            items.append([short, text] if text or type(short) is str else short)
     return _MARK + pack(items)
+
+
+def _shortened(refs: Sequence[str], session_id: str) -> Iterator[str | bytes]:
+    """All of them at once: there are two for each turn that a prompt shows."""
+    together = "\n".join(refs)
+    if not session_id or _OWN_SESSION in together or together.count("\n") >= len(refs) > 0:
+        return iter(refs)
+    return iter(together.replace(session_id, _OWN_SESSION).encode().split(b"\n"))
 
 
 def of_part(stretch: str, text: str) -> str:

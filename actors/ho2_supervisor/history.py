@@ -16,6 +16,7 @@ ERASED = "[erased]"
 _NAME = "history"
 _ASKED = "user: "
 _END = "\n"
+_AROUND_CHARS = len(_ASKED) + len(_END)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,5 +171,6 @@ def _shown_at_most(digests: tuple[tuple[str, str], ...], limits: HistoryLimits) 
 
 def _tokens(turn: DeliveredTurn, limits: HistoryLimits) -> int:
     """Of the whole turn: length over characters per token, rounded up, so that a budget is kept."""
-    said = (_ASKED, turn.input_text, _answered(turn), turn.reply_text, _END)
-    return -(-sum(len(ERASED if text is None else text) for text in said) // limits.chars_per_token)
+    asked, said = turn.input_text, turn.reply_text
+    chars = len(ERASED if asked is None else asked) + len(ERASED if said is None else said) + len(_answered(turn))
+    return -(-(chars + _AROUND_CHARS) // limits.chars_per_token)

@@ -25,7 +25,7 @@ from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.ids import RunId, candidates_key, iso, us_of_iso
 from bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
-from bus.messages.session import SessionEventKind, TookOver, candidates_in
+from bus.messages.session import SessionEventKind, TookOver, TurnResult, candidates_in
 from bus.port import Bus
 from bus.record.journal import Recorded
 
@@ -176,7 +176,7 @@ class OwnedSession:
         """The submission id that the next append gets if it is of this kind and counted."""
         return journal.counted_id(kind, self.session_id, self.tenure, self.record.appended + 1)
 
-    def append(
+    def append(  # noqa: PLR0913 - what an entry is made of
         self,
         event: SessionEventKind,
         *,
@@ -184,8 +184,12 @@ class OwnedSession:
         once: str | None = None,
         work_order_id: str = "",
         trace: str = "",
+        result: TurnResult | None = None,
     ) -> Outcome:
-        """The event stands in the state and is queued for the journal. Raises EventRejected, changing nothing."""
+        """The event stands in the state and is queued for the journal. Raises EventRejected, changing nothing.
+
+        `result`: what a body is packed of.
+        """
         state = self.record.state
         enveloped = journal.envelope(state, event)
         outcome = reduce(state, enveloped)
@@ -203,7 +207,7 @@ class OwnedSession:
             provenance=self.provenance(state.active_run_id or outcome.state.active_run_id, work_order_id),
             trace=trace,
         )
-        self.record.take(Recorded(submission_id, enveloped, tuple(entry.bodies)), outcome)
+        self.record.take(Recorded(submission_id, enveloped, tuple(entry.bodies), result=result), outcome)
         self._unsent.append(entry)
         return outcome
 

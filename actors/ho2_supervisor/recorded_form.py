@@ -8,10 +8,10 @@ Source: spec page "Session contracts", section Where it lives.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
-from bus.messages.base import canonical_value
 from bus.messages.ids import body_ref, ended_id
 from bus.messages.work_order import Constraints, Exchange, Receipt, Segment, WorkOrder
 
@@ -19,6 +19,7 @@ _CONTEXT = "input_context"
 _MORE = "more_context"
 _LIKE = "like"
 _LIMITS = "constraints"
+_IN_ORDER = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 _OF_EACH = frozenset({"wo_id", "session_id", "wo_type", "fence"})
 """Stand in every form; of what they say the entry knows the most."""
 _DEFAULTS: dict[type[Any], dict[str, Any]] = {
@@ -93,12 +94,12 @@ def blank_receipt(receipt: Receipt) -> dict[str, Any]:
 
 
 def hashed_bytes(receipt: Receipt) -> bytes:
-    """The canonical bytes of the receipt as it reads from its recorded form: a text that has a ref is blank."""
-    form = receipt.model_dump(mode="json")
+    """The receipt as it reads from its recorded form, a text that has a ref blank: JSON, keys sorted at every depth."""
+    form = receipt.model_dump()
     text = (form["output_result"] or {}).get("text", {})
     if text.get("ref") is not None:
         text["text"] = ""
-    return canonical_value(form)
+    return _IN_ORDER(form).encode()
 
 
 def with_own_text(receipt: Receipt) -> tuple[Receipt, list[bytes]]:

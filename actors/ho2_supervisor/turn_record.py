@@ -63,6 +63,7 @@ async def record_answer(
         bodies=[pack(result.model_dump(exclude_defaults=True)), *([words.encode()] if has_own_text else [])],
         once=turn_key(run.session.session_id, run.input_id),
         trace=run.trace,
+        result=result,
     )
     chain_payload: dict[str, Any] = {
         "run_id": str(run.run_id),

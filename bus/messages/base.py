@@ -30,10 +30,14 @@ def cut_to(max_chars: int) -> BeforeValidator:
     return BeforeValidator(lambda said: cut(said, max_chars) if isinstance(said, str) else said)
 
 
-class Record(BaseModel):
+class Record(BaseModel):  # noqa: PLW1641 - pydantic gives a frozen model its hash
     """A frozen value that rejects unknown keys and never coerces."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    def __eq__(self, other: object) -> bool:
+        """Same type, same fields: all that there is to a record."""
+        return isinstance(other, Record) and type(self) is type(other) and self.__dict__ == other.__dict__
 
 
 class Message(Record):

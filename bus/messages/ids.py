@@ -73,7 +73,8 @@ class TurnId(Record):
     turn_seq: Sequence = Field(description="counts from 1 in its run")
 
     def __str__(self) -> str:
-        return f"{self.run_id}.{self.turn_seq}"
+        run_id = self.run_id
+        return f"{run_id.session_id}-{run_id.run_seq}.{self.turn_seq}"
 
 
 class StepId(Record):
@@ -83,7 +84,9 @@ class StepId(Record):
     step_seq: Sequence = Field(description="counts from 1 in its round")
 
     def __str__(self) -> str:
-        return f"{self.turn_id}.{self.step_seq}"
+        turn_id = self.turn_id  # three ids in one go: no other text is made as often
+        run_id = turn_id.run_id
+        return f"{run_id.session_id}-{run_id.run_seq}.{turn_id.turn_seq}.{self.step_seq}"
 
 
 class ToolBatchId(Record):
@@ -327,6 +330,7 @@ def iso_of_us(at_us: int) -> str:
         raise ValueError(f"not a time: {at_us} microseconds since 1970") from None
 
 
+@lru_cache(maxsize=64)
 def us_of_iso(text: str) -> int:
     """Microseconds since 1970 of a `Timestamp`. Raises ValueError for a day or an hour that there is not."""
     return _second_of(text[:19]) * 1_000_000 + int(text[20:26])

@@ -18,7 +18,7 @@ from bus.messages import session as events
 from bus.messages.base import pack, unpack
 from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
 from bus.messages.ledger import Entry, WriteEntry
-from bus.messages.session import ENTRY_NAMES, RunRequested, SessionEvent, SessionEventKind, form_of
+from bus.messages.session import ENTRY_NAMES, RunRequested, SessionEvent, SessionEventKind, TurnResult, form_of
 
 _HEAD = ("run", "round", "step", "session_epoch", "step_epoch", "at")
 _OWN_SESSION = "~"
@@ -33,6 +33,8 @@ class Recorded:
     event: SessionEvent
     bodies: tuple[bytes | None, ...]
     agent_id: str = ""
+    result: TurnResult | None = None
+    """What a body was packed of just now; None: it is to be read."""
 
 
 class _About(NamedTuple):
@@ -62,8 +64,9 @@ def payload_of(event: SessionEvent, submission_id: str, at_us: int) -> bytes:
         event.step_epoch,
         us_of_iso(said.at) - at_us,
     ]
+    values = said.__dict__
     for name, written in _FIELDS[said.kind]:
-        value = getattr(said, name)
+        value = values[name]
         fields.append(value if written is None or value is None else written(value, about))
     return pack(fields)
 

@@ -330,6 +330,8 @@ def step_key(event: events.SessionEventKind) -> str:
 
 def result_in(entry: Recorded, ref: str) -> TurnResult | None:
     """The TurnResult that this entry brought; None where it was erased."""
+    if entry.result is not None:
+        return entry.result
     _, _, number = ref.rpartition("/")
     body = entry.bodies[int(number)] if number.isdigit() and int(number) < len(entry.bodies) else None
     return None if body is None else result_of(body)

@@ -29,6 +29,7 @@ from actors.ho2_supervisor.session.state import (
     CallStatus,
     SessionState,
     epochs_raised,
+    names_no_model,
     resolve_run_config,
     state_hash,
 )
@@ -124,7 +125,7 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
         return Rejected("session_closed: the session is not open")
     if state.active_run_id is not None:
         return Rejected(f"run_active: {state.active_run_id}")
-    if resolve_run_config(state.session_config, event.run_overrides) is None:
+    if names_no_model(state.session_config, event.run_overrides):
         return Rejected("invalid_input: the run's provider or model is blank")
     if event.input_ref in state.pending_follow_up[1:]:
         return Rejected(f"{state.pending_follow_up[0]} is the next follow-up")

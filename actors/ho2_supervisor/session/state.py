@@ -129,11 +129,19 @@ class SessionState(Record):
 
 def resolve_run_config(base: SessionConfig, overrides: SessionConfig | None) -> RunConfig | None:
     """The overrides merged field by field over the session's configuration; None if provider or model stay blank."""
-    given = {} if overrides is None else {name: value for name, value in overrides if value is not None}
-    merged = dict(base) | given
-    if not (merged["provider"] or "").strip() or not (merged["model"] or "").strip():
+    if names_no_model(base, overrides):
         return None
-    return RunConfig.model_validate(merged)
+    given = {} if overrides is None else {name: value for name, value in overrides if value is not None}
+    return RunConfig.model_validate(base.__dict__ | given)
+
+
+def names_no_model(base: SessionConfig, overrides: SessionConfig | None) -> bool:
+    """Whether provider or model of such a run stay blank."""
+    provider, model = base.provider, base.model
+    if overrides is not None:
+        provider = provider if overrides.provider is None else overrides.provider
+        model = model if overrides.model is None else overrides.model
+    return not (provider or "").strip() or not (model or "").strip()
 
 
 def epochs_raised(state: SessionState) -> dict[str, int]:
