@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from actors.ho2_supervisor.session.record import SessionRecord
-from actors.ho2_supervisor.session.state import state_hash
+from actors.ho2_supervisor.session.state import state_bytes, state_hash
 from actors.ho2_supervisor.turn import history_limits
 from bus.errors import RuntimeFault
-from bus.messages.base import canonical_bytes
 from bus.messages.ids import iso
 from bus.messages.ledger import Entries, Entry, Read, session_stream
 from bus.messages.session import (
@@ -254,7 +253,7 @@ async def the_same_journal_twice(person: Person) -> None:
         await person.command(Resume())
     assert asked.result().outcome == "success"
     states = [folded(await person.journal(), person) for _ in range(2)]
-    assert canonical_bytes(states[0].state) == canonical_bytes(states[1].state)
+    assert state_bytes(states[0].state) == state_bytes(states[1].state)
     assert state_hash(states[0].state) == (await person.view()).state_hash
 
 

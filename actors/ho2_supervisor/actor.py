@@ -226,7 +226,7 @@ class Supervisor(Actor):
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._started(message.session_id)
             state = session.record.state
-            if state.status == "open" and state.active_run_id is not None:
+            if state.status == "open" and state.run_id is not None:
                 await self._drives.cancel(session)
                 continue
             if state.status == "open":
@@ -271,7 +271,7 @@ class Supervisor(Actor):
     async def _reply(self, drive: Drive, message: TurnRequest, call: Call) -> TurnReply:
         """The run's answer; before it, that it stands still or goes on again, or that its lease is to be renewed."""
         record, terms = drive.session.record, drive.input.lease if message.lease else None
-        run_id = record.state.active_run_id
+        run_id = record.state.run_id
         # Three renewals fit into the silence that ends a lease, so that one of them may get lost. Who waits with a run
         # that stands still asks again now and then, and so comes to another owner once this one gets no new work.
         ends = [] if terms is None else [terms.heartbeat_timeout_secs / 3]
@@ -284,7 +284,7 @@ class Supervisor(Actor):
             pass
         if drive.answer.done():
             return TurnReply(result=drive.answer.result())
-        lease, standstill, held = record.state.active_run_lease, drive.waiting.standstill, views.held_calls(record)
+        lease, standstill, held = record.state.lease, drive.waiting.standstill, views.held_calls(record)
         if message.stream and standstill != message.waiting:
             call.stream(StreamWaiting(run=str(run_id or ""), waiting=standstill, held_calls=held))
         return TurnReply(
@@ -356,9 +356,9 @@ class Supervisor(Actor):
         Then the run is driven no further, and the session is to be read again.
         """
         state = session.record.state
-        run_id, input_id = state.active_run_id, state.active_input_id
+        run_id, input_id = state.run_id, state.run and state.run.input_id
         answer = (await self._client.lookup(once=[turn_key(session.session_id, input_id or "")]))[0]
-        if session.record.state.active_run_id != run_id:
+        if session.record.state.run_id != run_id:
             return True
         if answer is None:
             return False

@@ -73,10 +73,8 @@ def admit(  # noqa: PLR0913 - what a request and a session are
         return Attach() if known.became == "running" else Known(known)
     if state.status == "closed":
         return Refused("session_closed", f"session {state.session_id} has ended; start another one")
-    if state.active_run_id is not None:
-        return Refused(
-            "run_active", f"run {state.active_run_id} answers input {state.active_input_id}; wait until it is over"
-        )
+    if state.run is not None:
+        return Refused("run_active", f"run {state.run_id} answers input {state.run.input_id}; wait until it is over")
     if names_no_model(state.session_config, overrides):
         return Refused("invalid_input", "the run's provider or model is blank; name both or leave them out")
     if fault := settings_fault(overrides, limits) or caller_tools.results_fault(results, text, state.open_calls):

@@ -50,10 +50,13 @@ class Closing:
         for wo_id in session.record.state.open_orders:
             await self._end(session, memo, wo_id, trace)
         _close_calls(session, trace)
+        run = session.record.state.run
         result = _result(session, memo, now=self.bus.now())
         session.append(
             RunCancelled(
-                input_id=memo.requested.input_id, reason=session.record.state.cancel_reason or None, at=session.now()
+                input_id=memo.requested.input_id,
+                reason=(run.cancel_reason if run is not None else None) or None,
+                at=session.now(),
             ),
             bodies=[pack(result.model_dump())],
             once=turn_key(session.session_id, memo.requested.input_id),
@@ -89,7 +92,7 @@ class Closing:
             work_order_id=wo_id,
             trace=trace,
         )
-        call, batch = memo.orders[wo_id].get("tool_call"), session.record.state.active_tool_batch
+        call, batch = memo.orders[wo_id].get("tool_call"), session.record.state.tool_batch
         if call is None or batch is None:
             return
         session.append(
@@ -115,7 +118,7 @@ def receipt_in(entry: Entry | None) -> Receipt | None:
 def _close_calls(session: OwnedSession, trace: str) -> None:
     """Calls that were never sent are closed under the batch's own fence, which is stale by now."""
     state = session.record.state
-    batch = state.active_tool_batch
+    batch = state.tool_batch
     for call_id in [] if batch is None else batch.expected_call_ids:
         if batch is None or batch.call_status[call_id].is_terminal:
             continue
@@ -150,14 +153,14 @@ def _result(session: OwnedSession, memo: RunMemo, *, now: float) -> TurnResult:
 
 def _calls(session: OwnedSession, memo: RunMemo, receipts: dict[str, Receipt]) -> list[ToolCallSummary]:
     """What became of each call that was sent: those of the batch that was open are ignored as stale."""
-    batch = session.record.state.active_tool_batch
+    run, batch = session.record.state.run, session.record.state.tool_batch
     stale = set() if batch is None else {c for c, status in batch.call_status.items() if status.state == "IgnoredStale"}
     summaries: list[ToolCallSummary] = []
     for wo_id, order in memo.orders.items():
         call, receipt = order.get("tool_call"), receipts.get(wo_id)
         if call is None or receipt is None:
             continue
-        is_stale = call["call_id"] in stale and wo_id in session.record.state.step_orders
+        is_stale = call["call_id"] in stale and run is not None and wo_id in run.step_orders
         summaries.append(
             ToolCallSummary(
                 tool_id=call["tool_id"],

@@ -117,7 +117,7 @@ def verdict(session: OwnedSession, command: HostCommand, *, reason: str, is_repe
         outcome="applied" if is_applied else "rejected",
         reason=reason,
         is_repeat=is_repeat,
-        run_id=state.active_run_id,
+        run_id=state.run_id,
         lifecycle=state.lifecycle,
         session_epoch=state.session_epoch,
         input_id=follow_up_input(command.command_id) if is_applied and isinstance(command.command, FollowUp) else None,

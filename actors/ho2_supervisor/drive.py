@@ -188,7 +188,7 @@ class Drives:
     def renew(self, drive: Drive) -> None:
         """Who asked for a lease asks again: the lease goes on."""
         session, now = drive.session, drive.session.now()
-        lease = session.record.state.active_run_lease
+        lease = session.record.state.lease
         if lease is None:
             return
         heartbeat = LeaseHeartbeat(lease_id=lease.lease_id, heartbeat_at=now)
@@ -267,7 +267,7 @@ class Drives:
 
     def _has_follow_up(self, session: OwnedSession) -> bool:
         state = session.record.state
-        is_free = state.active_run_id is None and session.session_id not in self._drives and state.status == "open"
+        is_free = state.run_id is None and session.session_id not in self._drives and state.status == "open"
         return is_free and bool(state.pending_follow_up) and self._registry.held(session.session_id) is session
 
     async def _follow(self, session: OwnedSession) -> None:
@@ -342,7 +342,7 @@ class Drives:
         except RuntimeFault as fault:
             # Whatever a run that is not over is left for (a question that the record did not answer): who reads it next
             # drives it on, this one if nobody does.
-            if isinstance(fault, JournalLost) or drive.session.record.state.active_run_id is not None:
+            if isinstance(fault, JournalLost) or drive.session.record.state.run_id is not None:
                 self._registry.drop(drive.session)
             if not drive.answer.done():
                 drive.answer.set_exception(fault)

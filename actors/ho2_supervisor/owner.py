@@ -195,7 +195,7 @@ class OwnedSession:
         outcome = reduce(state, enveloped)
         if outcome.rejection is not None:
             raise EventRejected(self.session_id, event.kind, outcome.rejection.reason)
-        submission_id = journal.derived_id(self.session_id, event, state.active_run_id) or self.new_id(event.kind)
+        submission_id = journal.derived_id(self.session_id, event, state.run_id) or self.new_id(event.kind)
         entry = journal.entry_of(
             enveloped,
             submission_id=submission_id,
@@ -204,7 +204,7 @@ class OwnedSession:
             at_us=us_of_iso(event.at),
             bodies=bodies,
             once=once,
-            provenance=self.provenance(state.active_run_id or outcome.state.active_run_id, work_order_id),
+            provenance=self.provenance(state.run_id or outcome.state.run_id, work_order_id),
             trace=trace,
         )
         self.record.take(Recorded(submission_id, enveloped, tuple(entry.bodies), result=result), outcome)
@@ -374,7 +374,7 @@ class OwnedSession:
             package_id=self.package_id,
             session_id=self.session_id,
             run_seq=0 if run_id is None else run_id.run_seq,
-            round_seq=0 if state.active_turn_id is None else state.active_turn_id.turn_seq,
+            round_seq=0 if state.run is None or state.run.turn_id is None else state.run.turn_id.turn_seq,
             work_order_id=work_order_id,
             tier="ho2",
         )

@@ -128,10 +128,10 @@ class Run:
     @property
     def run_config(self) -> RunConfig:
         """The configuration frozen at RunStarted."""
-        config = self.session.record.state.active_run_config
-        if config is None:
+        run = self.session.record.state.run
+        if run is None or run.config is None:
             raise AssertionError(f"run {self.run_id} has not started")
-        return config
+        return run.config
 
     @property
     def budget_tokens(self) -> int:
@@ -166,9 +166,11 @@ class Run:
 
     def remaining_s(self) -> float:
         """Until the run's deadline, which an attached request may have moved; never negative. Waiting uses none."""
-        state = self.session.record.state
-        now = self._bus.now() if state.waiting_since is None else parse_iso(state.waiting_since)
-        return max(0.0, parse_iso(state.deadline_at) - now) if state.deadline_at else 0.0
+        run = self.session.record.state.run
+        if run is None:
+            return 0.0
+        now = self._bus.now() if run.waiting_since is None else parse_iso(run.waiting_since)
+        return max(0.0, parse_iso(run.deadline_at) - now)
 
     def timeout_s(self, limit_ms: int) -> float:
         """An order's own time-out. Raises WorkOrderFault when the run has no time left.
@@ -329,7 +331,7 @@ class Run:
         }
         while left := [call for call in asked if call.call_id not in ended]:
             state = self.session.record.state
-            batch = state.active_tool_batch
+            batch = state.tool_batch
             waiting = batch.held if batch is not None and batch.tool_batch_id == batch_id else []
             ready = [call for call in left if call.call_id not in waiting]
             if ready:
@@ -489,10 +491,10 @@ class Run:
         return bodies + fresh
 
     def _step_of(self, order: WorkOrder) -> StepId:
-        step = self.session.record.state.active_step_id
-        if step is None:
+        run = self.session.record.state.run
+        if run is None or run.step_id is None:
             raise AssertionError(f"{order.wo_id} was planned before any step")
-        return step
+        return run.step_id
 
     async def _dispatch(self, pending: Sequence[_Pending]) -> None:
         """Barrier: WO_DISPATCHED is durable before anything is sent. Nothing to wait for if all were ended before."""

@@ -23,7 +23,7 @@ def view_of(record: SessionRecord) -> SessionView | None:
         tenure=state.tenure,
         owner=state.owner,
         turn_count=record.turn_count,
-        active_input_id=state.active_input_id,
+        active_input_id=None if state.run is None else state.run.input_id,
         run=run_view_of(record),
         pending_follow_ups=len(state.pending_follow_up),
         created_at=state.created_at,
@@ -35,20 +35,20 @@ def view_of(record: SessionRecord) -> SessionView | None:
 def run_view_of(record: SessionRecord) -> RunView | None:
     """The active run; None if there is none."""
     state = record.state
-    if state.active_run_id is None or state.active_input_id is None:
+    run = state.run
+    if run is None:
         return None
-    lease = state.active_run_lease
     return RunView(
-        run_id=state.active_run_id,
-        input_id=state.active_input_id,
-        rounds=state.next_turn_seq - 1,
-        in_flight=state.in_flight_effects,
+        run_id=run.run_id,
+        input_id=run.input_id,
+        rounds=run.next_turn_seq - 1,
+        in_flight=len(run.open_orders),
         calls=_calls(record),
-        pause_requested=state.pause_requested,
-        cancel_reason=state.cancel_reason,
-        pending_steers=len(state.pending_steer),
-        deadline_at=state.deadline_at,
-        lease_id=None if lease is None else lease.lease_id,
+        pause_requested=run.pause_requested,
+        cancel_reason=run.cancel_reason,
+        pending_steers=len(run.pending_steer),
+        deadline_at=run.deadline_at,
+        lease_id=None if run.lease is None else run.lease.lease_id,
         lease_expires_at=leases.expiry(state),
     )
 
@@ -59,7 +59,7 @@ def held_calls(record: SessionRecord) -> list[HeldCall]:
 
 
 def _calls(record: SessionRecord) -> list[CallView]:
-    batch = record.state.active_tool_batch
+    batch = record.state.tool_batch
     if batch is None:
         return []
     tools = _asked_for(record)

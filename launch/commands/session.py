@@ -13,6 +13,7 @@ from actors.ho2_supervisor.session.lifecycle import TRANSITIONS
 from actors.ho2_supervisor.turn import history_limits
 from bus.clock import SystemClock
 from bus.errors import RuntimeFault
+from bus.messages.base import named
 from bus.messages.ids import parse_iso, shown_session
 from bus.messages.ledger import Entry
 from bus.messages.session import SessionStarted, SessionView
@@ -328,7 +329,7 @@ def _replay_document(found: Replay) -> dict[str, Any]:
         "from_snapshot": found.from_snapshot or None,
         "refused_commands": found.refused_commands,
         "state_hash": found.state_hash,
-        "state": None if found.state is None else found.state.model_dump(mode="json"),
+        "state": None if found.state is None else named(found.state),
         "misfits": [asdict(one) for one in found.misfits],
     }
 

@@ -13,8 +13,8 @@ from typing import Any
 from actors.ho2_supervisor.history import HistoryLimits
 from actors.ho2_supervisor.session import snapshot
 from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState, state_hash
-from bus.messages.base import canonical_bytes
+from actors.ho2_supervisor.session.state import SessionState, state_bytes, state_hash
+from bus.messages.base import named
 from bus.messages.ledger import Entry
 from bus.messages.session import StateSnapshot
 from bus.record.journal import Recorded, recorded
@@ -124,9 +124,9 @@ def _from_snapshot(
 def _compare(found: Replay, which: str, other: SessionState, entries: Sequence[Entry]) -> None:
     """Another fold of the same journal has the same bytes; else the first field that differs is a misfit."""
     assert found.state is not None  # noqa: S101 - set before anything is compared with it
-    if canonical_bytes(found.state) == canonical_bytes(other):
+    if state_bytes(found.state) == state_bytes(other):
         return
-    path = first_difference(found.state.model_dump(mode="json"), other.model_dump(mode="json"))
+    path = first_difference(named(found.state), named(other))
     last = entries[-1]
     found.misfits.append(Misfit("difference", last.sequence, last.submission_id, f"{which} differs in {path}"))
 

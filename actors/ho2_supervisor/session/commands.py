@@ -12,7 +12,6 @@ from actors.ho2_supervisor.session import leases
 from actors.ho2_supervisor.session.lifecycle import walk
 from actors.ho2_supervisor.session.outcome import (
     BatchComplete,
-    Changes,
     Effect,
     Rejected,
     RunGoesOn,
@@ -22,8 +21,10 @@ from actors.ho2_supervisor.session.outcome import (
 from actors.ho2_supervisor.session.state import (
     ActiveToolBatch,
     CallStatus,
+    RunState,
     SessionState,
     epochs_raised,
+    of_run,
     resolve_run_config,
 )
 from bus.messages import session as commands
@@ -52,7 +53,7 @@ def received(state: SessionState, command: HostCommand) -> Verdict:
         return Rejected(f"command {state.received_command.command_id} is not decided yet")
     if command.command_id in state.applied_command_ids:
         return Rejected(f"command {command.command_id} was applied already")
-    return {"received_command": command}, ()
+    return state._replace(received_command=command), ()
 
 
 def rejected(state: SessionState, command_id: str) -> Verdict:
@@ -60,7 +61,7 @@ def rejected(state: SessionState, command_id: str) -> Verdict:
     command = state.received_command
     if command is None or command.command_id != command_id:
         return Rejected(f"command {command_id} was not received")
-    return {"received_command": None}, ()
+    return state._replace(received_command=None), ()
 
 
 def applied(state: SessionState, command_id: str, at: str) -> Verdict:
@@ -71,11 +72,11 @@ def applied(state: SessionState, command_id: str, at: str) -> Verdict:
     verdict = _addressed(state, command) or _COMMANDS[command.command.kind](state, command, at)
     if isinstance(verdict, Rejected):
         return verdict
-    changes, effects = verdict
+    after, effects = verdict
     remembered = [*state.applied_command_ids, command_id]
     if state.applied_commands_max is not None:
         remembered = remembered[max(0, len(remembered) - state.applied_commands_max) :]
-    return {"received_command": None, "applied_command_ids": remembered} | changes, effects
+    return after._replace(received_command=None, applied_command_ids=remembered), effects
 
 
 def cancelling(state: SessionState, reason: str) -> Verdict:
@@ -83,22 +84,23 @@ def cancelling(state: SessionState, reason: str) -> Verdict:
 
     While it is cancelled already, nothing changes.
     """
-    if state.active_run_id is None:
+    run = state.run
+    if run is None:
         return Rejected("no_active_run: no run is active")
     if state.lifecycle == "Cancelling":
         return Rejected("cancelling: the run is being cancelled already")
     path = ("Running", "Cancelling") if state.lifecycle == "Idle" else ("Cancelling",)
     if walk(state.lifecycle, *path) is None:
         return Rejected(f"no_active_run: nothing to cancel in lifecycle {state.lifecycle}")
-    changes: Changes = {
-        "lifecycle": "Cancelling",
-        "cancel_reason": reason,
-        "pause_requested": False,
-        "waiting_since": None,
-        "active_run_lease": None,
-        "active_run_config": state.active_run_config or resolve_run_config(state.session_config, state.run_overrides),
-    }
-    return changes | epochs_raised(state), (RunStops(state.active_run_id, reason),)
+    stopping = run._replace(
+        cancel_reason=reason,
+        pause_requested=False,
+        waiting_since=None,
+        lease=None,
+        config=run.config or resolve_run_config(state.session_config, run.overrides),
+    )
+    after = epochs_raised(state)._replace(lifecycle="Cancelling", run=stopping)
+    return after, (RunStops(run.run_id, reason),)
 
 
 # --- whom it is for -----------------------------------------------------------------------------------------------
@@ -109,50 +111,56 @@ def _addressed(state: SessionState, command: HostCommand) -> Rejected | None:
     if state.status == "closed":
         return Rejected("session_closed: the session has ended")
     target, epoch = command.target_run_id, command.expected_session_epoch
-    if target is not None and target != state.active_run_id:
-        return Rejected(f"stale_target: run {target} is not active; the active run is {state.active_run_id}")
+    if target is not None and target != state.run_id:
+        return Rejected(f"stale_target: run {target} is not active; the active run is {state.run_id}")
     if epoch is not None and epoch != state.session_epoch:
         return Rejected(f"stale_epoch: epoch {epoch} was expected, it is {state.session_epoch}")
     return None
 
 
-def _run_fault(state: SessionState) -> Rejected | None:
-    if state.active_run_id is None:
+def _run_of(state: SessionState) -> RunState | Rejected:
+    """The run that a command is about; one that is being cancelled takes none."""
+    if state.run is None:
         return Rejected("no_active_run: no run is active")
     if state.lifecycle == "Cancelling":
         return Rejected("cancelling: the run is being cancelled")
-    return None
+    return state.run
 
 
 # --- the commands -------------------------------------------------------------------------------------------------
 
 
 def _steer(state: SessionState, command: HostCommand, _at: str) -> Verdict:
-    if fault := _run_fault(state):
-        return fault
-    return {"pending_steer": [*state.pending_steer, text_ref(state.session_id, command.command_id)]}, ()
+    run = _run_of(state)
+    if isinstance(run, Rejected):
+        return run
+    ref = text_ref(state.session_id, command.command_id)
+    return of_run(state, run, pending_steer=[*run.pending_steer, ref]), ()
 
 
 def _follow_up(state: SessionState, command: HostCommand, _at: str) -> Verdict:
-    return {"pending_follow_up": [*state.pending_follow_up, text_ref(state.session_id, command.command_id)]}, ()
+    ref = text_ref(state.session_id, command.command_id)
+    return state._replace(pending_follow_up=[*state.pending_follow_up, ref]), ()
 
 
 def _pause(state: SessionState, _command: HostCommand, _at: str) -> Verdict:
-    if fault := _run_fault(state):
-        return fault
-    if state.lifecycle == "Paused" or state.pause_requested:
+    run = _run_of(state)
+    if isinstance(run, Rejected):
+        return run
+    if state.lifecycle == "Paused" or run.pause_requested:
         return Rejected("already_paused: the run is paused, or will be at the next step boundary")
-    return {"pause_requested": True}, ()
+    return of_run(state, run, pause_requested=True), ()
 
 
 def _resume(state: SessionState, _command: HostCommand, at: str) -> Verdict:
     """Also takes back a pause that has not begun."""
-    if fault := _run_fault(state):
-        return fault
+    run = _run_of(state)
+    if isinstance(run, Rejected):
+        return run
     if state.lifecycle == "Paused":
-        return _goes_on(state, at)
-    if state.pause_requested:
-        return {"pause_requested": False}, ()
+        return _goes_on(state, run, at)
+    if run.pause_requested:
+        return of_run(state, run, pause_requested=False), ()
     return Rejected(f"not_paused: the run is {state.lifecycle}")
 
 
@@ -162,57 +170,61 @@ def _cancel(state: SessionState, command: HostCommand, _at: str) -> Verdict:
 
 
 def _heartbeat(state: SessionState, command: HostCommand, _at: str) -> Verdict:
-    if fault := _run_fault(state):
-        return fault
+    run = _run_of(state)
+    if isinstance(run, Rejected):
+        return run
     assert isinstance(command.command, commands.LeaseHeartbeat)  # noqa: S101 - by the table below
     return leases.renewed(state, command.command)
 
 
 def _approve(state: SessionState, command: HostCommand, at: str) -> Verdict:
     assert isinstance(command.command, commands.Approve)  # noqa: S101 - by the table below
-    batch = _held(state, command.command.call_id)
-    if isinstance(batch, Rejected):
-        return batch
+    found = _held(state, command.command.call_id)
+    if isinstance(found, Rejected):
+        return found
+    run, batch = found
     held = [call for call in batch.held if call != command.command.call_id]
-    return _decided(state, batch.model_copy(update={"held": held}), at)
+    return _decided(state, run, batch.model_copy(update={"held": held}), at)
 
 
 def _deny(state: SessionState, command: HostCommand, at: str) -> Verdict:
     assert isinstance(command.command, commands.Deny)  # noqa: S101 - by the table below
-    batch = _held(state, command.command.call_id)
-    if isinstance(batch, Rejected):
-        return batch
-    return _decided(state, batch.with_status(command.command.call_id, CallStatus(state="Failed", code=DENIED)), at)
+    found = _held(state, command.command.call_id)
+    if isinstance(found, Rejected):
+        return found
+    run, batch = found
+    return _decided(state, run, batch.with_status(command.command.call_id, CallStatus(state="Failed", code=DENIED)), at)
 
 
-def _held(state: SessionState, call_id: str) -> ActiveToolBatch | Rejected:
-    if fault := _run_fault(state):
-        return fault
-    batch = state.active_tool_batch
+def _held(state: SessionState, call_id: str) -> tuple[RunState, ActiveToolBatch] | Rejected:
+    run = _run_of(state)
+    if isinstance(run, Rejected):
+        return run
+    batch = run.tool_batch
     if batch is None or call_id not in batch.held:
         waiting = "none" if batch is None or not batch.held else ", ".join(batch.held)
         return Rejected(f"call_not_open: call {call_id} waits for no approval; waiting: {waiting}")
-    return batch
+    return run, batch
 
 
-def _decided(state: SessionState, batch: ActiveToolBatch, at: str) -> Verdict:
+def _decided(state: SessionState, run: RunState, batch: ActiveToolBatch, at: str) -> Verdict:
     """The batch after one more decision; with the last one a run that waited for them goes on."""
-    changes: Changes = {"active_tool_batch": batch}
+    decided = run._replace(tool_batch=batch)
     effects: tuple[Effect, ...] = (BatchComplete(tuple(batch.expected_call_ids)),) if batch.is_complete else ()
     if batch.held or state.lifecycle != "WaitingInput":
-        return changes, effects
-    going = _goes_on(state, at)
-    return (changes | going[0], effects + going[1])
+        return state._replace(run=decided), effects
+    after, going = _goes_on(state, decided, at)
+    return after, effects + going
 
 
-def _goes_on(state: SessionState, at: str) -> tuple[Changes, tuple[Effect, ...]]:
+def _goes_on(state: SessionState, run: RunState, at: str) -> tuple[SessionState, tuple[Effect, ...]]:
     """Running again; the time that was waited is added to the deadline."""
-    assert state.active_run_id is not None  # noqa: S101 - asked before
-    changes: Changes = {"lifecycle": "Running", "waiting_since": None}
-    if state.waiting_since is not None and state.deadline_at is not None:
-        waited = max(0.0, parse_iso(at) - parse_iso(state.waiting_since))
-        changes["deadline_at"] = iso(parse_iso(state.deadline_at) + waited)
-    return changes, (RunGoesOn(state.active_run_id),)
+    deadline_at = run.deadline_at
+    if run.waiting_since is not None:
+        waited = max(0.0, parse_iso(at) - parse_iso(run.waiting_since))
+        deadline_at = iso(parse_iso(deadline_at) + waited)
+    going = run._replace(waiting_since=None, deadline_at=deadline_at)
+    return state._replace(lifecycle="Running", run=going), (RunGoesOn(run.run_id),)
 
 
 _COMMANDS: dict[str, Callable[[SessionState, HostCommand, str], Verdict]] = {

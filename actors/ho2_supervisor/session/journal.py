@@ -52,10 +52,10 @@ def derived_id(session_id: str, event: SessionEventKind, run: object) -> str | N
 
 def envelope(state: SessionState, event: SessionEventKind) -> SessionEvent:
     """The event with the correlation fields of this moment."""
-    return SessionEvent(
-        state.session_id, state.session_epoch, state.step_epoch, event, state.active_run_id, state.active_turn_id,
-        state.active_step_id,
-    )  # fmt: skip
+    session_id, run = state.session_id, state.run
+    if run is None:
+        return SessionEvent(session_id, state.session_epoch, state.step_epoch, event)
+    return SessionEvent(session_id, state.session_epoch, state.step_epoch, event, run.run_id, run.turn_id, run.step_id)
 
 
 def entry_of(  # noqa: PLR0913 - an entry has these fields

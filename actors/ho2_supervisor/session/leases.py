@@ -6,7 +6,7 @@ No clock: every time here was journaled. Source: spec page "Session contracts", 
 from __future__ import annotations
 
 from actors.ho2_supervisor.session.outcome import Rejected, Verdict
-from actors.ho2_supervisor.session.state import RunLease, SessionState
+from actors.ho2_supervisor.session.state import RunLease, SessionState, of_run
 from bus.messages.ids import iso, lease_id_of, parse_iso
 from bus.messages.session import LeaseHeartbeat, LeaseIssued
 
@@ -16,13 +16,13 @@ FIRST = 1
 
 def issued(state: SessionState, event: LeaseIssued) -> Verdict:
     """The lease that RunRequested asked for, under its terms, once."""
-    terms, run_id = state.lease_terms, state.active_run_id
-    if run_id is None or terms is None:
+    run = state.run
+    if run is None or (terms := run.lease_terms) is None:
         return Rejected("no active run asked for a lease")
-    if state.active_run_lease is not None:
-        return Rejected(f"lease {state.active_run_lease.lease_id} is active")
-    if event.lease_id != lease_id_of(run_id, FIRST):
-        return Rejected(f"lease {event.lease_id}, the run's is {lease_id_of(run_id, FIRST)}")
+    if run.lease is not None:
+        return Rejected(f"lease {run.lease.lease_id} is active")
+    if event.lease_id != lease_id_of(run.run_id, FIRST):
+        return Rejected(f"lease {event.lease_id}, the run's is {lease_id_of(run.run_id, FIRST)}")
     expires_at = iso(parse_iso(event.issued_at) + terms.ttl_secs)
     if (event.expires_at, event.heartbeat_timeout_secs) != (expires_at, terms.heartbeat_timeout_secs):
         return Rejected("the lease is not the one that was asked for")
@@ -32,24 +32,23 @@ def issued(state: SessionState, event: LeaseIssued) -> Verdict:
         expires_at=event.expires_at,
         heartbeat_timeout_secs=event.heartbeat_timeout_secs,
     )
-    return {"active_run_lease": lease, "last_heartbeat_at": None}, ()
+    return of_run(state, run, lease=lease, last_heartbeat_at=None), ()
 
 
 def renewed(state: SessionState, heartbeat: LeaseHeartbeat) -> Verdict:
     """Both ends of the lease move to this heartbeat."""
-    lease, terms = state.active_run_lease, state.lease_terms
-    if lease is None or terms is None or lease.lease_id != heartbeat.lease_id:
+    run = state.run
+    lease = None if run is None else run.lease
+    if run is None or lease is None or run.lease_terms is None or lease.lease_id != heartbeat.lease_id:
         active = "none" if lease is None else lease.lease_id
         return Rejected(f"wrong_lease: {heartbeat.lease_id[:200]} is not the active lease ({active})")
-    if heartbeat.heartbeat_at <= (state.last_heartbeat_at or lease.issued_at):
-        return Rejected(f"not_newer: the lease was renewed at {state.last_heartbeat_at or lease.issued_at}")
+    if heartbeat.heartbeat_at <= (run.last_heartbeat_at or lease.issued_at):
+        return Rejected(f"not_newer: the lease was renewed at {run.last_heartbeat_at or lease.issued_at}")
     if is_over(state, heartbeat.heartbeat_at):
         return Rejected(f"lease_expired: {lease.lease_id} was over before {heartbeat.heartbeat_at}")
-    expires_at = iso(parse_iso(heartbeat.heartbeat_at) + terms.ttl_secs)
-    return {
-        "active_run_lease": lease.model_copy(update={"expires_at": expires_at}),
-        "last_heartbeat_at": heartbeat.heartbeat_at,
-    }, ()
+    expires_at = iso(parse_iso(heartbeat.heartbeat_at) + run.lease_terms.ttl_secs)
+    longer = lease.model_copy(update={"expires_at": expires_at})
+    return of_run(state, run, lease=longer, last_heartbeat_at=heartbeat.heartbeat_at), ()
 
 
 def is_over(state: SessionState, at: str) -> bool:
@@ -60,8 +59,8 @@ def is_over(state: SessionState, at: str) -> bool:
 
 def expiry(state: SessionState) -> str | None:
     """When the active lease is over unless it is renewed; None without one. Timestamps compare as text."""
-    lease = state.active_run_lease
-    if lease is None:
+    run = state.run
+    if run is None or (lease := run.lease) is None:
         return None
-    silent = iso(parse_iso(state.last_heartbeat_at or lease.issued_at) + lease.heartbeat_timeout_secs)
+    silent = iso(parse_iso(run.last_heartbeat_at or lease.issued_at) + lease.heartbeat_timeout_secs)
     return min(lease.expires_at, silent)

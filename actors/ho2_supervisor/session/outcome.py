@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from actors.ho2_supervisor.session.state import SessionState
 from bus.messages.ids import RunId
@@ -58,11 +57,8 @@ class RunGoesOn:
 Effect = ReceiptIgnored | BatchComplete | RunOver | RunStops | RunGoesOn
 
 
-Changes = dict[str, Any]
-"""Fields of SessionState that an event changes."""
-
-Verdict = tuple[Changes, tuple[Effect, ...]] | Rejected
-"""What one rule says of one event."""
+Verdict = tuple[SessionState, tuple[Effect, ...]] | Rejected
+"""What one rule says of one event: the state after it, but for when it changed last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ class RunMemo:
                 pass
 
     def _decided(self, state: SessionState) -> None:
-        command, batch = self._command and self._command.command, state.active_tool_batch
+        command, batch = self._command and self._command.command, state.tool_batch
         if isinstance(command, events.Deny) and batch is not None:
             self.denied[f"{batch.tool_batch_id}.{command.call_id}"] = command.reason or ""
 
@@ -225,7 +225,7 @@ class SessionRecord:
         return is_undecided or ref in self.state.pending_follow_up
 
     def _requested(self, entry: Recorded, event: events.RunRequested) -> None:
-        run_id = self.state.active_run_id
+        run_id = self.state.run_id
         if run_id is None:
             raise AssertionError("the reducer accepted RunRequested without an active run")
         known = KnownInput(
@@ -286,7 +286,7 @@ class SessionRecord:
             is_degraded=True,
         )
         self.history = history_rules.remember(self.history, turn, self._limits)
-        if self.state.active_run_id is None:
+        if self.state.run_id is None:
             self.run = self.last_run = None
 
     def _spent(self, result: TurnResult) -> None:

@@ -3,8 +3,8 @@
 No clock, no randomness, no I/O: every time comes in the event. An event that does not apply is rejected and leaves the
 state as it was, timestamps included; nothing here raises. Source: spec page "Session contracts" (seed 004).
 
-Every rule takes the state and the event's envelope and returns the changed fields, or a Rejected. What a host command
-does stands in `commands.py`, what a lease is in `leases.py`.
+Every rule takes the state and the event and returns the state after it with its effects, or a Rejected. What a host
+command does stands in `commands.py`, what a lease is in `leases.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from actors.ho2_supervisor.session import commands, leases
 from actors.ho2_supervisor.session.lifecycle import DEGRADED_PATH, walk
 from actors.ho2_supervisor.session.outcome import (
     BatchComplete,
-    Changes,
     Effect,
     Outcome,
     ReceiptIgnored,
@@ -27,14 +26,16 @@ from actors.ho2_supervisor.session.outcome import (
 from actors.ho2_supervisor.session.state import (
     ActiveToolBatch,
     CallStatus,
+    RunState,
     SessionState,
     epochs_raised,
     names_no_model,
+    of_run,
     resolve_run_config,
     state_hash,
 )
 from bus.messages import session as events
-from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, follow_up_input, work_order_id
+from bus.messages.ids import RunId, StepId, follow_up_input, work_order_id
 from bus.messages.session import Lifecycle, SessionEvent
 
 _UNFENCED = frozenset({"SessionStarted", "TookOver", "TurnDegraded", "OrderEnded", "ToolReceipt"})
@@ -49,10 +50,11 @@ def reduce(state: SessionState, event: SessionEvent) -> Outcome:
     verdict = _envelope_fault(state, event) or _RULES[event.event.kind](state, event.event)
     if isinstance(verdict, Rejected):
         return Outcome(state, rejection=verdict)
-    changes, effects = verdict
+    after, effects = verdict
+    if event.event.kind in _UNSTAMPED:
+        return Outcome(after, effects)
     at = event.event.at
-    stamp = {} if event.event.kind in _UNSTAMPED else {"updated_at": at, "created_at": state.created_at or at}
-    return Outcome(state.model_copy(update=stamp | changes), effects)
+    return Outcome(after._replace(updated_at=at, created_at=state.created_at or at), effects)
 
 
 def _envelope_fault(state: SessionState, event: SessionEvent) -> Rejected | None:
@@ -60,8 +62,8 @@ def _envelope_fault(state: SessionState, event: SessionEvent) -> Rejected | None
         return Rejected(f"of session {event.session_id}, not {state.session_id}")
     if event.event.kind in _UNFENCED:
         return None
-    if event.run_id != state.active_run_id:
-        return Rejected(f"stale: of run {event.run_id}, the active run is {state.active_run_id}")
+    if event.run_id != state.run_id:
+        return Rejected(f"stale: of run {event.run_id}, the active run is {state.run_id}")
     if (event.session_epoch, event.step_epoch) != (state.session_epoch, state.step_epoch):
         return Rejected(
             f"stale: epochs {event.session_epoch}/{event.step_epoch}, now {state.session_epoch}/{state.step_epoch}"
@@ -75,46 +77,45 @@ def _envelope_fault(state: SessionState, event: SessionEvent) -> Rejected | None
 def _session_started(state: SessionState, event: events.SessionStarted) -> Verdict:
     if state.is_started:
         return Rejected("the session has started already")
-    return {
-        "agent_id": event.agent_id,
-        "session_config": event.session_config,
-        "max_in_flight_effects": event.max_in_flight_effects,
-        "applied_commands_max": event.applied_commands_max,
-    }, ()
+    return state._replace(
+        agent_id=event.agent_id,
+        session_config=event.session_config,
+        max_in_flight_effects=event.max_in_flight_effects,
+        applied_commands_max=event.applied_commands_max,
+    ), ()
 
 
 def _took_over(state: SessionState, event: events.TookOver) -> Verdict:
     if event.tenure != state.tenure + 1:
         return Rejected(f"tenure {event.tenure} does not follow {state.tenure}")
-    return {"tenure": event.tenure, "owner": event.instance}, ()
+    return state._replace(tenure=event.tenure, owner=event.instance), ()
 
 
 def _session_ended(state: SessionState, _event: events.SessionEnded) -> Verdict:
     if not state.is_started or state.status == "closed":
         return Rejected("the session is not open")
-    if state.active_run_id is not None:
-        return Rejected(f"run {state.active_run_id} is active")
-    return {"status": "closed", "pending_follow_up": []}, ()
+    if state.run is not None:
+        return Rejected(f"run {state.run_id} is active")
+    return state._replace(status="closed", pending_follow_up=[]), ()
 
 
 def _state_snapshot(state: SessionState, event: events.StateSnapshot) -> Verdict:
     if event.state_hash != (actual := state_hash(state)):
         return Rejected(f"the snapshot is of state {event.state_hash}, the journal gives {actual}")
-    return {}, ()
+    return state, ()
 
 
 def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
     """Marks the input as answered: its run is over at once if that is the active one, and none begins if it waits."""
-    run_id = state.active_run_id
-    if run_id is None or event.input_id != state.active_input_id:
+    run = state.run
+    if run is None or event.input_id != run.input_id:
         waiting = [
             ref for ref in state.pending_follow_up if follow_up_input(commands.command_of(ref)) != event.input_id
         ]
-        is_shorter = len(waiting) < len(state.pending_follow_up)
-        return {"open_calls": None} | ({"pending_follow_up": waiting} if is_shorter else {}), ()
-    over = RunOver(run_id, event.input_id, DEGRADED_PATH[0])
-    cleared = _run_cleared() | {"lifecycle": DEGRADED_PATH[-1], "open_calls": None}
-    return cleared | epochs_raised(state), (*_ignored_calls(state), over)
+        return state._replace(open_calls=None, pending_follow_up=waiting), ()
+    over = RunOver(run.run_id, event.input_id, DEGRADED_PATH[0])
+    after = epochs_raised(state)._replace(run=None, lifecycle=DEGRADED_PATH[-1], open_calls=None)
+    return after, (*_ignored_calls(run), over)
 
 
 # --- the run ------------------------------------------------------------------------------------------------------
@@ -123,8 +124,8 @@ def _turn_degraded(state: SessionState, event: events.TurnDegraded) -> Verdict:
 def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
     if not state.is_started or state.status == "closed":
         return Rejected("session_closed: the session is not open")
-    if state.active_run_id is not None:
-        return Rejected(f"run_active: {state.active_run_id}")
+    if state.run is not None:
+        return Rejected(f"run_active: {state.run_id}")
     if names_no_model(state.session_config, event.run_overrides):
         return Rejected("invalid_input: the run's provider or model is blank")
     if event.input_ref in state.pending_follow_up[1:]:
@@ -132,33 +133,34 @@ def _run_requested(state: SessionState, event: events.RunRequested) -> Verdict:
     is_open = state.open_calls is not None and event.continues == state.open_calls.wo_id
     if (event.results or event.continues) and not is_open:
         return Rejected(f"invalid_input: results of calls of {event.continues} that are not open")
-    return {
-        "active_run_id": RunId(session_id=state.session_id, run_seq=state.next_run_seq),
-        "next_run_seq": state.next_run_seq + 1,
-        "next_turn_seq": 1,
-        "next_step_seq": 1,
-        "active_input_id": event.input_id,
-        "run_overrides": event.run_overrides,
-        "deadline_at": event.deadline_at,
-        "run_config_digest": event.config_digest,
-        "lease_terms": event.lease,
-        "pending_follow_up": [ref for ref in state.pending_follow_up if ref != event.input_ref],
-    }, ()
+    run = RunState(
+        run_id=RunId(session_id=state.session_id, run_seq=state.next_run_seq),
+        input_id=event.input_id,
+        deadline_at=event.deadline_at,
+        config_digest=event.config_digest,
+        overrides=event.run_overrides,
+        lease_terms=event.lease,
+        pending_steer=[],
+        step_orders=[],
+        open_orders=[],
+    )
+    waiting = [ref for ref in state.pending_follow_up if ref != event.input_ref]
+    return state._replace(run=run, next_run_seq=state.next_run_seq + 1, pending_follow_up=waiting), ()
 
 
 def _run_started(state: SessionState, _event: events.RunStarted) -> Verdict:
-    lifecycle = walk(state.lifecycle, "Running")
-    if state.active_run_id is None or state.lifecycle != "Idle" or lifecycle is None:
+    run, lifecycle = state.run, walk(state.lifecycle, "Running")
+    if run is None or state.lifecycle != "Idle" or lifecycle is None:
         return Rejected(f"no requested run to start (lifecycle {state.lifecycle})")
-    config = resolve_run_config(state.session_config, state.run_overrides)
-    return {"lifecycle": lifecycle, "active_run_config": config}, ()
+    config = resolve_run_config(state.session_config, run.overrides)
+    return state._replace(lifecycle=lifecycle, run=run._replace(config=config)), ()
 
 
 def _run_attached(state: SessionState, event: events.RunAttached) -> Verdict:
-    if state.active_run_id is None or state.deadline_at is None:
+    if state.run is None:
         return Rejected("no active run to attach to")
     # Timestamps have one width, so that text order is time order.
-    return {"deadline_at": max(state.deadline_at, event.deadline_at)}, ()
+    return of_run(state, state.run, deadline_at=max(state.run.deadline_at, event.deadline_at)), ()
 
 
 def _lease_issued(state: SessionState, event: events.LeaseIssued) -> Verdict:
@@ -167,18 +169,18 @@ def _lease_issued(state: SessionState, event: events.LeaseIssued) -> Verdict:
 
 def _time_passed(state: SessionState, event: events.TimePassed) -> Verdict:
     if not leases.is_over(state, event.at):
-        return {}, ()
+        return state, ()
     return commands.cancelling(state, "lease_expired")
 
 
 def _run_completed(state: SessionState, event: events.RunCompleted) -> Verdict:
-    if state.open_orders or (state.active_tool_batch and not state.active_tool_batch.is_settled):
+    if state.run is not None and state.run.is_in_flight:
         return Rejected("effects are still in flight")
     ended = _run_ended(state, event.input_id, "Completed")
     if isinstance(ended, Rejected):
         return ended
-    changes, effects = ended
-    return changes | {"open_calls": event.open_calls}, effects
+    after, effects = ended
+    return after._replace(open_calls=event.open_calls), effects
 
 
 def _run_failed(state: SessionState, event: events.RunFailed) -> Verdict:
@@ -203,19 +205,22 @@ def _lifecycle_changed(state: SessionState, event: events.LifecycleChanged) -> V
 
 
 def _waits(state: SessionState, event: events.LifecycleChanged) -> Verdict:
-    batch = state.active_tool_batch
-    if batch is None or not batch.held or walk(state.lifecycle, "WaitingInput") is None:
+    run = state.run
+    batch = None if run is None else run.tool_batch
+    if run is None or batch is None or not batch.held or walk(state.lifecycle, "WaitingInput") is None:
         return Rejected(f"nothing to wait for (lifecycle {state.lifecycle})")
-    return {"lifecycle": "WaitingInput", "waiting_since": event.at}, ()
+    return state._replace(lifecycle="WaitingInput", run=run._replace(waiting_since=event.at)), ()
 
 
 def _paused(state: SessionState, event: events.LifecycleChanged) -> Verdict:
     """At a step boundary: no order is on its way, and somebody asked for it."""
-    if not state.pause_requested or walk(state.lifecycle, "Paused") is None:
+    run = state.run
+    if run is None or not run.pause_requested or walk(state.lifecycle, "Paused") is None:
         return Rejected(f"no pause was asked for that may begin now (lifecycle {state.lifecycle})")
-    if state.open_orders:
+    if run.open_orders:
         return Rejected("not at a step boundary: effects are in flight")
-    return {"lifecycle": "Paused", "pause_requested": False, "waiting_since": state.waiting_since or event.at}, ()
+    paused = run._replace(pause_requested=False, waiting_since=run.waiting_since or event.at)
+    return state._replace(lifecycle="Paused", run=paused), ()
 
 
 # --- host commands ------------------------------------------------------------------------------------------------
@@ -237,180 +242,153 @@ def _command_rejected(state: SessionState, event: events.HostCommandRejected) ->
 
 
 def _step_started(state: SessionState, event: events.StepStarted) -> Verdict:
-    if fault := _effect_fault(state):
-        return fault
-    if state.open_orders or (state.active_tool_batch and not state.active_tool_batch.is_settled):
+    run = _effective(state)
+    if isinstance(run, Rejected):
+        return run
+    if run.is_in_flight:
         return Rejected("the step before has effects in flight")
-    if state.pause_requested:
+    if run.pause_requested:
         return Rejected("a pause was asked for: no further step begins before it")
-    if event.steers != (state.pending_steer if event.new_round else []):
-        return Rejected(f"a new round observes the pending steers {state.pending_steer}, any other step none")
-    expected = _next_step(state, new_round=event.new_round)
-    if expected is None or event.step_id != expected:
-        return Rejected(f"step {event.step_id}, the next one is {expected}")
-    return {
-        "active_turn_id": expected.turn_id,
-        "active_step_id": expected,
-        "next_turn_seq": expected.turn_id.turn_seq + 1,
-        "next_step_seq": expected.step_seq + 1,
-        "step_epoch": state.step_epoch + 1,
-        "active_tool_batch": None,
-        "step_orders": [],
-        "pending_steer": [] if event.new_round else state.pending_steer,
-    }, ()
+    if event.steers != (run.pending_steer if event.new_round else []):
+        return Rejected(f"a new round observes the pending steers {run.pending_steer}, any other step none")
+    fault = _step_fault(run, event.step_id, new_round=event.new_round)
+    if fault:
+        return Rejected(f"step {event.step_id}, the next one is {fault}")
+    began = run._replace(
+        turn_id=event.step_id.turn_id,
+        step_id=event.step_id,
+        tool_batch=None,
+        step_orders=[],
+        pending_steer=[] if event.new_round else run.pending_steer,
+    )
+    return state._replace(step_epoch=state.step_epoch + 1, run=began), ()
 
 
 def _order_dispatched(state: SessionState, event: events.OrderDispatched) -> Verdict:
-    if fault := _effect_fault(state):
-        return fault
-    if event.step_id != state.active_step_id:
-        return Rejected(f"of step {event.step_id}, the active step is {state.active_step_id}")
-    if event.wo_id in state.step_orders:
+    run = _effective(state)
+    if isinstance(run, Rejected):
+        return run
+    if run.step_id is None or event.step_id != run.step_id:
+        return Rejected(f"of step {event.step_id}, the active step is {run.step_id}")
+    if event.wo_id in run.step_orders:
         return Rejected(f"{event.wo_id} was dispatched already")
-    if event.wo_id not in _expected_orders(state, event.step_id):
+    if event.wo_id not in _expected_orders(run, run.step_id):
         return Rejected(f"{event.wo_id} is neither the step's order nor one of its batch's pending calls")
-    if len(state.open_orders) >= state.max_in_flight_effects:
-        return Rejected(f"{len(state.open_orders)} effects in flight; at most {state.max_in_flight_effects}")
-    open_orders = [*state.open_orders, event.wo_id]
-    return {
-        "step_orders": [*state.step_orders, event.wo_id],
-        "open_orders": open_orders,
-        "in_flight_effects": len(open_orders),
-    }, ()
+    if len(run.open_orders) >= state.max_in_flight_effects:
+        return Rejected(f"{len(run.open_orders)} effects in flight; at most {state.max_in_flight_effects}")
+    orders = {"step_orders": [*run.step_orders, event.wo_id], "open_orders": [*run.open_orders, event.wo_id]}
+    return of_run(state, run, **orders), ()
 
 
 def _order_ended(state: SessionState, event: events.OrderEnded) -> Verdict:
-    if event.wo_id not in state.open_orders:
-        return {}, (ReceiptIgnored(event.wo_id),)
-    open_orders = [wo_id for wo_id in state.open_orders if wo_id != event.wo_id]
-    return {"open_orders": open_orders, "in_flight_effects": len(open_orders)}, ()
+    run = state.run
+    if run is None or event.wo_id not in run.open_orders:
+        return state, (ReceiptIgnored(event.wo_id),)
+    return of_run(state, run, open_orders=[wo_id for wo_id in run.open_orders if wo_id != event.wo_id]), ()
 
 
 def _batch_issued(state: SessionState, event: events.ToolBatchIssued) -> Verdict:
-    if fault := _effect_fault(state):
-        return fault
-    batch = state.active_tool_batch
+    run = _effective(state)
+    if isinstance(run, Rejected):
+        return run
+    batch = run.tool_batch
     if batch is not None and not batch.is_settled:
         return Rejected(f"batch {batch.tool_batch_id} is not settled")
-    if state.active_step_id is None:
+    if run.step_id is None:
         return Rejected("no step has started")
     batch_seq = 1 if batch is None else batch.tool_batch_id.batch_seq + 1
-    expected = ToolBatchId(step_id=state.active_step_id, batch_seq=batch_seq)
-    if event.tool_batch_id != expected:
-        return Rejected(f"batch {event.tool_batch_id}, the next one is {expected}")
+    if event.tool_batch_id.step_id != run.step_id or event.tool_batch_id.batch_seq != batch_seq:
+        return Rejected(f"batch {event.tool_batch_id}, the next one is {run.step_id}/{batch_seq}")
     calls = sorted(event.call_ids)
     if not calls or len(set(calls)) != len(calls):
         return Rejected("a batch names at least one call and each only once")
     if not set(event.held) <= set(calls) or len(set(event.held)) != len(event.held):
         return Rejected("a batch holds calls of its own, each only once")
     issued = ActiveToolBatch(
-        tool_batch_id=expected,
+        tool_batch_id=event.tool_batch_id,
         issued_at_step_epoch=state.step_epoch,
         expected_call_ids=calls,
         call_status={call: CallStatus(state="Pending") for call in calls},
         held=sorted(event.held),
     )
-    return {"active_tool_batch": issued}, ()
+    return of_run(state, run, tool_batch=issued), ()
 
 
 def _tool_receipt(state: SessionState, event: events.ToolReceipt) -> Verdict:
     """The first terminal status of a call stands; a stale fence makes it IgnoredStale."""
-    batch = state.active_tool_batch
-    if batch is None or batch.tool_batch_id != event.tool_batch_id:
-        return {}, (ReceiptIgnored(f"{event.tool_batch_id}.{event.call_id}"),)
+    run = state.run
+    batch = None if run is None else run.tool_batch
+    if run is None or batch is None or batch.tool_batch_id != event.tool_batch_id:
+        return state, (ReceiptIgnored(f"{event.tool_batch_id}.{event.call_id}"),)
     status = batch.call_status.get(event.call_id)
     if status is None:
         return Rejected(f"batch {batch.tool_batch_id} has no call {event.call_id}")
     if status.is_terminal:
-        return {}, (ReceiptIgnored(f"{event.tool_batch_id}.{event.call_id}"),)
+        return state, (ReceiptIgnored(f"{event.tool_batch_id}.{event.call_id}"),)
     is_stale = (event.session_epoch, event.step_epoch) != (state.session_epoch, state.step_epoch)
     became = CallStatus(state="IgnoredStale") if is_stale else CallStatus(state=event.status, code=event.code)
     changed = batch.with_status(event.call_id, became)
     effects: list[Effect] = [ReceiptIgnored(f"{event.tool_batch_id}.{event.call_id}")] if is_stale else []
     if changed.is_complete:
         effects.append(BatchComplete(tuple(changed.expected_call_ids)))
-    return {"active_tool_batch": changed}, tuple(effects)
+    return of_run(state, run, tool_batch=changed), tuple(effects)
 
 
 def _batch_settled(state: SessionState, event: events.BatchSettled) -> Verdict:
-    batch = state.active_tool_batch
-    if batch is None or batch.tool_batch_id != event.tool_batch_id or batch.is_settled:
+    run = state.run
+    batch = None if run is None else run.tool_batch
+    if run is None or batch is None or batch.tool_batch_id != event.tool_batch_id or batch.is_settled:
         return Rejected(f"{event.tool_batch_id} is not the unsettled batch")
     if not batch.is_complete:
         return Rejected(f"calls of {event.tool_batch_id} are pending")
     if not event.results_ref:
         return Rejected("a settled batch names its results")
-    return {"active_tool_batch": batch.model_copy(update={"results_ref": event.results_ref})}, ()
+    return of_run(state, run, tool_batch=batch.model_copy(update={"results_ref": event.results_ref})), ()
 
 
 # --- shared facts -------------------------------------------------------------------------------------------------
 
 
-def _effect_fault(state: SessionState) -> Rejected | None:
-    """New effects need a run in state Running: none while Paused, Cancelling, or before RunStarted."""
-    if state.active_run_id is None or state.lifecycle != "Running":
+def _effective(state: SessionState) -> RunState | Rejected:
+    """The run, if it may have effects: in state Running, none while Paused, Cancelling, or before RunStarted."""
+    if state.run is None or state.lifecycle != "Running":
         return Rejected(f"no effect may be issued in lifecycle {state.lifecycle}")
-    return None
+    return state.run
 
 
-def _next_step(state: SessionState, *, new_round: bool) -> StepId | None:
-    if state.active_run_id is None:
-        return None
-    if new_round:
-        return StepId(turn_id=TurnId(run_id=state.active_run_id, turn_seq=state.next_turn_seq), step_seq=1)
-    if state.active_turn_id is None:
-        return None
-    return StepId(turn_id=state.active_turn_id, step_seq=state.next_step_seq)
+def _step_fault(run: RunState, step: StepId, *, new_round: bool) -> str:
+    """The step that comes next, if it is not this one; empty: it is."""
+    turn_seq = run.next_turn_seq if new_round else run.next_turn_seq - 1
+    step_seq = 1 if new_round else run.next_step_seq
+    turn = step.turn_id
+    is_next = (turn.turn_seq, step.step_seq) == (turn_seq, step_seq) and turn.run_id == run.run_id
+    return "" if is_next else f"{run.run_id}.{turn_seq}.{step_seq}"
 
 
-def _expected_orders(state: SessionState, step: StepId) -> list[str]:
+def _expected_orders(run: RunState, step: StepId) -> list[str]:
     """Order ids that this step may dispatch: its one order, or one per pending call of its batch that is not held."""
-    batch = state.active_tool_batch
+    batch = run.tool_batch
     if batch is None:
         return [work_order_id(step)]
     return [work_order_id(step, call) for call in batch.expected_call_ids if batch.may_run(call)]
 
 
 def _run_ended(state: SessionState, input_id: str, terminal: Lifecycle) -> Verdict:
-    run_id = state.active_run_id
-    if run_id is None or input_id != state.active_input_id:
+    run = state.run
+    if run is None or input_id != run.input_id:
         return Rejected(f"no active run for input {input_id}")
     # A run that was requested and never started can only fail; it passes through Running.
     started: tuple[Lifecycle, ...] = ("Running",) if state.lifecycle == "Idle" and terminal == "Failed" else ()
     lifecycle = walk(state.lifecycle, *started, terminal, "Idle")
     if lifecycle is None:
         return Rejected(f"{state.lifecycle} -> {terminal} is not in the table")
-    over = RunOver(run_id, input_id, terminal)
-    return _run_cleared() | {"lifecycle": lifecycle}, (*_ignored_calls(state), over)
+    over = RunOver(run.run_id, input_id, terminal)
+    return state._replace(lifecycle=lifecycle, run=None), (*_ignored_calls(run), over)
 
 
-def _run_cleared() -> Changes:
-    return {
-        "active_run_id": None,
-        "active_run_config": None,
-        "active_turn_id": None,
-        "active_step_id": None,
-        "active_tool_batch": None,
-        "active_run_lease": None,
-        "last_heartbeat_at": None,
-        "lease_terms": None,
-        "pending_steer": [],
-        "waiting_since": None,
-        "active_input_id": None,
-        "run_overrides": None,
-        "deadline_at": None,
-        "run_config_digest": "",
-        "step_orders": [],
-        "open_orders": [],
-        "in_flight_effects": 0,
-        "pause_requested": False,
-        "cancel_reason": None,
-    }
-
-
-def _ignored_calls(state: SessionState) -> tuple[Effect, ...]:
-    """What is still open when a run is cleared is ignored as stale."""
-    return tuple(ReceiptIgnored(wo_id) for wo_id in state.open_orders)
+def _ignored_calls(run: RunState) -> tuple[Effect, ...]:
+    """What is still open when a run is over is ignored as stale."""
+    return tuple(ReceiptIgnored(wo_id) for wo_id in run.open_orders)
 
 
 _RULES: dict[str, Callable[[SessionState, Any], Verdict]] = {

@@ -24,7 +24,7 @@ from bus.messages.ids import RunId, body_ref
 from bus.messages.session import StateSnapshot
 from bus.record.journal import Recorded
 
-VERSION = 3
+VERSION = 4
 """Of the packed record. One of another version is not read; the entries before it are."""
 
 
@@ -84,7 +84,7 @@ class _Packed(Record):
 def is_due(record: SessionRecord, every: int) -> bool:
     """Whether this session rests, and enough was recorded since the newest snapshot that a new one is worth it."""
     state = record.state
-    is_at_rest = state.is_started and state.active_run_id is None and state.received_command is None
+    is_at_rest = state.is_started and state.run_id is None and state.received_command is None
     return is_at_rest and record.since_snapshot >= every
 
 

@@ -6,11 +6,11 @@ Source: spec page "Session contracts" (seed 004). Values only; what changes them
 from __future__ import annotations
 
 import hashlib
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, TypeAdapter
 
-from bus.messages.base import Count, Record, Timestamp, canonical_bytes
+from bus.messages.base import Count, Record, Timestamp, canonical_value
 from bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId
 from bus.messages.session import HostCommand, LeaseTerms, Lifecycle, OpenCalls, RunConfig, SessionConfig
 from bus.messages.work_order import Fence
@@ -69,28 +69,56 @@ class RunLease(Record):
     heartbeat_timeout_secs: Count
 
 
-class SessionState(Record):
-    """Everything a session is, after a prefix of its journal."""
+class RunState(NamedTuple):
+    """What the active run is at; gone with its end."""
+
+    run_id: RunId
+    input_id: InputId
+    deadline_at: Timestamp
+    config_digest: str
+    overrides: SessionConfig | None
+    lease_terms: LeaseTerms | None
+    pending_steer: list[str]
+    step_orders: list[str]
+    open_orders: list[str]
+    config: RunConfig | None = None
+    turn_id: TurnId | None = None
+    step_id: StepId | None = None
+    tool_batch: ActiveToolBatch | None = None
+    lease: RunLease | None = None
+    last_heartbeat_at: Timestamp | None = None
+    pause_requested: bool = False
+    waiting_since: Timestamp | None = None  # Paused or WaitingInput from then on; that time is added to the deadline
+    cancel_reason: str | None = None
+
+    @property
+    def next_turn_seq(self) -> int:
+        """The number of the round that comes next."""
+        return 1 if self.turn_id is None else self.turn_id.turn_seq + 1
+
+    @property
+    def next_step_seq(self) -> int:
+        """The number of the step that comes next in this round."""
+        return 1 if self.step_id is None else self.step_id.step_seq + 1
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether an order is on its way, or a batch is not settled: no step boundary."""
+        return bool(self.open_orders) or (self.tool_batch is not None and not self.tool_batch.is_settled)
+
+
+class SessionState(NamedTuple):
+    """Everything a session is, after a prefix of its journal. No part of it is ever changed in place."""
 
     session_id: SessionId
     lifecycle: Lifecycle = "Idle"
     session_epoch: Count = 0
     step_epoch: Count = 0
     next_run_seq: Sequence = 1
-    next_turn_seq: Sequence = 1
-    next_step_seq: Sequence = 1
     session_config: SessionConfig = SessionConfig()
-    active_run_id: RunId | None = None
-    active_run_config: RunConfig | None = None
-    active_turn_id: TurnId | None = None
-    active_step_id: StepId | None = None
-    active_tool_batch: ActiveToolBatch | None = None
-    in_flight_effects: Count = 0
     max_in_flight_effects: Count = 0
-    active_run_lease: RunLease | None = None
-    last_heartbeat_at: Timestamp | None = None
-    pending_steer: list[str] = Field(default_factory=list[str])
-    pending_follow_up: list[str] = Field(default_factory=list[str])
+    run: RunState | None = None
+    pending_follow_up: list[str] = []  # noqa: RUF012 - replaced, never changed
     created_at: Timestamp | None = None
     updated_at: Timestamp | None = None
 
@@ -99,19 +127,9 @@ class SessionState(Record):
     status: Literal["open", "closed"] = "open"
     tenure: Count = 0
     owner: str = ""
-    active_input_id: InputId | None = None
-    run_overrides: SessionConfig | None = None
-    deadline_at: Timestamp | None = None
-    run_config_digest: str = ""
-    step_orders: list[str] = Field(default_factory=list[str])
-    open_orders: list[str] = Field(default_factory=list[str])
     received_command: HostCommand | None = None  # it came, and is neither applied nor rejected yet
-    applied_command_ids: list[str] = Field(default_factory=list[str])
+    applied_command_ids: list[str] = []  # noqa: RUF012 - the same
     applied_commands_max: Count | None = None
-    pause_requested: bool = False
-    waiting_since: Timestamp | None = None  # Paused or WaitingInput from then on; that time is added to the deadline
-    cancel_reason: str | None = None
-    lease_terms: LeaseTerms | None = None
     open_calls: OpenCalls | None = None  # of the newest answered turn
 
     @property
@@ -120,11 +138,51 @@ class SessionState(Record):
         return self.agent_id is not None
 
     @property
+    def run_id(self) -> RunId | None:
+        """Of the active run; None: there is none."""
+        return None if self.run is None else self.run.run_id
+
+    @property
+    def tool_batch(self) -> ActiveToolBatch | None:
+        """Of the active run."""
+        return None if self.run is None else self.run.tool_batch
+
+    @property
+    def open_orders(self) -> list[str]:
+        """Of the active run: those on their way."""
+        return [] if self.run is None else self.run.open_orders
+
+    @property
+    def pending_steer(self) -> list[str]:
+        """Of the active run: refs of what its next round observes."""
+        return [] if self.run is None else self.run.pending_steer
+
+    @property
+    def pause_requested(self) -> bool:
+        """Whether the active run pauses at its next step boundary."""
+        return self.run is not None and self.run.pause_requested
+
+    @property
+    def deadline_at(self) -> str | None:
+        """Of the active run."""
+        return None if self.run is None else self.run.deadline_at
+
+    @property
+    def lease(self) -> RunLease | None:
+        """Of the active run."""
+        return None if self.run is None else self.run.lease
+
+    @property
     def fence(self) -> Fence:
         """What an order issued now carries. Only while a run is active."""
-        if self.active_run_id is None:
+        if self.run is None:
             raise ValueError(f"session {self.session_id} has no active run")
-        return Fence(run_id=self.active_run_id, session_epoch=self.session_epoch, step_epoch=self.step_epoch)
+        return Fence(run_id=self.run.run_id, session_epoch=self.session_epoch, step_epoch=self.step_epoch)
+
+
+def of_run(state: SessionState, run: RunState, **changes: Any) -> SessionState:
+    """The state with its run changed so."""
+    return state._replace(run=run._replace(**changes))
 
 
 def resolve_run_config(base: SessionConfig, overrides: SessionConfig | None) -> RunConfig | None:
@@ -144,11 +202,19 @@ def names_no_model(base: SessionConfig, overrides: SessionConfig | None) -> bool
     return not (provider or "").strip() or not (model or "").strip()
 
 
-def epochs_raised(state: SessionState) -> dict[str, int]:
+def epochs_raised(state: SessionState) -> SessionState:
     """Both epochs one higher: every receipt of what was issued before is stale from now on."""
-    return {"session_epoch": state.session_epoch + 1, "step_epoch": state.step_epoch + 1}
+    return state._replace(session_epoch=state.session_epoch + 1, step_epoch=state.step_epoch + 1)
+
+
+_SERIALIZED = TypeAdapter(SessionState, config=ConfigDict(strict=True))
+
+
+def state_bytes(state: SessionState) -> bytes:
+    """The one byte encoding of a state."""
+    return canonical_value(_SERIALIZED.dump_python(state, mode="json"))
 
 
 def state_hash(state: SessionState) -> str:
     """SHA-256 of the canonical state bytes, in hex."""
-    return hashlib.sha256(canonical_bytes(state)).hexdigest()
+    return hashlib.sha256(state_bytes(state)).hexdigest()

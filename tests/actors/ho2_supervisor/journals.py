@@ -53,20 +53,24 @@ def requested(input_id: str = "i1", overrides: SessionConfig | None = None) -> e
 
 def step(state: SessionState, *, new_round: bool = True) -> events.StepStarted:
     """The boundary that comes next."""
-    assert state.active_run_id is not None
-    turn_seq = state.next_turn_seq if new_round else state.next_turn_seq - 1
-    turn_id = TurnId(run_id=state.active_run_id, turn_seq=turn_seq)
-    step_id = StepId(turn_id=turn_id, step_seq=1 if new_round else state.next_step_seq)
+    assert state.run_id is not None
+    turn_seq = (
+        (state.run.next_turn_seq if state.run else 1)
+        if new_round
+        else (state.run.next_turn_seq if state.run else 1) - 1
+    )
+    turn_id = TurnId(run_id=state.run_id, turn_seq=turn_seq)
+    step_id = StepId(turn_id=turn_id, step_seq=1 if new_round else (state.run.next_step_seq if state.run else 1))
     return events.StepStarted(step_id=step_id, new_round=new_round, at=at(2))
 
 
 def dispatched(state: SessionState, call: str = "") -> events.OrderDispatched:
     """The current step's order, or one of its calls."""
-    assert state.active_step_id is not None
+    assert (state.run and state.run.step_id) is not None
     return events.OrderDispatched(
-        wo_id=work_order_id(state.active_step_id, call),
+        wo_id=work_order_id((state.run and state.run.step_id), call),
         wo_type="tool_call" if call else "synthesize",
-        step_id=state.active_step_id,
+        step_id=(state.run and state.run.step_id),
         order={},
         at=at(3),
     )
@@ -79,8 +83,8 @@ def ended(wo_id: str) -> events.OrderEnded:
 
 def batch_of(state: SessionState, number: int = 1) -> ToolBatchId:
     """The batch id of the current step."""
-    assert state.active_step_id is not None
-    return ToolBatchId(step_id=state.active_step_id, batch_seq=number)
+    assert (state.run and state.run.step_id) is not None
+    return ToolBatchId(step_id=(state.run and state.run.step_id), batch_seq=number)
 
 
 def issued(state: SessionState, *calls: str) -> events.ToolBatchIssued:

@@ -47,7 +47,7 @@ def lived(rig: Rig, session_id: str, turns: int) -> list[WriteEntry]:
     def add(event: SessionEventKind, *bodies: bytes, once: str | None = None) -> None:
         enveloped = journal.envelope(record.state, event)
         tenure = 1
-        made = journal.derived_id(session_id, event, record.state.active_run_id)
+        made = journal.derived_id(session_id, event, record.state.run_id)
         entry = journal.entry_of(
             enveloped,
             submission_id=made or journal.counted_id(event.kind, session_id, tenure, record.appended + 1),
@@ -76,7 +76,7 @@ def lived(rig: Rig, session_id: str, turns: int) -> list[WriteEntry]:
             text.encode(),
         )
         add(RunStarted(at=at))
-        run_id = record.state.active_run_id
+        run_id = record.state.run_id
         reply = f"answer {number:06}"
         result = TurnResult(response=reply, outcome="success", session_id=session_id, run_id=run_id, input_id=input_id)
         add(

@@ -35,7 +35,7 @@ class Written:
         outcome = reduce(self.state, one)
         if outcome.rejection is None:
             self.state = outcome.state
-        run = self.state.active_run_id
+        run = self.state.run_id
         number = len(self.entries)
         session_id = self.state.session_id
         name = derived_id(session_id, event, run) or counted_id(event.kind, session_id, 1, number)

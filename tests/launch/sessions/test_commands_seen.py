@@ -38,10 +38,10 @@ def test_turns_have_their_message_and_their_end():
     )
     written.add(events.RunStarted(at=AT))
     result = TurnResult(
-        response="yes", outcome="success", session_id=SESSION, run_id=written.state.active_run_id,
+        response="yes", outcome="success", session_id=SESSION, run_id=written.state.run_id,
         input_id="followup:c1",
     )  # fmt: skip
-    entry_id = f"RunCompleted:{written.state.active_run_id}"
+    entry_id = f"RunCompleted:{written.state.run_id}"
     written.add(
         events.RunCompleted(input_id="followup:c1", result_ref=f"{entry_id}/1", reply_ref=f"{entry_id}/2", at=AT),
         pack(result.model_dump()),

@@ -29,11 +29,11 @@ def agrees(written: Written) -> None:
     """The same as the reducer says."""
     standing = standing_of(written.entries)
     state = written.state
-    expected = "Running" if state.lifecycle == "Idle" and state.active_run_id is not None else state.lifecycle
-    held = [] if state.active_tool_batch is None else state.active_tool_batch.held
+    expected = "Running" if state.lifecycle == "Idle" and state.run_id is not None else state.lifecycle
+    held = [] if state.tool_batch is None else state.tool_batch.held
     assert (standing.lifecycle, standing.held, standing.status) == (expected, held, state.status)
     assert standing.pause_requested == state.pause_requested
-    assert standing.input_id == (state.active_input_id or "")
+    assert standing.input_id == ((state.run and state.run.input_id) or "")
 
 
 def test_what_a_held_call_wants_is_known():

@@ -17,9 +17,9 @@ from actors.ho2_supervisor.session.leases import FIRST
 from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.record import SessionRecord
 from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState
+from actors.ho2_supervisor.session.state import SessionState, state_bytes
 from bus.messages import session as events
-from bus.messages.base import canonical_bytes, pack
+from bus.messages.base import pack
 from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso, lease_id_of, parse_iso, work_order_id
 from bus.messages.ledger import Provenance, WriteEntry
 from bus.messages.session import SessionEvent, SessionEventKind, TurnResult
@@ -66,10 +66,10 @@ class Life:
         before, enveloped = self.state, journal.envelope(self.state, event)
         if astray:
             enveloped = enveloped._replace(step_epoch=before.step_epoch + 1, run_id=None)
-        frozen = canonical_bytes(before)
+        frozen = state_bytes(before)
         outcome = reduce(before, enveloped)
         wrong = faults(before, enveloped, outcome)
-        if canonical_bytes(before) != frozen:
+        if state_bytes(before) != frozen:
             wrong.append("the state before is left as it was")
         if outcome.rejection is not None:
             self.rejections += 1
@@ -118,18 +118,18 @@ class Life:
     # --- what the moves are about -----------------------------------------------------------------------------------
 
     def run(self) -> RunId:
-        return self.state.active_run_id or RunId(session_id=SESSION, run_seq=self.state.next_run_seq)
+        return self.state.run_id or RunId(session_id=SESSION, run_seq=self.state.next_run_seq)
 
     def step(self) -> StepId:
         turn_id = TurnId(run_id=self.run(), turn_seq=1)
-        return self.state.active_step_id or StepId(turn_id=turn_id, step_seq=1)
+        return (self.state.run and self.state.run.step_id) or StepId(turn_id=turn_id, step_seq=1)
 
     def batch(self) -> ToolBatchId:
-        active = self.state.active_tool_batch
+        active = self.state.tool_batch
         return active.tool_batch_id if active else ToolBatchId(step_id=self.step(), batch_seq=1)
 
     def input(self) -> str:
-        return self.state.active_input_id or self.number("i")
+        return (self.state.run and self.state.run.input_id) or self.number("i")
 
 
 # --- the moves ------------------------------------------------------------------------------------------------------
@@ -159,15 +159,15 @@ def _request(life: Life) -> Move:
 
 def _boundary(life: Life) -> Move:
     state, new_round = life.state, life.pick([True, False])
-    current = state.active_turn_id or TurnId(run_id=life.run(), turn_seq=1)
-    turn = TurnId(run_id=life.run(), turn_seq=state.next_turn_seq) if new_round else current
-    step_id = StepId(turn_id=turn, step_seq=1 if new_round else state.next_step_seq)
+    current = (state.run and state.run.turn_id) or TurnId(run_id=life.run(), turn_seq=1)
+    turn = TurnId(run_id=life.run(), turn_seq=(state.run.next_turn_seq if state.run else 1)) if new_round else current
+    step_id = StepId(turn_id=turn, step_seq=1 if new_round else (state.run.next_step_seq if state.run else 1))
     steers = state.pending_steer if new_round and life.pick([True, True, True, False]) else []
     return events.StepStarted(step_id=step_id, new_round=new_round, steers=steers, at=life.now), []
 
 
 def _order(life: Life) -> Move:
-    wo_id = work_order_id(life.step(), life.pick(CALLS) if life.state.active_tool_batch else "")
+    wo_id = work_order_id(life.step(), life.pick(CALLS) if life.state.tool_batch else "")
     order = events.OrderDispatched(wo_id=wo_id, wo_type="synthesize", step_id=life.step(), order={}, at=life.now)
     return order, []
 
@@ -181,7 +181,7 @@ def _order_end(life: Life) -> Move:
 
 def _fan_out(life: Life) -> Move:
     batch = life.batch()
-    if life.state.active_tool_batch and life.pick([True, False]):
+    if life.state.tool_batch and life.pick([True, False]):
         batch = batch.model_copy(update={"batch_seq": batch.batch_seq + 1})
     held = life.pick([[], [], ["002"], ["001", "003"], ["009"]])
     return events.ToolBatchIssued(tool_batch_id=batch, call_ids=["003", "001", "002"], held=held, at=life.now), []
@@ -222,8 +222,8 @@ def _degraded(life: Life) -> Move:
 
 
 def _received(life: Life) -> Move:
-    lease = life.state.active_run_lease
-    call_id = life.pick([*(life.state.active_tool_batch.held if life.state.active_tool_batch else []), "007"])
+    lease = life.state.lease
+    call_id = life.pick([*(life.state.tool_batch.held if life.state.tool_batch else []), "007"])
     command: events.Command = life.pick(
         [
             events.Steer(text=""),
@@ -357,23 +357,25 @@ FORWARD = [
 def faults(before: SessionState, event: SessionEvent, outcome: Outcome) -> list[str]:
     """Every invariant of the state that does not hold after this event."""
     after, kind = outcome.state, event.event.kind
-    batch = after.active_tool_batch
+    batch = after.tool_batch
     issues = kind in ("OrderDispatched", "ToolBatchIssued", "StepStarted") and outcome.rejection is None
-    is_same_run = before.active_run_id is not None and before.active_run_id == after.active_run_id
+    is_same_run = before.run_id is not None and before.run_id == after.run_id
     waits = after.lifecycle in ("Paused", "WaitingInput")
     statements = {
         "a rejection leaves the very same state": outcome.rejection is None or after is before,
         "epochs never fall": after.session_epoch >= before.session_epoch and after.step_epoch >= before.step_epoch,
         "run numbers never fall": after.next_run_seq >= before.next_run_seq,
         "tenures rise one by one": before.tenure <= after.tenure <= before.tenure + 1,
-        "in_flight counts the open orders": after.in_flight_effects == len(after.open_orders),
-        "in_flight keeps its limit": 0 <= after.in_flight_effects <= after.max_in_flight_effects,
-        "open orders are orders of this step": set(after.open_orders) <= set(after.step_orders),
-        "a batch belongs to the active step": batch is None or batch.tool_batch_id.step_id == after.active_step_id,
-        "a batch is replaced only when settled": before.active_tool_batch is None
-        or before.active_tool_batch.is_settled
+        "in_flight counts the open orders": len(after.open_orders) == len(after.open_orders),
+        "in_flight keeps its limit": 0 <= len(after.open_orders) <= after.max_in_flight_effects,
+        "open orders are orders of this step": set(after.open_orders)
+        <= set(after.run.step_orders if after.run else []),
+        "a batch belongs to the active step": batch is None
+        or batch.tool_batch_id.step_id == (after.run and after.run.step_id),
+        "a batch is replaced only when settled": before.tool_batch is None
+        or before.tool_batch.is_settled
         or batch is None
-        or batch.tool_batch_id == before.active_tool_batch.tool_batch_id,
+        or batch.tool_batch_id == before.tool_batch.tool_batch_id,
         "a batch has a status per call": batch is None or sorted(batch.call_status) == batch.expected_call_ids,
         "a settled batch is complete": batch is None or not batch.is_settled or batch.is_complete,
         "held calls are pending": batch is None or not any(batch.call_status[call].is_terminal for call in batch.held),
@@ -386,32 +388,32 @@ def faults(before: SessionState, event: SessionEvent, outcome: Outcome) -> list[
         or outcome.rejection is not None
         or batch is None
         or not any(event.event.wo_id.endswith(f".{call}") for call in batch.held),  # type: ignore[union-attr]
-        "a session at rest has no run": after.active_run_id is not None
-        or (after.lifecycle, after.active_input_id, after.open_orders, batch, after.active_run_lease)
+        "a session at rest has no run": after.run_id is not None
+        or (after.lifecycle, (after.run and after.run.input_id), after.open_orders, batch, after.lease)
         == ("Idle", None, [], None, None),
         "a running session has a run with a configuration": after.lifecycle == "Idle"
         or (
-            after.active_run_id is not None and (after.active_run_config is not None or after.lifecycle == "Cancelling")
+            after.run_id is not None
+            and ((after.run and after.run.config) is not None or after.lifecycle == "Cancelling")
         ),
         "terminal states are left at once": after.lifecycle not in ("Completed", "Failed", "Cancelled"),
-        "whoever waits knows since when": waits == (after.waiting_since is not None),
-        "a closed session has no run": after.status == "open" or after.active_run_id is None,
+        "whoever waits knows since when": waits == ((after.run and after.run.waiting_since) is not None),
+        "a closed session has no run": after.status == "open" or after.run_id is None,
         "a closed session stays closed": before.status == "open" or after.status == "closed",
-        "a step belongs to the active run": after.active_step_id is None
-        or after.active_step_id.turn_id.run_id == after.active_run_id,
+        "a step belongs to the active run": (after.run and after.run.step_id) is None
+        or (after.run and after.run.step_id).turn_id.run_id == after.run_id,
         "a run's deadline never moves backwards": not is_same_run
         or (after.deadline_at or "") >= (before.deadline_at or ""),
         "remembered commands are bounded": after.applied_commands_max is None
         or len(after.applied_command_ids) <= after.applied_commands_max,
-        "a lease is that of the active run": after.active_run_lease is None
-        or after.active_run_lease.lease_id
-        == lease_id_of(after.active_run_id or RunId(session_id=SESSION, run_seq=1), 1),
+        "a lease is that of the active run": after.lease is None
+        or after.lease.lease_id == lease_id_of(after.run_id or RunId(session_id=SESSION, run_seq=1), 1),
     }
     return [statement for statement, holds in statements.items() if not holds]
 
 
 def _changed_terminals(before: SessionState, after: SessionState) -> bool:
-    old, new = before.active_tool_batch, after.active_tool_batch
+    old, new = before.tool_batch, after.tool_batch
     if old is None or new is None or old.tool_batch_id != new.tool_batch_id:
         return False
     return any(status.is_terminal and new.call_status[call] != status for call, status in old.call_status.items())
@@ -457,7 +459,7 @@ def fingerprint(record: SessionRecord) -> bytes:
     rest = (record.history, record.inputs, record.commands, record.last_run, record.forgotten, record.follow_ups)
     return pack(
         [
-            canonical_bytes(record.state),
+            state_bytes(record.state),
             b"" if run is not None else snapshots.packed_record(record),
             record.head,
             record.appended,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from actors.ho2_supervisor.session import commands as rules
@@ -11,7 +9,7 @@ from actors.ho2_supervisor.session import leases
 from actors.ho2_supervisor.session.journal import envelope
 from actors.ho2_supervisor.session.outcome import Outcome, RunGoesOn, RunStops
 from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState
+from actors.ho2_supervisor.session.state import SessionState, of_run
 from bus.messages import session as events
 from bus.messages.ids import RunId, iso, lease_id_of, parse_iso
 from tests.actors.ho2_supervisor.journals import (
@@ -70,7 +68,7 @@ def paused() -> SessionState:
     """A run that stands at a step boundary since second 3."""
     state = applied(running(), events.Pause())
     state = fold(state, events.LifecycleChanged(lifecycle="Paused", at=at(3)))
-    return state.model_copy(update={"applied_command_ids": []})
+    return state._replace(applied_command_ids=[])
 
 
 def held(*calls: str) -> SessionState:
@@ -108,7 +106,7 @@ def test_a_follow_up_is_taken_by_the_run_that_names_it_and_in_order() -> None:
     """Accepted also without a run; the second one cannot begin before the first."""
     state = applied(started(), events.FollowUp(text=""))
     first = state.pending_follow_up[0]
-    state = state.model_copy(update={"pending_follow_up": [first, "other/1"]})
+    state = state._replace(pending_follow_up=[first, "other/1"])
     second = requested("f2").model_copy(update={"input_ref": "other/1"})
     assert reduced(state, second).rejection is not None
     after = fold(state, requested("f1").model_copy(update={"input_ref": first}))
@@ -126,7 +124,7 @@ def test_a_pause_begins_at_a_boundary_and_stops_every_effect() -> None:
     state = fold(state, ended(order.wo_id))
     assert reduced(state, step(state, new_round=False)).rejection is not None
     state = fold(state, pausing)
-    assert (state.lifecycle, state.waiting_since) == ("Paused", at(3))
+    assert (state.lifecycle, (state.run and state.run.waiting_since)) == ("Paused", at(3))
     assert reduced(state, step(state, new_round=False)).rejection is not None
 
 
@@ -136,24 +134,24 @@ def test_resume_goes_on_and_gives_the_waited_time_back() -> None:
     before = state.deadline_at
     outcome = decided(state, events.Resume(), when=8)
     assert outcome.effects == (RunGoesOn(RUN),)
-    assert (outcome.state.lifecycle, outcome.state.waiting_since) == ("Running", None)
+    assert (outcome.state.lifecycle, (outcome.state.run and outcome.state.run.waiting_since)) == ("Running", None)
     assert before is not None
     assert outcome.state.deadline_at == iso(parse_iso(before) + 5)
-    asked = applied(running(), events.Pause()).model_copy(update={"applied_command_ids": []})
+    asked = applied(running(), events.Pause())._replace(applied_command_ids=[])
     assert applied(asked, events.Resume()).pause_requested is False
 
 
 @pytest.mark.parametrize("state", [running(), paused(), held("001")], ids=["Running", "Paused", "WaitingInput"])
 def test_cancel_raises_both_epochs_and_tells_who_drives(state: SessionState) -> None:
     """From then on receipts of earlier orders are stale, and no effect is issued."""
-    state = state.model_copy(update={"applied_command_ids": []})
+    state = state._replace(applied_command_ids=[])
     outcome = decided(state, events.Cancel(reason="enough"))
     after = outcome.state
     assert outcome.effects == (RunStops(RUN, "enough"),)
-    assert (after.lifecycle, after.cancel_reason) == ("Cancelling", "enough")
+    assert (after.lifecycle, (after.run and after.run.cancel_reason)) == ("Cancelling", "enough")
     assert (after.session_epoch, after.step_epoch) == (state.session_epoch + 1, state.step_epoch + 1)
     assert reduced(after, step(after)).rejection is not None
-    assert refused(after.model_copy(update={"applied_command_ids": []}), events.Cancel()) == "cancelling"
+    assert refused(after._replace(applied_command_ids=[]), events.Cancel()) == "cancelling"
 
 
 def test_a_call_that_was_cancelled_in_flight_is_ignored_as_stale() -> None:
@@ -162,32 +160,32 @@ def test_a_call_that_was_cancelled_in_flight_is_ignored_as_stale() -> None:
     late = receipt(state, "009")
     state = applied(state, events.Cancel())
     after = fold(state, late)
-    assert after.active_tool_batch is not None
-    assert after.active_tool_batch.call_status["009"].state == "IgnoredStale"
+    assert after.tool_batch is not None
+    assert after.tool_batch.call_status["009"].state == "IgnoredStale"
     assert fold(after, events.RunCancelled(input_id="i1", at=at(9))).lifecycle == "Idle"
 
 
 def test_approvals_let_calls_run_one_by_one_and_the_last_one_ends_the_waiting() -> None:
     """A held call cannot be dispatched; a denied one has failed; the run goes on when none is left."""
     state = held("001", "002")
-    state = applied(state, events.Approve(call_id="001")).model_copy(update={"applied_command_ids": []})
+    state = applied(state, events.Approve(call_id="001"))._replace(applied_command_ids=[])
     assert state.lifecycle == "WaitingInput"
     outcome = decided(state, events.Deny(call_id="002"), when=5)
-    batch = outcome.state.active_tool_batch
+    batch = outcome.state.tool_batch
     assert batch is not None
     assert (batch.held, batch.call_status["002"].code) == ([], rules.DENIED)
     assert (batch.may_run("001"), batch.may_run("002")) == (True, False)
     assert outcome.state.lifecycle == "Running"
-    again = outcome.state.model_copy(update={"applied_command_ids": []})
+    again = outcome.state._replace(applied_command_ids=[])
     assert refused(again, events.Approve(call_id="001")) == "call_not_open"
 
 
 def test_a_heartbeat_moves_both_ends_of_the_lease() -> None:
     """Silence is counted from the last heartbeat, the length too; an older one, or of another lease, is refused."""
     state = applied(leased(), events.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(4)))
-    assert state.active_run_lease is not None
-    assert (state.active_run_lease.expires_at, leases.expiry(state)) == (at(14), at(8))
-    state = state.model_copy(update={"applied_command_ids": []})
+    assert state.lease is not None
+    assert (state.lease.expires_at, leases.expiry(state)) == (at(14), at(8))
+    state = state._replace(applied_command_ids=[])
     assert refused(state, events.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(4))) == "not_newer"
     assert refused(state, events.LeaseHeartbeat(lease_id="LEASE-x-1", heartbeat_at=at(5))) == "wrong_lease"
     assert refused(state, events.LeaseHeartbeat(lease_id=LEASE, heartbeat_at=at(8))) == "lease_expired"
@@ -202,7 +200,7 @@ def test_a_lease_is_over_at_a_journaled_time_and_cancels_once() -> None:
     assert outcome.effects == (RunStops(RUN, "lease_expired"),)
     assert reduced(outcome.state, events.TimePassed(at=at(9))).effects == ()
     wrong = events.LeaseIssued(lease_id=LEASE, issued_at=at(1), expires_at=at(12), heartbeat_timeout_secs=4, at=at(1))
-    assert reduced(replace(before).state.model_copy(update={"active_run_lease": None}), wrong).rejection is not None
+    assert reduced(of_run(before.state, before.state.run, lease=None), wrong).rejection is not None
 
 
 @pytest.mark.parametrize(
@@ -257,5 +255,5 @@ def test_commands_come_one_at_a_time_and_count_once() -> None:
 
 def test_remembered_command_ids_are_bounded() -> None:
     """The newest ones stay."""
-    state = started().model_copy(update={"applied_commands_max": 2, "applied_command_ids": ["a", "b"]})
+    state = started()._replace(applied_commands_max=2, applied_command_ids=["a", "b"])
     assert applied(state, events.FollowUp(text="")).applied_command_ids == ["b", "c1"]

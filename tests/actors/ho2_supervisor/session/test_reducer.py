@@ -10,9 +10,8 @@ from actors.ho2_supervisor.session import reducer
 from actors.ho2_supervisor.session.journal import envelope
 from actors.ho2_supervisor.session.outcome import BatchComplete, ReceiptIgnored, RunOver
 from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState
+from actors.ho2_supervisor.session.state import SessionState, state_bytes
 from bus.messages import session as events
-from bus.messages.base import canonical_bytes
 from bus.messages.session import SessionConfig, SessionEventKind
 from tests.actors.ho2_supervisor.journals import (
     SESSION,
@@ -91,11 +90,11 @@ def test_run_is_requested_then_started_with_a_frozen_configuration() -> None:
     """Overrides are merged field by field at RunStarted, and the run keeps them."""
     state = fold(started(), requested(overrides=SessionConfig(model="big", max_tokens=7)))
     assert state.lifecycle == "Idle"
-    assert state.active_run_config is None
+    assert (state.run and state.run.config) is None
     state = fold(state, events.RunStarted(at=at(2)))
     assert state.lifecycle == "Running"
-    assert state.active_run_config is not None
-    assert state.active_run_config.model_dump() == {
+    assert (state.run and state.run.config) is not None
+    assert (state.run and state.run.config).model_dump() == {
         "provider_profile_id": None, "provider": "offline", "model": "big", "reasoning_effort": None, "max_tokens": 7,
         "caller_tools": None, "tool_choice": None, "output_schema": None,
     }  # fmt: skip
@@ -136,7 +135,7 @@ def test_steps_count_in_rounds_and_every_boundary_raises_the_step_epoch() -> Non
     seen = []
     for new_round in (True, False, False, True):
         state = fold(state, step(state, new_round=new_round))
-        seen.append((str(state.active_step_id).removeprefix(SESSION), state.step_epoch))
+        seen.append((str((state.run and state.run.step_id)).removeprefix(SESSION), state.step_epoch))
     assert seen == [("-1.1.1", 1), ("-1.1.2", 2), ("-1.1.3", 3), ("-1.2.1", 4)]
 
 
@@ -152,12 +151,12 @@ def test_order_is_in_flight_until_it_ends() -> None:
     """in_flight_effects counts open orders; the step's order can be dispatched once."""
     state = fold(running(), step(running()))
     state = fold(state, order := dispatched(state))
-    assert (state.in_flight_effects, state.open_orders) == (1, [order.wo_id])
+    assert (len(state.open_orders), state.open_orders) == (1, [order.wo_id])
     assert "already" in refusal(state, order)
     assert "in flight" in refusal(state, step(state))
     assert "in flight" in refusal(state, COMPLETED)
     state = fold(state, ended(order.wo_id))
-    assert (state.in_flight_effects, state.open_orders) == (0, [])
+    assert (len(state.open_orders), state.open_orders) == (0, [])
     assert "already" in refusal(state, order)
 
 
@@ -176,7 +175,7 @@ def test_second_receipt_is_journaled_and_ignored() -> None:
     state = fold(state, order := dispatched(state), ended(order.wo_id))
     outcome = reduced(state, ended(order.wo_id))
     assert outcome.effects == (ReceiptIgnored(order.wo_id),)
-    assert outcome.state == state.model_copy(update={"updated_at": outcome.state.updated_at})
+    assert outcome.state == state._replace(updated_at=outcome.state.updated_at)
 
 
 def test_batch_dispatches_at_most_what_may_be_in_flight() -> None:
@@ -185,7 +184,7 @@ def test_batch_dispatches_at_most_what_may_be_in_flight() -> None:
     first, second, third = (dispatched(state, call) for call in ("001", "002", "003"))
     state = fold(state, first, second)
     assert "at most 2" in refusal(state, third)
-    assert fold(state, ended(first.wo_id), third).in_flight_effects == 2
+    assert len(fold(state, ended(first.wo_id), third).open_orders) == 2
 
 
 def test_batch_takes_only_its_own_calls() -> None:
@@ -214,7 +213,7 @@ def test_one_batch_at_a_time() -> None:
     assert "in flight" in refusal(state, step(state))
     state = fold(state, settled(state))
     assert "next one" in refusal(state, again)  # the same batch number again
-    assert fold(state, step(state)).active_tool_batch is None
+    assert fold(state, step(state)).tool_batch is None
 
 
 def test_batch_settles_when_every_call_is_terminal_and_names_its_results() -> None:
@@ -227,8 +226,8 @@ def test_batch_settles_when_every_call_is_terminal_and_names_its_results() -> No
     state = outcome.state
     assert "names its results" in refusal(state, settled(state).model_copy(update={"results_ref": None}))
     state = fold(state, settled(state))
-    assert state.active_tool_batch is not None
-    assert state.active_tool_batch.results_ref == "r/1"
+    assert state.tool_batch is not None
+    assert state.tool_batch.results_ref == "r/1"
     assert "unsettled" in refusal(state, settled(state))
 
 
@@ -238,7 +237,7 @@ def test_first_terminal_status_of_a_call_stands() -> None:
     state = fold(state, receipt(state, "001", "Failed"))
     outcome = reduced(state, receipt(state, "001", "Succeeded"))
     assert outcome.effects == (ReceiptIgnored(f"{batch_of(state)}.001"),)
-    assert outcome.state.active_tool_batch == state.active_tool_batch
+    assert outcome.state.tool_batch == state.tool_batch
 
 
 def test_arrival_order_does_not_matter() -> None:
@@ -246,7 +245,7 @@ def test_arrival_order_does_not_matter() -> None:
     state = in_batch("001", "002")
     left = fold(state, receipt(state, "001"), receipt(state, "002", "Failed"))
     right = fold(state, receipt(state, "002", "Failed"), receipt(state, "001"))
-    assert canonical_bytes(left) == canonical_bytes(right)
+    assert state_bytes(left) == state_bytes(right)
 
 
 @pytest.mark.parametrize("epochs", [{"step_epoch": 0}, {"session_epoch": 7}, {"step_epoch": 99}])
@@ -254,8 +253,8 @@ def test_receipt_under_another_fence_is_ignored_as_stale(epochs: dict[str, int])
     """Any epoch but the current one marks the call IgnoredStale; the batch can still settle."""
     state = in_batch("001")
     outcome = reduced(state, receipt(state, "001", **epochs))
-    assert outcome.state.active_tool_batch is not None
-    assert outcome.state.active_tool_batch.call_status["001"].state == "IgnoredStale"
+    assert outcome.state.tool_batch is not None
+    assert outcome.state.tool_batch.call_status["001"].state == "IgnoredStale"
     assert outcome.effects == (ReceiptIgnored(f"{batch_of(state)}.001"), BatchComplete(("001",)))
 
 
@@ -281,15 +280,20 @@ def test_end_of_a_run_clears_it_and_the_session_is_idle(event: SessionEventKind,
     outcome = reduced(state, event)
     after = outcome.state
     assert [effect.terminal for effect in outcome.effects if isinstance(effect, RunOver)] == [terminal]
-    assert (after.lifecycle, after.active_run_id, after.active_input_id, after.status) == ("Idle", None, None, "open")
+    assert (after.lifecycle, after.run_id, (after.run and after.run.input_id), after.status) == (
+        "Idle",
+        None,
+        None,
+        "open",
+    )
     assert after.next_run_seq == 2
-    assert fold(after, requested("i2")).active_run_id.run_seq == 2
+    assert fold(after, requested("i2")).run_id.run_seq == 2
 
 
 def test_run_that_never_started_can_fail_but_not_complete() -> None:
     """A requested run whose deadline has passed is failed by its new owner."""
     state = fold(started(), requested())
-    assert fold(state, FAILED).active_run_id is None
+    assert fold(state, FAILED).run_id is None
     assert "table" in refusal(state, COMPLETED)
 
 
@@ -316,7 +320,7 @@ def test_degraded_turn_ends_its_run_at_once() -> None:
     outcome = reduced(state, degraded())
     after = outcome.state
     assert ReceiptIgnored(state.open_orders[0]) in outcome.effects
-    assert (after.lifecycle, after.active_run_id, after.in_flight_effects) == ("Idle", None, 0)
+    assert (after.lifecycle, after.run_id, len(after.open_orders)) == ("Idle", None, 0)
     assert (after.session_epoch, after.step_epoch) == (state.session_epoch + 1, state.step_epoch + 1)
 
 
@@ -324,7 +328,7 @@ def test_degraded_turn_of_another_input_leaves_the_run_alone() -> None:
     """TurnDegraded is legal in every state; only its own input's run ends."""
     state = running()
     after = fold(state, degraded("i7"))
-    assert after == state.model_copy(update={"updated_at": after.updated_at})
+    assert after == state._replace(updated_at=after.updated_at)
 
 
 def test_degraded_turn_may_come_first_in_a_stream() -> None:
@@ -379,7 +383,7 @@ def test_a_run_that_brings_results_goes_on_with_open_calls_alone() -> None:
     """Of an order that is not the one that asked, or of none, nothing begins."""
     given = [events.GivenResult(tool_call_id="call_1", content_ref="x/2")]
     right = requested("i2").model_copy(update={"results": given, "continues": "WO-x"})
-    assert fold(handing_out(), right).active_run_id is not None
+    assert fold(handing_out(), right).run_id is not None
     for wrong in (right.model_copy(update={"continues": "WO-y"}), right.model_copy(update={"continues": None})):
         assert refusal(handing_out(), wrong).startswith("invalid_input")
     assert refusal(started(), right).startswith("invalid_input")

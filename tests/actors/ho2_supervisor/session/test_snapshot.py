@@ -54,7 +54,7 @@ def test_snapshot_is_due_at_rest_alone() -> None:
         life.move("received")
     assert not snapshot.is_due(life.record, 0)
     life.move("rejected")
-    while life.state.active_run_id is None:
+    while life.state.run_id is None:
         life.move("request")
     assert not snapshot.is_due(life.record, 0)
     with pytest.raises(ValueError, match="active"):
