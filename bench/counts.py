@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic_core import SchemaValidator
 
 from bench.cluster import changed
 from bench.turn import HISTORY, QUESTION
 from bus.codec import unpack_header
 from bus.envelope import Kind
+from bus.messages.base import Record
 from bus.messages.ledger import LedgerStats, ReadLedgerStats, Write
 from config.schema import AdminConfig
 from config.snapshot import Snapshot, load_snapshot
@@ -34,7 +34,7 @@ from launch.simulation.many import quiet
 TURNS = 20
 SETTLED_S = 0.05
 """Longer than twice `ledger.lazy_commit_ms`: what nobody waits for is written too, and belongs to the turn that wrote it."""
-_COPIED = BaseModel.model_copy.__code__
+_COPIED = Record.model_copy.__code__
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ between name a stretch of that text and bring what has been added since.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from bus.messages.base import pack, unpack
@@ -78,23 +78,24 @@ def _listed(parts: Sequence[Part]) -> bytes:
     session_id = "" if found is None else found[0]
     items: list[Any] = [session_id]
     places: dict[str, int] = {}
-    shorts = _shortened([ref for ref, _ in parts if ref is not None], session_id)
+    refs = [ref for ref, _ in parts if ref is not None]
+    short = _shortened(refs, session_id)
     for place, (ref, text) in enumerate(parts, 1):
-        if ref is None:
-            first = places.setdefault(text, place)
-            items.append(text if first == place else first)
+        if ref is not None:
+            items += (short[ref],) if ref in short and not text else ([short.get(ref, ref), text],)
+        elif (first := places.setdefault(text, place)) == place:
+            items += (text,)
         else:
-            short = next(shorts)
-            items.append([short, text] if text or type(short) is str else short)
+            items += (first,)
     return _MARK + pack(items)
 
 
-def _shortened(refs: Sequence[str], session_id: str) -> Iterator[str | bytes]:
-    """All of them at once: there are two for each turn that a prompt shows."""
+def _shortened(refs: Sequence[str], session_id: str) -> dict[str, bytes]:
+    """All of them at once: there are two for each turn that a prompt shows. Empty where one could not be read back."""
     together = "\n".join(refs)
-    if not session_id or _OWN_SESSION in together or together.count("\n") >= len(refs) > 0:
-        return iter(refs)
-    return iter(together.replace(session_id, _OWN_SESSION).encode().split(b"\n"))
+    if not session_id or _OWN_SESSION in together or together.count("\n") >= len(refs):
+        return {}
+    return dict(zip(refs, together.replace(session_id, _OWN_SESSION).encode().split(b"\n"), strict=True))
 
 
 def of_part(stretch: str, text: str) -> str:

@@ -23,7 +23,7 @@ from actors.ho2_supervisor.session.record import SessionRecord
 from actors.ho2_supervisor.session.reducer import reduce
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
-from bus.messages.ids import RunId, candidates_key, iso, us_of_iso
+from bus.messages.ids import RunId, candidates_key, iso_of_us, us_of_iso
 from bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
 from bus.messages.session import SessionEventKind, TookOver, TurnResult, candidates_in
 from bus.port import Bus
@@ -115,6 +115,8 @@ class OwnedSession:
         self._lost: Exception | None = None
         self._taking_over: asyncio.Future[None] | None = None  # until the record has said whether TookOver stands
         self._on_lost = on_lost
+        self._about: tuple[str, int, int, str] | None = None
+        self._provenance = Provenance()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -355,7 +357,7 @@ class OwnedSession:
 
     def now(self) -> str:
         """The bus's wall clock as a timestamp."""
-        return iso(self._bus.now())
+        return iso_of_us(round(self._bus.now() * 1_000_000))
 
     def at_us(self) -> int:
         """The bus's wall clock in microseconds."""
@@ -369,12 +371,15 @@ class OwnedSession:
     def provenance(self, run_id: RunId | None, work_order_id: str = "") -> Provenance:
         """Who and what an entry of this moment is about."""
         state = self.record.state
-        return Provenance(
-            agent_id=state.agent_id or "",
-            package_id=self.package_id,
-            session_id=self.session_id,
-            run_seq=0 if run_id is None else run_id.run_seq,
-            round_seq=0 if state.run is None or state.run.turn_id is None else state.run.turn_id.turn_seq,
-            work_order_id=work_order_id,
-            tier="ho2",
+        about = (
+            state.agent_id or "",
+            0 if run_id is None else run_id.run_seq,
+            0 if state.run is None or state.run.turn_id is None else state.run.turn_id.turn_seq,
+            work_order_id,
         )
+        if about != self._about:  # entries that lie next to each other are about the same
+            agent_id, run_seq, round_seq, _ = self._about = about
+            self._provenance = Provenance(
+                agent_id, "", "", self.package_id, self.session_id, run_seq, round_seq, work_order_id, "ho2"
+            )
+        return self._provenance

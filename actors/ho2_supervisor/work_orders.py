@@ -208,8 +208,10 @@ def with_own_texts(
         return order, brought
 
     def owned(segment: Segment) -> Segment:
+        if segment.ref is not None or not segment.text:
+            return segment
         ref = known.get(segment.text) or brought.get(segment.text) or body_ref(submission_id, len(brought) + 1)
-        if segment.ref is not None or (len(segment.text) <= len(ref) and segment.text not in composed):
+        if len(segment.text) <= len(ref) and segment.text not in composed:
             return segment
         if segment.text not in known:
             brought.setdefault(segment.text, ref)

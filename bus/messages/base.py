@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 import msgpack
@@ -10,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from bus.text import cut
 
 _PACKER = msgpack.Packer(use_bin_type=True)
+_set = object.__setattr__  # of a frozen model, as pydantic does it
 
 type_of_json = Any
 """A JSON-like value: None, bool, int, float, str, list or dict with string keys."""
@@ -38,6 +40,18 @@ class Record(BaseModel):  # noqa: PLW1641 - pydantic gives a frozen model its ha
     def __eq__(self, other: object) -> bool:
         """Same type, same fields: all that there is to a record."""
         return isinstance(other, Record) and type(self) is type(other) and self.__dict__ == other.__dict__
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """The same record with these fields, which are not checked: what it shares is frozen, and shared."""
+        if deep:
+            return super().model_copy(update=update, deep=True)
+        copied = type(self).__new__(type(self))
+        changes = update or {}
+        _set(copied, "__dict__", {**self.__dict__, **changes})
+        _set(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__.union(changes))
+        _set(copied, "__pydantic_extra__", None)
+        _set(copied, "__pydantic_private__", None)
+        return copied
 
 
 class Message(Record):

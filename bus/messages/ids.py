@@ -323,9 +323,8 @@ def iso(now_s: float) -> str:
 
 def iso_of_us(at_us: int) -> str:
     """A time in microseconds since 1970, UTC, as `Timestamp`. Raises ValueError for one of no year."""
-    second, microsecond = divmod(at_us, 1_000_000)
     try:
-        return f"{_second(second)}.{microsecond:06d}Z"
+        return f"{_second(at_us // 1_000_000)}.{at_us % 1_000_000:06d}Z"
     except (OverflowError, OSError):
         raise ValueError(f"not a time: {at_us} microseconds since 1970") from None
 

@@ -100,7 +100,7 @@ def _us_after(text: str, about: _About) -> int:
 def _step(step: StepId, about: _About) -> list[int]:
     """Round and step; of a run that is not the event's, its number before them."""
     run_id = step.turn_id.run_id
-    if run_id == about.run_id:
+    if run_id is about.run_id or run_id == about.run_id:
         return [step.turn_id.turn_seq, step.step_seq]
     if run_id.session_id != about.session_id:
         raise ValueError(f"step {step} is of another session than the event")

@@ -186,8 +186,10 @@ class SessionRecord:
                 self._degraded(entry, event)
             case events.StateSnapshot():
                 self.since_snapshot = 0
-            case _:
+            case events.SessionEnded():
                 pass
+            case _:
+                return
         self._forget()
 
     def _forget(self) -> None:
