@@ -52,6 +52,11 @@ class PromptPack:
         names = {part.name for section in self.sections for part in section.parts if isinstance(part, Variable)}
         return tuple(sorted(names))
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What stands in it between the inputs, in order: the record names these by number."""
+        return tuple(part.text for section in self.sections for part in section.parts if isinstance(part, Segment))
+
 
 def parse_pack(pack_id: str, text: str) -> PromptPack:
     """The pack behind a file's text. Raises ConfigError naming the pack, the line and the mend."""

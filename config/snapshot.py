@@ -18,6 +18,7 @@ from bus.errors import ConfigError
 from bus.messages.base import canonical_bytes, unpack
 from config.assets import Agent, Contract, Framework, Package, Spec
 from config.load import Governed, load
+from config.prompt_pack import parse_pack
 from config.registry import file_owners
 from config.schema import AdminConfig
 
@@ -45,6 +46,10 @@ class Snapshot:
             for contract in self.contracts.values()
             if contract.output_schema is not None
         }
+
+    def pack_texts(self) -> dict[str, tuple[str, ...]]:
+        """Prompt pack id -> the texts that stand in it between its inputs, as the record numbers them."""
+        return {pack_id: parse_pack(pack_id, text).texts for pack_id, text in self.prompt_packs.items()}
 
     def agent_packages(self) -> dict[str, str]:
         """Agent id -> the package that owns it, for agents that one owns: those of a home alone have none."""

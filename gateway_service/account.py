@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from bus.errors import GatewayError
 from bus.messages.gateway import Budget
 from bus.port import Bus
+from bus.record.payloads.prompts import session_scope
 from bus.spool import RecordKeeper
 from config.snapshot import Snapshot
 from gateway_service import budget, records
@@ -56,7 +57,7 @@ class Account:
 
     def remaining_after(self, attempt: Attempt, settlement: Settlement) -> int | None:
         """Tokens that the attempt's session will have left once it is settled so."""
-        scope = self._state.scopes[budget.session_scope(attempt.ask.prompt.session_id)]
+        scope = self._state.scopes[session_scope(attempt.ask.prompt.session_id)]
         return None if scope.remaining is None else scope.remaining + attempt.reservation.tokens - settlement.tokens
 
     def report(self, session_id: str) -> Budget:
@@ -67,7 +68,7 @@ class Account:
         at_rest = self._state.idle_orders
         scopes = {name: scope for name, scope in self._state.scopes.items() if name not in at_rest}
         if session_id:
-            own = budget.session_scope(session_id)
+            own = session_scope(session_id)
             unused = Scope(self._config.budget.session_token_limit)
             scopes = {name: scope for name, scope in scopes.items() if name.startswith(("agent:", "provider:"))}
             scopes[own] = self._state.scopes.get(own, unused)

@@ -12,10 +12,11 @@ from contextlib import contextmanager
 import structlog
 
 from bus.errors import GatewayError
-from bus.messages.base import unpack
 from bus.messages.gateway import Breaker as Row
 from bus.messages.ledger import Entry
 from bus.port import Bus
+from bus.record.payload import payload_in
+from bus.record.payloads.prompts import BreakerChanged
 from bus.spool import RecordKeeper
 from config.schema import BreakerConfig, Route
 from gateway_service import breaker, records
@@ -43,15 +44,16 @@ class Breakers:
         now, wall = self._bus.clock.monotonic(), self._bus.now()
         for entry in newest_first:
             try:
-                said = unpack(entry.bodies[0] or b"") if entry.bodies else {}
-                key = said["provider_id"], said["model_id"]
-                left_s = min(max(0.0, said["until_us"] / 1_000_000 - wall), self._config.open_ms / 1000)
-                failures, is_closed = int(said["failures"]), said["to"] == "closed"
-            except (ValueError, TypeError, LookupError) as error:
-                _log.error("breaker_unreadable", submission_id=entry.submission_id, error=type(error).__name__)
+                said = payload_in(BreakerChanged, entry)
+            except ValueError as fault:
+                _log.error("breaker_unreadable", submission_id=entry.submission_id, detail=str(fault))
                 continue
-            if key not in self._breakers:  # half open, it was asked by nobody who could still tell
-                self._breakers[key] = Breaker() if is_closed else Breaker("open", failures, until=now + left_s)
+            if said is None or (key := (said.provider_id, said.model_id)) in self._breakers:
+                continue
+            left_s = min(max(0.0, said.until_us / 1_000_000 - wall), self._config.open_ms / 1000)
+            # Half open, it was asked by nobody who could still tell.
+            is_closed = said.after == "closed"
+            self._breakers[key] = Breaker() if is_closed else Breaker("open", said.failures, until=now + left_s)
 
     def is_open(self, route: Route) -> bool:
         """Whether nothing passes now."""

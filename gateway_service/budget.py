@@ -10,35 +10,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 from bus.messages.gateway import Prompt, ScopeBudget
+from bus.record.payloads.prompts import ScopeFigures as Scope
+from bus.record.payloads.prompts import agent_scope, order_scope, provider_scope, session_scope
 from config.assets import Agent
 from config.schema import BudgetConfig, Route
 from gateway_service.pricing import Settlement
 
 Mode = Literal["enforce", "warn", "off"]
-_ORDER = "work_order:"
-_OWN = (_ORDER, "session:")
+_ORDER = order_scope("")
+_OWN = (_ORDER, session_scope(""))
 """What one who asks has alone; above that others draw on the same."""
 _STRICTNESS: dict[Mode, int] = {"off": 0, "warn": 1, "enforce": 2}
-
-
-class Scope(NamedTuple):
-    """One node: `used` and `reserved` are tokens; `cost_usd` is None once a part of it is unknown."""
-
-    limit: int | None
-    used: int = 0
-    reserved: int = 0
-    calls: int = 0
-    cost_usd: float | None = 0.0
-    unknown_calls: int = 0
-    is_over: bool = False
-
-    @property
-    def remaining(self) -> int | None:
-        """Tokens that a new reservation may take; negative where warn or off let it pass."""
-        return None if self.limit is None else self.limit - self.used - self.reserved
 
 
 _UNLIMITED = Scope(None)
@@ -72,17 +57,16 @@ class BudgetState:
         return BudgetState(self.idle_orders_max, dict(self.scopes), dict(self.open), OrderedDict(self.idle_orders))
 
 
-def figures_of(state: BudgetState) -> dict[str, dict[str, Any]]:
-    """Every scope as plain values, in order of name, but for orders at rest: hardly one of them calls again."""
-    return {name: scope._asdict() for name, scope in sorted(state.scopes.items()) if name not in state.idle_orders}
+def figures_of(state: BudgetState) -> dict[str, Scope]:
+    """Every scope, in order of name, but for orders at rest: hardly one of them calls again."""
+    return {name: scope for name, scope in sorted(state.scopes.items()) if name not in state.idle_orders}
 
 
-def state_of(
-    figures: Mapping[str, Mapping[str, Any]], open_: Iterable[Reservation], idle_orders_max: int
-) -> BudgetState:
-    """The state that had these figures, and these reservations open in them. Raises TypeError for what are none."""
-    scopes = {name: Scope(**values) for name, values in figures.items()}
-    return BudgetState(idle_orders_max, scopes, {reservation.reservation_id: reservation for reservation in open_})
+def state_of(figures: Mapping[str, Scope], open_: Iterable[Reservation], idle_orders_max: int) -> BudgetState:
+    """The state that had these figures, and these reservations open in them."""
+    return BudgetState(
+        idle_orders_max, dict(figures), {reservation.reservation_id: reservation for reservation in open_}
+    )
 
 
 # --- events and effects -------------------------------------------------------------------------------------------
@@ -248,8 +232,8 @@ def scopes_of(prompt: Prompt, route: Route, agent: Agent, config: BudgetConfig) 
     return [
         *order,
         (session_scope(prompt.session_id), agent.budget_tokens("session", config)),
-        (f"agent:{prompt.agent_id}", agent.budget_tokens("agent", config)),
-        (f"provider:{route.provider_id}", config.provider_token_limit),
+        (agent_scope(prompt.agent_id), agent.budget_tokens("agent", config)),
+        (provider_scope(route.provider_id), config.provider_token_limit),
     ]
 
 
@@ -264,19 +248,9 @@ def answer_room(state: BudgetState, prompt: Prompt, estimate: int, mode: Mode) -
     return max(1, min(prompt.max_tokens, scope.remaining - estimate))
 
 
-def order_scope(work_order_id: str) -> str:
-    """The scope of an order: as long as it calls, and a while after."""
-    return f"{_ORDER}{work_order_id}"
-
-
 def is_order(scope: str) -> bool:
     """Whether a scope is an order's."""
     return scope.startswith(_ORDER)
-
-
-def session_scope(session_id: str) -> str:
-    """The scope of a session."""
-    return f"session:{session_id}"
 
 
 def mode_of(configured: Mode, asked: Mode | None) -> Mode:

@@ -40,7 +40,7 @@ class InFlight:
     """One running call. `deadline` (monotonic) is the latest of all who wait for it."""
 
     key: str
-    digest: str
+    digest: bytes
     deadline: float
     draft: Draft
     task: asyncio.Task[PromptResponse] | None = None
@@ -52,7 +52,7 @@ class InFlight:
 
 @dataclass(slots=True)
 class _Recent:
-    digest: str
+    digest: bytes
     attempts: int = 0
     response: PromptResponse | None = None
 
@@ -93,7 +93,7 @@ class Calls:
     async def answer(
         self,
         key: str,
-        digest: str,
+        digest: bytes,
         deadline: float,
         run: Callable[[InFlight], Awaitable[PromptResponse]],
         *,
@@ -141,7 +141,7 @@ class Calls:
         await asyncio.gather(*(asyncio.shield(task) for task in tasks), return_exceptions=True)
 
     def _start(
-        self, key: str, digest: str, deadline: float, run: Callable[[InFlight], Awaitable[PromptResponse]]
+        self, key: str, digest: bytes, deadline: float, run: Callable[[InFlight], Awaitable[PromptResponse]]
     ) -> InFlight:
         call = self._running[key] = InFlight(key, digest, deadline, Draft())
         self._recent.setdefault(key, _Recent(digest))

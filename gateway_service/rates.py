@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from bus.errors import GatewayError
 from bus.port import Bus
+from bus.record.payloads.prompts import session_scope
 from config.schema import GatewayConfig, RateConfig
 from gateway_service.account import Held
-from gateway_service.budget import session_scope
 from gateway_service.rate import Bucket
 from gateway_service.records import Attempt
 

@@ -1,58 +1,73 @@
-"""What the gateway reads back from its own records. Pure; the other half of `records.py`."""
+"""What the gateway reads back from its own records. Pure; the other half of `records.py`.
+
+Each raises ValueError for a payload that cannot be read.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 from bus.errors import GatewayError
-from bus.messages.base import unpack
 from bus.messages.gateway import PromptResponse
+from bus.messages.ids import body_ref
 from bus.messages.ledger import Entry
 from bus.messages.work_order import ToolCall
-from gateway_service.budget import Reservation, order_scope
+from bus.record.payload import payload_in, payload_of
+from bus.record.payloads.prompts import (
+    AnswerCalls,
+    BudgetSnapshot,
+    PromptFailed,
+    PromptReceived,
+    PromptSent,
+    SentRequest,
+    order_scope,
+    scopes_of,
+)
+from gateway_service.budget import Reservation
 from gateway_service.pricing import NEVER_SENT, Settlement
 from gateway_service.records import Ask, record_id
 
 
 def reservation_in(entry: Entry) -> Reservation | None:
     """The reservation of a PROMPT_SENT; None where its payload was erased."""
-    if not entry.bodies or entry.bodies[0] is None:
+    sent = payload_in(PromptSent, entry)
+    if sent is None:
         return None
-    held = unpack(entry.bodies[0])["reservation"]
     name = entry.submission_id.removeprefix("PROMPT_SENT:")
-    return Reservation(reservation_id=name, tokens=held["tokens"], scopes=tuple(held["scopes"]))
+    return Reservation(name, sent.reserved_tokens, scopes_of(entry.provenance, sent))
 
 
 def order_limit_in(entry: Entry) -> tuple[str, int] | None:
     """(scope, limit) of the order behind a PROMPT_SENT; None where its payload was erased, or it has no bound."""
-    if not entry.bodies or entry.bodies[0] is None:
+    sent = payload_in(PromptSent, entry)
+    if sent is None or sent.token_budget is None:
         return None
-    payload = unpack(entry.bodies[0])
-    limit = payload.get("token_budget")
-    return None if limit is None else (order_scope(payload["work_order_id"]), limit)
+    return order_scope(entry.provenance.work_order_id), sent.token_budget
 
 
-def snapshot_in(entry: Entry) -> tuple[int, dict[str, dict[str, Any]], list[str]]:
-    """(sequence up to which, figures of the scopes, names of the open calls) of a BUDGET_SNAPSHOT.
-
-    Raises ValueError, TypeError or LookupError where it cannot be read.
-    """
-    if not entry.bodies or entry.bodies[0] is None:
+def snapshot_in(entry: Entry) -> BudgetSnapshot:
+    """What a BUDGET_SNAPSHOT says. Raises LookupError where it was erased."""
+    found = payload_in(BudgetSnapshot, entry)
+    if found is None:
         raise LookupError("erased")
-    payload = unpack(entry.bodies[0])
-    return payload["after"], payload["scopes"], payload["open"]
+    return found
 
 
 def settlement_in(entry: Entry) -> Settlement:
     """The settlement of an attempt's end; an erased payload settles nothing more than its reservation's release."""
-    if not entry.bodies or entry.bodies[0] is None:
+    if entry.event_type == "PROMPT_RECEIVED":
+        received = payload_in(PromptReceived, entry)
+        if received is None:
+            return NEVER_SENT
+        return Settlement(tokens=received.tokens, cost_usd=received.cost_usd, is_unknown=False, was_sent=True)
+    failed = payload_in(PromptFailed, entry)
+    if failed is None:
         return NEVER_SENT
-    return Settlement(**unpack(entry.bodies[0])["settlement"])
+    return Settlement(failed.tokens, failed.cost_usd, failed.is_unknown, failed.was_sent)
 
 
 def is_another(sent: Entry, ask: Ask) -> bool:
     """Whether a PROMPT_SENT under this key was of another request; not to be told where it was erased."""
-    return _request_in(sent).get("asked_sha256", ask.asked) != ask.asked
+    request = _request_in(sent)
+    return request is not None and request.asked_sha256 != ask.asked
 
 
 def response_in(sent: Entry, entry: Entry) -> PromptResponse:
@@ -61,37 +76,38 @@ def response_in(sent: Entry, entry: Entry) -> PromptResponse:
     Raises GatewayError(UNAVAILABLE) where its content was erased.
     """
     name = entry.submission_id.removeprefix("PROMPT_RECEIVED:")
-    if any(body is None for body in entry.bodies):
+    received = payload_in(PromptReceived, entry)
+    if received is None or any(body is None for body in entry.bodies):
         raise GatewayError("UNAVAILABLE", f"the recorded answer {entry.submission_id} was erased; ask under a new key")
-    payload = unpack(entry.bodies[0] or b"")
-    calls = unpack(entry.bodies[2] or b"") if payload["tool_calls"] else []
+    content, *more = (body or b"" for body in entry.bodies[1:])
+    calls = payload_of(AnswerCalls, more[0]).tool_calls if more else ()
+    asked, request = payload_in(PromptSent, sent), _request_in(sent)
     return PromptResponse(
         outcome="SUCCESS",
-        content=(entry.bodies[1] or b"").decode(),
-        content_ref=payload["content_ref"],
-        tool_calls=[ToolCall.model_validate(call) for call in calls],
-        finish_reason=payload["finish_reason"],
-        input_tokens=payload["input_tokens"],
-        output_tokens=payload["output_tokens"],
-        cached_tokens=payload["cached_tokens"],
-        reasoning_tokens=payload.get("reasoning_tokens", 0),  # not in records of earlier versions
-        usage_is_estimated=payload.get("usage_is_estimated", False),
-        provider_id=payload["provider_id"],
-        model_id=payload["model_id"],
-        latency_ms=payload["latency_ms"],
-        cost_usd=payload["cost_usd"],
-        budget_remaining=payload["budget_remaining"],
-        context_hash=_request_in(sent).get("sha256", ""),
-        tools_told=unpack(sent.bodies[0])["tools"] if sent.bodies and sent.bodies[0] is not None else [],
+        content=content.decode(),
+        content_ref=body_ref(entry.submission_id, 1),
+        tool_calls=[ToolCall(**call._asdict()) for call in calls],
+        finish_reason=received.finish_reason,
+        input_tokens=received.input_tokens,
+        output_tokens=received.output_tokens,
+        cached_tokens=received.cached_tokens,
+        reasoning_tokens=received.reasoning_tokens,
+        usage_is_estimated=received.usage_is_estimated,
+        provider_id=received.provider_id,
+        model_id=received.model_id,
+        latency_ms=received.latency_ms,
+        cost_usd=received.cost_usd,
+        budget_remaining=received.budget_remaining,
+        context_hash="" if request is None else request.sha256.hex(),
+        tools_told=[] if asked is None else list(asked.tools),
         sent_record_id=record_id("PROMPT_SENT", name),
         received_record_id=entry.submission_id,
-        attempts=payload["attempt"],
+        attempts=int(name.rpartition("/")[2]),
     )
 
 
-def _request_in(sent: Entry) -> dict[str, Any]:
-    """Body 1 of a PROMPT_SENT; empty where it was erased."""
+def _request_in(sent: Entry) -> SentRequest | None:
+    """Body 1 of a PROMPT_SENT; None where it was erased."""
     if len(sent.bodies) < 2 or sent.bodies[1] is None:  # noqa: PLR2004 - payload and request
-        return {}
-    request: dict[str, Any] = unpack(sent.bodies[1])
-    return request
+        return None
+    return payload_of(SentRequest, sent.bodies[1])

@@ -1,25 +1,42 @@
 """What the gateway writes into stream `prompts`. Pure. Source: spec pages "Gateway" and "The ledger".
 
-Body 0 of every entry is its payload: ids and figures. Texts stand apart, so that erasing one forgets no spending:
-PROMPT_SENT body 1 is the request (segments as {ref} or {text}, SHA-256 of the exact bytes sent and of what the call key
-stands for), PROMPT_RECEIVED body 1 the content and body 2 the tool calls, where there are any.
+What stands in the entries: `bus.record.payloads.prompts`.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from bus.errors import GatewayError
-from bus.messages.base import pack, unpack
+from bus.messages.base import pack
 from bus.messages.gateway import Prompt, PromptMessage, PromptResponse
-from bus.messages.ids import body_ref, call_id, dispatched_id, entry_id, got_key, sent_key
+from bus.messages.ids import call_id, dispatched_id, entry_id, got_key, sent_key
 from bus.messages.ledger import Entry, Provenance, WriteEntry
 from bus.messages.work_order import Segment, ToolCall
 from bus.record.entry import checked
+from bus.record.payload import pack_payload, payload_in
+from bus.record.payloads.prompts import (
+    AnswerCalls,
+    BreakerChanged,
+    BudgetAllocated,
+    BudgetCrossed,
+    BudgetReleased,
+    BudgetSnapshot,
+    CallAsked,
+    PromptFailed,
+    PromptReceived,
+    PromptRejected,
+    PromptSent,
+    SentMessage,
+    SentRequest,
+    SentText,
+)
 from config.schema import GatewayConfig, Route
 from gateway_service.budget import BudgetState, Crossed, Mode, Reservation, figures_of
+from gateway_service.pack_texts import PackTexts
 from gateway_service.pricing import Settlement
 
 STREAM = "prompts"
@@ -36,10 +53,12 @@ class Ask:
 
     prompt: Prompt
     route: Route
-    digest: str
-    asked: str
+    digest: bytes
+    asked: bytes
     trace: str
     is_degraded: bool
+    said: bytes
+    """The transcript, as it is digested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +94,10 @@ def ask_of(prompt: Prompt, route: Route, *, trace: str, is_degraded: bool) -> As
     know other tools than who asked first, as one that has just started does, and the gateway may be routed otherwise
     since: that makes no other request of it.
     """
-    wanted = _wanted(prompt)
-    asked = _sha256([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id, *wanted])
-    return Ask(prompt, route, _digest(prompt, route, wanted), asked, trace, is_degraded)
+    said = pack([_said(message) for message in prompt.messages])
+    key_of = pack([prompt.provider_id, prompt.model_id, prompt.domain_tags, prompt.contract_id])
+    asked = hashlib.sha256(key_of + said + _manner(prompt)).digest()
+    return Ask(prompt, route, _digest(prompt, route, said), asked, trace, is_degraded, said)
 
 
 def with_answer_cap(ask: Ask, max_tokens: int) -> Ask:
@@ -85,76 +105,65 @@ def with_answer_cap(ask: Ask, max_tokens: int) -> Ask:
     if max_tokens == ask.prompt.max_tokens:
         return ask
     prompt = ask.prompt.model_copy(update={"max_tokens": max_tokens})
-    return replace(ask, prompt=prompt, digest=_digest(prompt, ask.route, _wanted(prompt)))
+    return replace(ask, prompt=prompt, digest=_digest(prompt, ask.route, ask.said))
 
 
 def rerouted(ask: Ask, route: Route) -> Ask:
     """The same request of this model; its key stands for the same."""
     if route == ask.route:
         return ask
-    return replace(ask, route=route, digest=_digest(ask.prompt, route, _wanted(ask.prompt)))
+    return replace(ask, route=route, digest=_digest(ask.prompt, route, ask.said))
 
 
-def _digest(prompt: Prompt, route: Route, wanted: list[Any]) -> str:
+def _digest(prompt: Prompt, route: Route, said: bytes) -> bytes:
     """SHA-256 of the exact bytes that stand for this request at its provider."""
-    tools = [
-        {"tool_id": tool.tool_id, "description": tool.description, "parameters": tool.parameters}
-        for tool in prompt.tools
-    ]
-    return _sha256([route.provider_id, route.model_id, tools, *wanted])
+    tools = [(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools]
+    return hashlib.sha256(pack([route.provider_id, route.model_id, tools]) + said + _manner(prompt)).digest()
 
 
-def _wanted(prompt: Prompt) -> list[Any]:
-    messages = [
-        [message.role, message.text, [call.model_dump() for call in message.tool_calls], message.tool_call_id]
-        for message in prompt.messages
-    ]
+def _said(message: PromptMessage) -> list[Any]:
+    calls = [_asked_for(call) for call in message.tool_calls]
+    return [message.role, message.text, calls, message.tool_call_id]
+
+
+def _manner(prompt: Prompt) -> bytes:
     schema = prompt.output_schema if prompt.structured_output else None
-    return [messages, prompt.max_tokens, prompt.temperature, prompt.reasoning_effort, schema]
+    return pack([prompt.max_tokens, prompt.temperature, prompt.reasoning_effort, schema])
 
 
-def _sha256(request: list[Any]) -> str:
-    return hashlib.sha256(pack(request)).hexdigest()
-
-
-def sent(attempt: Attempt, *, at_us: int) -> WriteEntry:
+def sent(attempt: Attempt, packs: PackTexts, *, at_us: int) -> WriteEntry:
     """PROMPT_SENT: durable before anything leaves the process; first of its once key, or nothing is sent."""
-    prompt = attempt.ask.prompt
-    payload = {
-        **_ids(attempt),
-        "prompt_pack_id": prompt.prompt_pack_id,
-        "contract_id": prompt.contract_id,
-        "domain_tags": prompt.domain_tags,
-        "max_tokens": prompt.max_tokens,
-        "token_budget": prompt.token_budget,
-        "temperature": prompt.temperature,
-        "reasoning_effort": prompt.reasoning_effort,
-        "provider_profile_id": prompt.provider_profile_id,
-        "structured_output": prompt.structured_output,
-        "tools": [tool.tool_id for tool in prompt.tools],
-        "config_digest": prompt.config_digest,
-        "degraded": attempt.ask.is_degraded,
-        "budget_mode": attempt.mode,
-        "reservation": {
-            "tokens": attempt.reservation.tokens,
-            "estimate": attempt.estimate,
-            "scopes": list(attempt.reservation.scopes),
-        },
-    }
-    request = {
-        "sha256": attempt.ask.digest,
-        "asked_sha256": attempt.ask.asked,
-        "messages": [_message(message) for message in prompt.messages],
-    }
+    ask, prompt = attempt.ask, attempt.ask.prompt
+    payload = PromptSent(
+        provider_id=ask.route.provider_id,
+        model_id=ask.route.model_id,
+        contract_id=prompt.contract_id,
+        prompt_pack_id=prompt.prompt_pack_id,
+        config_digest=prompt.config_digest,
+        max_tokens=prompt.max_tokens,
+        temperature=prompt.temperature,
+        budget_mode=attempt.mode,
+        reserved_tokens=attempt.reservation.tokens,
+        estimated_tokens=attempt.estimate,
+        token_budget=prompt.token_budget,
+        tools=tuple(tool.tool_id for tool in prompt.tools),
+        domain_tags=tuple(prompt.domain_tags),
+        structured_output=prompt.structured_output,
+        reasoning_effort=prompt.reasoning_effort,
+        provider_profile_id=prompt.provider_profile_id,
+        degraded=ask.is_degraded,
+    )
+    of_pack = packs.of(prompt)
+    request = SentRequest(ask.digest, ask.asked, tuple(_message(message, of_pack) for message in prompt.messages))
     return WriteEntry(
         submission_id=record_id("PROMPT_SENT", attempt.name),
         stream=STREAM,
         event_type="PROMPT_SENT",
         provenance=provenance_of(prompt),
-        parents=[] if attempt.ask.is_degraded else [dispatched_id(prompt.work_order_id)],
-        trace=attempt.ask.trace,
+        parents=[] if ask.is_degraded else [dispatched_id(prompt.work_order_id)],
+        trace=ask.trace,
         at_us=at_us,
-        bodies=[pack(payload), pack(request)],
+        bodies=[pack_payload(payload), pack_payload(request)],
         once=sent_key(attempt.name),
     )
 
@@ -169,61 +178,46 @@ def numbered(calls: list[ToolCall]) -> list[ToolCall]:
     ]
 
 
-def received(
-    attempt: Attempt, response: PromptResponse, settlement: Settlement, *, answered_by: str, at_us: int
-) -> WriteEntry:
+def received(attempt: Attempt, response: PromptResponse, *, answered_by: str, at_us: int) -> WriteEntry:
     """PROMPT_RECEIVED: the recorded answer of this call key from now on.
 
     `model_id` is the model that was asked, as in PROMPT_SENT; `answered_by`, what its provider calls it.
     """
-    payload = {
-        **_ids(attempt),
-        "finish_reason": response.finish_reason,
-        "input_tokens": response.input_tokens,
-        "output_tokens": response.output_tokens,
-        "cached_tokens": response.cached_tokens,
-        "reasoning_tokens": response.reasoning_tokens,
-        "usage_is_estimated": response.usage_is_estimated,
-        "latency_ms": response.latency_ms,
-        "cost_usd": response.cost_usd,
-        "budget_remaining": response.budget_remaining,
-        "answered_by": answered_by,
-        "settlement": _settlement(settlement),
-        "content_ref": body_ref(record_id("PROMPT_RECEIVED", attempt.name), 1),
-        "tool_calls": len(response.tool_calls),
-    }
-    bodies = [pack(payload), response.content.encode()]
+    route = attempt.ask.route
+    payload = PromptReceived(
+        provider_id=route.provider_id,
+        model_id=route.model_id,
+        input_tokens=response.input_tokens,
+        output_tokens=response.output_tokens,
+        cost_usd=response.cost_usd,
+        budget_remaining=response.budget_remaining,
+        latency_ms=response.latency_ms,
+        finish_reason=response.finish_reason,
+        cached_tokens=response.cached_tokens,
+        reasoning_tokens=response.reasoning_tokens,
+        usage_is_estimated=response.usage_is_estimated,
+        answered_by="" if answered_by == route.model_id else answered_by,
+    )
+    bodies = [pack_payload(payload), response.content.encode()]
     if response.tool_calls:
-        bodies.append(pack([call.model_dump() for call in response.tool_calls]))
+        bodies.append(pack_payload(AnswerCalls(tuple(map(_asked_for, response.tool_calls)))))
     return _end(attempt, "PROMPT_RECEIVED", bodies, reason="", at_us=at_us)
 
 
 def failed(attempt: Attempt, fault: GatewayError, settlement: Settlement, *, chars_max: int, at_us: int) -> WriteEntry:
     """PROMPT_FAILED: the other possible end; its settlement says whether anything was sent and used."""
-    payload = {
-        **_ids(attempt),
-        "code": fault.code,
-        "message": fault.detail[:chars_max],
-        "retryable": fault.retryable,
-        "settlement": _settlement(settlement),
-    }
-    return _end(attempt, "PROMPT_FAILED", [pack(payload)], reason=fault.code, at_us=at_us)
+    payload = _failed(attempt.ask.route, fault.detail[:chars_max], settlement, retryable=fault.retryable)
+    return _end(attempt, "PROMPT_FAILED", [pack_payload(payload)], reason=fault.code, at_us=at_us)
 
 
 def closed_as_unknown(entry: Entry, reservation: Reservation, *, at_us: int) -> WriteEntry:
     """The end of a PROMPT_SENT whose sender is gone: settled at its reservation, and said to be unknown."""
-    payload = unpack(entry.bodies[0] or b"\x80")
     name = entry.submission_id.removeprefix("PROMPT_SENT:")
     settlement = Settlement(tokens=reservation.tokens, cost_usd=None, is_unknown=True, was_sent=True)
-    body = {
-        key: payload.get(key)
-        for key in ("call_key", "attempt", "agent_id", "session_id", "work_order_id", "provider_id", "model_id")
-    } | {
-        "code": "UNKNOWN_OUTCOME",
-        "message": "the gateway that sent it ended before it recorded an end",
-        "retryable": True,
-        "settlement": _settlement(settlement),
-    }
+    said = "the gateway that sent it ended before it recorded an end"
+    sent_to = payload_in(PromptSent, entry)
+    route = None if sent_to is None else Route(provider_id=sent_to.provider_id, model_id=sent_to.model_id)
+    body = _failed(route, said, settlement, retryable=True)
     return WriteEntry(
         submission_id=record_id("PROMPT_FAILED", name),
         stream=STREAM,
@@ -233,7 +227,7 @@ def closed_as_unknown(entry: Entry, reservation: Reservation, *, at_us: int) -> 
         parents=[entry.submission_id],
         trace=entry.trace,
         at_us=at_us,
-        bodies=[pack(body)],
+        bodies=[pack_payload(body)],
         once=got_key(name),
     )
 
@@ -249,20 +243,16 @@ def rejected(  # noqa: PLR0913 - one argument per fact
     config: GatewayConfig,
     at_us: int,
 ) -> WriteEntry:
-    """PROMPT_REJECTED {agent, session, contract, code, message, outcome}: no prompt text.
+    """PROMPT_REJECTED: no prompt text.
 
     What ended a call before its (next) send: nothing was called for it, unless an earlier attempt's records say so.
     """
-    payload = {
-        "agent_id": prompt.agent_id,
-        "session_id": prompt.session_id,
-        "contract_id": prompt.contract_id,
-        "work_order_id": prompt.work_order_id,
-        "code": fault.code,
-        "message": fault.detail[: config.message_max_chars],
-        "outcome": outcome,
-        "degraded": is_degraded,
-    }
+    payload = PromptRejected(
+        contract_id=prompt.contract_id,
+        message=fault.detail[: config.message_max_chars],
+        outcome=outcome,
+        degraded=is_degraded,
+    )
     return WriteEntry(
         submission_id=f"PROMPT_REJECTED:{prompt.idempotency_key[: config.key_max_chars]}/{number}",
         stream=STREAM,
@@ -272,7 +262,7 @@ def rejected(  # noqa: PLR0913 - one argument per fact
         provenance=provenance_of(prompt),
         trace=trace,
         at_us=at_us,
-        bodies=[pack(payload)],
+        bodies=[pack_payload(payload)],
     )
 
 
@@ -283,19 +273,13 @@ def allocated(scope: str, limit: int, *, at_us: int) -> WriteEntry:
         stream=STREAM,
         event_type="BUDGET_ALLOCATED",
         at_us=at_us,
-        bodies=[pack({"scope": scope, "limit": limit})],
+        bodies=[pack_payload(BudgetAllocated(scope, limit))],
     )
 
 
 def released(attempt: Attempt, code: str, number: str, *, at_us: int) -> WriteEntry:
     """BUDGET_RELEASED: what an attempt held is free again, and no PROMPT_SENT says that it ever was held."""
-    payload = {
-        "call_key": attempt.ask.prompt.idempotency_key,
-        "attempt": attempt.number,
-        "tokens": attempt.reservation.tokens,
-        "scopes": list(attempt.reservation.scopes),
-        "code": code,
-    }
+    payload = BudgetReleased(attempt.reservation.tokens, attempt.reservation.scopes)
     return WriteEntry(
         submission_id=f"BUDGET_RELEASED:{attempt.name}/{number}",
         stream=STREAM,
@@ -304,7 +288,7 @@ def released(attempt: Attempt, code: str, number: str, *, at_us: int) -> WriteEn
         provenance=provenance_of(attempt.ask.prompt),
         trace=attempt.ask.trace,
         at_us=at_us,
-        bodies=[pack(payload)],
+        bodies=[pack_payload(payload)],
     )
 
 
@@ -312,14 +296,7 @@ def breaker_changed(  # noqa: PLR0913 - one argument per fact
     route: Route, before: str, after: str, *, failures: int, code: str, until_us: int, number: str, at_us: int
 ) -> WriteEntry:
     """BREAKER_CHANGED: from when on a provider's model is called, left alone, or tried."""
-    payload = {
-        "provider_id": route.provider_id,
-        "model_id": route.model_id,
-        "from": before,
-        "to": after,
-        "failures": failures,
-        "until_us": until_us,
-    }
+    payload = BreakerChanged(route.provider_id, route.model_id, before, after, failures, until_us)
     return WriteEntry(
         submission_id=f"BREAKER_CHANGED:{number}",
         stream=STREAM,
@@ -327,31 +304,25 @@ def breaker_changed(  # noqa: PLR0913 - one argument per fact
         decision=after.upper(),
         reason=code,
         at_us=at_us,
-        bodies=[pack(payload)],
+        bodies=[pack_payload(payload)],
     )
 
 
 def snapshot(state: BudgetState, after: int, *, at_us: int) -> WriteEntry:
     """BUDGET_SNAPSHOT: what the stream comes to up to `after`, a sequence; the next start reads on from there."""
-    payload = {"after": after, "scopes": figures_of(state), "open": sorted(state.open)}
+    payload = BudgetSnapshot(after, figures_of(state), tuple(sorted(state.open)))
     return WriteEntry(
         submission_id=f"BUDGET_SNAPSHOT:{after}",
         stream=STREAM,
         event_type="BUDGET_SNAPSHOT",
         at_us=at_us,
-        bodies=[pack(payload)],
+        bodies=[pack_payload(payload)],
     )
 
 
 def crossed(effect: Crossed, attempt: Attempt, *, at_us: int) -> WriteEntry:
     """BUDGET_WARNING: in mode warn, once per crossing of a limit."""
-    payload = {
-        "scope": effect.scope,
-        "limit": effect.limit,
-        "used": effect.used,
-        "reserved": effect.reserved,
-        "call_key": attempt.ask.prompt.idempotency_key,
-    }
+    payload = BudgetCrossed(effect.scope, effect.limit, effect.used, effect.reserved)
     return WriteEntry(
         submission_id=f"BUDGET_WARNING:{attempt.name}/{effect.scope.partition(':')[0]}",
         stream=STREAM,
@@ -361,7 +332,7 @@ def crossed(effect: Crossed, attempt: Attempt, *, at_us: int) -> WriteEntry:
         provenance=provenance_of(attempt.ask.prompt),
         trace=attempt.ask.trace,
         at_us=at_us,
-        bodies=[pack(payload)],
+        bodies=[pack_payload(payload)],
     )
 
 
@@ -396,37 +367,30 @@ def _end(attempt: Attempt, event: Name, bodies: list[bytes], *, reason: str, at_
     )
 
 
-def _ids(attempt: Attempt) -> dict[str, Any]:
-    prompt = attempt.ask.prompt
-    return {
-        "call_key": prompt.idempotency_key,
-        "attempt": attempt.number,
-        "agent_id": prompt.agent_id,
-        "session_id": prompt.session_id,
-        "work_order_id": prompt.work_order_id,
-        "provider_id": attempt.ask.route.provider_id,
-        "model_id": attempt.ask.route.model_id,
-    }
+def _failed(route: Route | None, message: str, settlement: Settlement, *, retryable: bool) -> PromptFailed:
+    return PromptFailed(
+        provider_id="" if route is None else route.provider_id,
+        model_id="" if route is None else route.model_id,
+        message=message,
+        retryable=retryable,
+        tokens=settlement.tokens,
+        cost_usd=settlement.cost_usd,
+        is_unknown=settlement.is_unknown,
+        was_sent=settlement.was_sent,
+    )
 
 
-def _settlement(settlement: Settlement) -> dict[str, Any]:
-    return {
-        "tokens": settlement.tokens,
-        "cost_usd": settlement.cost_usd,
-        "is_unknown": settlement.is_unknown,
-        "was_sent": settlement.was_sent,
-    }
+def _message(message: PromptMessage, of_pack: Mapping[str, int]) -> SentMessage:
+    parts = tuple(_part(segment, of_pack) for segment in message.segments)
+    return SentMessage(message.role, parts, tuple(map(_asked_for, message.tool_calls)), message.tool_call_id)
 
 
-def _message(message: PromptMessage) -> dict[str, Any]:
-    return {
-        "role": message.role,
-        "segments": [_segment(segment) for segment in message.segments],
-        "tool_calls": [call.model_dump() for call in message.tool_calls],
-        "tool_call_id": message.tool_call_id,
-    }
+def _part(segment: Segment, of_pack: Mapping[str, int]) -> int | SentText:
+    if segment.ref is not None:
+        return SentText(segment.name, segment.ref)
+    number = of_pack.get(segment.text)
+    return SentText(segment.name, None, segment.text) if number is None else number
 
 
-def _segment(segment: Segment) -> dict[str, str]:
-    text = {"text": segment.text} if segment.ref is None else {"ref": segment.ref}
-    return {"name": segment.name} | text
+def _asked_for(call: ToolCall) -> CallAsked:
+    return CallAsked(call.call_id, call.provider_call_id, call.tool_id, call.arguments)

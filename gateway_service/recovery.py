@@ -12,9 +12,10 @@ import structlog
 
 from bus.errors import MessageTooLarge
 from bus.ledger_client import LedgerClient
-from bus.messages.base import unpack
 from bus.messages.ledger import Entry, WriteEntry
 from bus.port import Bus
+from bus.record.payload import payload_in
+from bus.record.payloads.prompts import BudgetAllocated
 from bus.spool import Spool
 from gateway_service import recorded, records
 from gateway_service.budget import Allocate, BudgetState, Restore, Settle, apply, state_of
@@ -145,9 +146,8 @@ class Recovery:
         elif entry.event_type in ("PROMPT_RECEIVED", "PROMPT_FAILED"):
             apply(self.state, Settle(name, recorded.settlement_in(entry)))
             self._unended.pop(name, None)
-        elif entry.event_type == "BUDGET_ALLOCATED" and entry.bodies and entry.bodies[0] is not None:
-            payload = unpack(entry.bodies[0])
-            apply(self.state, Allocate(payload["scope"], payload["limit"]))
+        elif entry.event_type == "BUDGET_ALLOCATED" and (new := payload_in(BudgetAllocated, entry)) is not None:
+            apply(self.state, Allocate(new.scope, new.limit))
 
     def _closed(self, entry: Entry) -> WriteEntry:
         reservation = self.state.open[entry.submission_id.partition(":")[2]]

@@ -27,6 +27,7 @@ from gateway_service.account import Account, Held
 from gateway_service.breakers import Passage
 from gateway_service.calls import Attempts, key_conflict
 from gateway_service.chain import LastFaults
+from gateway_service.pack_texts import PackTexts
 from gateway_service.pieces import Pieces
 from gateway_service.pricing import NEVER_SENT, Settlement
 from gateway_service.records import Ask, record_id
@@ -50,6 +51,7 @@ class Sender:
         account: Account,
         providers: Mapping[str, Provider],
         config: AdminConfig,
+        packs: PackTexts,
         last_faults: LastFaults,
         on_lost: Callable[[str], None],
     ) -> None:
@@ -59,6 +61,7 @@ class Sender:
         self._account = account
         self._providers = providers
         self._config = config
+        self._packs = packs
         self._last_faults = last_faults
         self._on_lost = on_lost
         self._made = Attempts(config.gateway.recent_calls_max)
@@ -97,7 +100,7 @@ class Sender:
         wait_s = min(self._ledger_wait_s(held.attempt.ask), self._left(deadline))
         if wait_s <= 0:
             raise _no_time(held.attempt.ask)
-        entry = records.sent(held.attempt, at_us=self._at_us())
+        entry = records.sent(held.attempt, self._packs, at_us=self._at_us())
         held.is_submitted = True
         future = self._keeper.submit(entry, keep=False, urgent=True)
         try:
@@ -294,9 +297,9 @@ class Sender:
                 fault = GatewayError(answer.error_code or "PROVIDER_ERROR", f"{provider_id} answered {answer.outcome}")
                 raise self._failed(held, fault)
             response, settlement = self._settled(held, answer, latency_ms)
-            entry = records.received(
-                held.attempt, response, settlement, answered_by=str(answer.model_id), at_us=self._at_us()
-            )
+            if settlement.tokens > pricing.TOKENS_MAX:
+                raise OverflowError("more tokens than a budget holds")
+            entry = records.received(held.attempt, response, answered_by=str(answer.model_id), at_us=self._at_us())
         except GatewayError:
             raise
         except Exception as error:  # noqa: BLE001 - a figure, text or type that no record holds: it came, and it cost
@@ -323,7 +326,7 @@ class Sender:
                 "latency_ms": latency_ms,
                 "cost_usd": settlement.cost_usd,
                 "budget_remaining": self._account.remaining_after(attempt, settlement),
-                "context_hash": attempt.ask.digest,
+                "context_hash": attempt.ask.digest.hex(),
                 "tools_told": [tool.tool_id for tool in attempt.ask.prompt.tools],
                 "sent_record_id": record_id("PROMPT_SENT", attempt.name),
                 "received_record_id": received_id,

@@ -37,6 +37,7 @@ from gateway_service.access import Caller
 from gateway_service.account import Account
 from gateway_service.breakers import Breakers as BreakerDesk
 from gateway_service.calls import Calls, Failed, InFlight
+from gateway_service.pack_texts import PackTexts
 from gateway_service.rates import Rates
 from gateway_service.records import Ask
 from gateway_service.recovery import Recovery
@@ -141,6 +142,7 @@ class GatewayService(Actor):
             account=self._account,
             providers=self._providers,
             config=self._config,
+            packs=PackTexts(self._snapshot.digest, self._snapshot.pack_texts()),
             last_faults=self._last_faults,
             on_lost=self._calls.forget,
         )

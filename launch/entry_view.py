@@ -9,7 +9,7 @@ from actors.ho2_supervisor.composed import parts_in
 from bus.messages.base import named, unpack
 from bus.messages.ids import shown_session
 from bus.messages.ledger import Entry
-from bus.record.catalog import is_session_stream
+from bus.record.catalog import is_session_stream, read_body
 from bus.record.journal import recorded
 from launch.output import plain
 from ledger_service.reader import Filter
@@ -32,10 +32,23 @@ def entry_document(entry: Entry) -> dict[str, Any]:
     fields = {"sequence": entry.sequence, **named(entry)}
     document: dict[str, Any] = plain({name: value for name, value in fields.items() if name != "bodies"})
     if entry.bodies:
-        document["bodies"] = [readable(body) for body in entry.bodies]
-        if (taken := recorded(entry) if is_session_stream(entry.stream) else None) is not None:
-            document["bodies"][0] = plain(named(taken.event))
+        document["bodies"] = shown_bodies(entry)
     return document
+
+
+def shown_bodies(entry: Entry) -> list[Any]:
+    """Every body as JSON, what stands in a payload under the names of its fields; None where one was erased."""
+    return [_shown(entry, number) for number in range(len(entry.bodies))]
+
+
+def _shown(entry: Entry, number: int) -> Any:
+    if number == 0 and is_session_stream(entry.stream) and (taken := recorded(entry)) is not None:
+        return plain(named(taken.event))
+    try:
+        found = read_body(entry, number)
+    except ValueError:  # of another version, or forged: as it is
+        found = None
+    return readable(entry.bodies[number]) if found is None else plain(named(found))
 
 
 def readable(body: bytes | None) -> Any:

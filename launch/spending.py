@@ -8,16 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from bus.messages.base import unpack
 from bus.messages.ledger import Entry
+from bus.record.payload import payload_in
+from bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
 
 STREAM = "prompts"
 KEYS = ("agent", "model", "day", "session")
 """What a report may be grouped by."""
 
 Group = tuple[str, ...]
+_Payload = PromptSent | PromptReceived | PromptFailed | PromptRejected
+_PAYLOADS: dict[str, type[_Payload]] = {
+    "PROMPT_SENT": PromptSent,
+    "PROMPT_RECEIVED": PromptReceived,
+    "PROMPT_FAILED": PromptFailed,
+    "PROMPT_REJECTED": PromptRejected,
+}
 
 
 @dataclass(slots=True)
@@ -48,19 +55,24 @@ class Spent:
 
 
 def report(entries: Iterable[Entry], by: Sequence[str], *, since_us: int = 0) -> dict[Group, Spent]:
-    """Group -> sums, sorted by group. `since_us`: ends (and open calls) recorded before that do not count."""
+    """Group -> sums, sorted by group. `since_us`: ends (and open calls) recorded before that do not count.
+
+    Raises ValueError that names the entry whose payload cannot be read.
+    """
     groups: dict[Group, Spent] = {}
     sent: dict[str, tuple[Group, int]] = {}
     for entry in entries:
         kind, _, name = entry.submission_id.partition(":")
-        if kind == "PROMPT_SENT":
-            sent[name] = (_group_of(entry, _payload(entry), by), entry.ledger_at_us)
+        if kind not in _PAYLOADS:
             continue
-        if kind in ("PROMPT_RECEIVED", "PROMPT_FAILED"):
+        payload = _payload(kind, entry)
+        if kind == "PROMPT_SENT":
+            sent[name] = (_group_of(entry, payload, by), entry.ledger_at_us)
+            continue
+        if kind != "PROMPT_REJECTED":
             sent.pop(name, None)
-        one = _spent_by(entry, kind)
-        if one is not None and entry.ledger_at_us >= since_us:
-            groups.setdefault(_group_of(entry, _payload(entry), by), Spent()).add(one)
+        if entry.ledger_at_us >= since_us:
+            groups.setdefault(_group_of(entry, payload, by), Spent()).add(_spent_by(kind, payload))
     for group, at_us in sent.values():
         if at_us >= since_us:
             groups.setdefault(group, Spent()).add(Spent(open_calls=1))
@@ -86,51 +98,55 @@ def since_us_of(text: str, now: float) -> int:
     return round(moment.timestamp() * 1_000_000)
 
 
-def _spent_by(entry: Entry, kind: str) -> Spent | None:
+def _payload(kind: str, entry: Entry) -> _Payload | None:
+    try:
+        return payload_in(_PAYLOADS[kind], entry)
+    except ValueError as fault:
+        raise ValueError(f"#{entry.sequence} {entry.submission_id} of {entry.origin}: {fault}") from None
+
+
+def _spent_by(kind: str, payload: _Payload | None) -> Spent:
     if kind == "PROMPT_REJECTED":
         return Spent(rejected=1)
-    if kind not in ("PROMPT_RECEIVED", "PROMPT_FAILED"):
-        return None
-    payload = _payload(entry)
-    settled = payload.get("settlement")
-    failed = int(kind == "PROMPT_FAILED")
-    if settled is None:  # erased: that it was is all that is left of it
-        return Spent(calls=1, failed=failed, unknown_prices=1, unknown_outcomes=1)
-    if not settled["was_sent"]:
-        return Spent()
-    cost, is_unknown = settled["cost_usd"], settled["is_unknown"]
-    return Spent(
-        calls=1,
-        failed=failed,
-        input_tokens=payload.get("input_tokens", 0),
-        output_tokens=payload.get("output_tokens", 0),
-        tokens=settled["tokens"],
-        cost_usd=cost or 0.0,
-        unknown_prices=int(cost is None),
-        unknown_outcomes=int(is_unknown),
-        unknown_tokens=settled["tokens"] if is_unknown else 0,
-    )
+    match payload:
+        case PromptReceived():
+            return Spent(
+                calls=1,
+                input_tokens=payload.input_tokens,
+                output_tokens=payload.output_tokens,
+                tokens=payload.tokens,
+                cost_usd=payload.cost_usd or 0.0,
+                unknown_prices=int(payload.cost_usd is None),
+            )
+        case PromptFailed(was_sent=False):
+            return Spent()
+        case PromptFailed(tokens=tokens, cost_usd=cost, is_unknown=is_unknown):
+            return Spent(
+                calls=1,
+                failed=1,
+                tokens=tokens,
+                cost_usd=cost or 0.0,
+                unknown_prices=int(cost is None),
+                unknown_outcomes=int(is_unknown),
+                unknown_tokens=tokens if is_unknown else 0,
+            )
+        case _:  # erased: that it was is all that is left of it
+            return Spent(calls=1, failed=int(kind == "PROMPT_FAILED"), unknown_prices=1, unknown_outcomes=1)
 
 
-def _group_of(entry: Entry, payload: dict[str, Any], by: Sequence[str]) -> Group:
+def _group_of(entry: Entry, payload: _Payload | None, by: Sequence[str]) -> Group:
     return tuple(_key(name, entry, payload) for name in by)
 
 
-def _key(name: str, entry: Entry, payload: dict[str, Any]) -> str:
+def _key(name: str, entry: Entry, payload: _Payload | None) -> str:
     match name:
         case "agent":
-            return entry.provenance.agent_id or payload.get("agent_id") or "-"
+            return entry.provenance.agent_id or "-"
         case "model":
-            return f"{payload['provider_id']}/{payload['model_id']}" if payload.get("provider_id") else "-"
+            if payload is None or isinstance(payload, PromptRejected) or not payload.provider_id:
+                return "-"
+            return f"{payload.provider_id}/{payload.model_id}"
         case "day":
             return datetime.fromtimestamp(entry.ledger_at_us / 1_000_000, UTC).strftime("%Y-%m-%d")
         case _:
             return entry.provenance.session_id or "-"
-
-
-def _payload(entry: Entry) -> dict[str, Any]:
-    body = entry.bodies[0] if entry.bodies else None
-    if body is None:
-        return {}
-    value = unpack(body)
-    return value if isinstance(value, dict) else {}

@@ -36,6 +36,8 @@ from bus.messages.memory import (
 from bus.messages.session import Consolidate
 from bus.messages.work_order import Receipt, WorkOrder
 from bus.port import Bus
+from bus.record.payload import payload_in
+from bus.record.payloads.prompts import PromptReceived
 from config.assets import Agent
 from config.schema import Ho3Config
 from config.snapshot import Snapshot
@@ -177,8 +179,8 @@ class Consolidations:
         """The model that wrote the line, as the gateway recorded it; it may keep that record for so long."""
         await self._bus.sleep(self._config.ledger.lazy_commit_ms / 1000)
         found = await self._client.lookup(receipt.prompt_received_ids[-1:], with_bodies=True)
-        body = found[0].bodies[0] if found and found[0] is not None and found[0].bodies else None
-        return "unknown" if body is None else str(unpack(body).get("model_id") or "unknown")
+        answered = None if not found or found[0] is None else payload_in(PromptReceived, found[0])
+        return "unknown" if answered is None else answered.model_id or "unknown"
 
     async def _log_overlay(self, agent: Agent, artifact: Artifact, trace: str) -> None:
         message = LogOverlay(agent_id=agent.agent_id, overlay=artifact)

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bench.gateway.parts import Call
-from bus.messages.base import unpack
 from bus.messages.ledger import Entry
+from bus.record.payload import payload_in
+from bus.record.payloads.prompts import PromptFailed
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
 
@@ -53,12 +54,11 @@ def compared(entries: Iterable[Entry], calls: Iterable[Call], told: Mapping[str,
         if entry.event_type not in ENDS:
             continue
         ends[name] += 1
-        settlement = unpack(entry.bodies[0] or b"")["settlement"]
         if entry.event_type == "PROMPT_RECEIVED":
             contents[key].append((entry.bodies[1] or b"").decode())
             found.answered += 1
             sure[key] += 1
-        elif not settlement["was_sent"]:
+        elif (failed := payload_in(PromptFailed, entry)) is None or not failed.was_sent:
             found.never_sent += 1
         elif entry.reason == "UNKNOWN_OUTCOME":
             found.unknown += 1

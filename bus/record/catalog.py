@@ -15,12 +15,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from bus.messages.ids import candidates_key, delivered_key, end_key, got_key, sent_key, start_key, turn_key
 from bus.messages.ledger import STREAMS
 from bus.messages.session import ENTRY_NAMES, SessionEventKind
-from bus.record.entry import WriteEntry
+from bus.record.entry import Entry, WriteEntry
+from bus.record.payload import payload_of
+from bus.record.payloads import prompts
 
 SESSION = "session"
 """Stands in this table for every session's journal."""
@@ -35,6 +37,10 @@ _TRANSCRIPT = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{64}")
 _HTTP_KEY = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}/[0-9a-f]{16}")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _DELIVERED = "/delivered"
+
+
+Payload = type[tuple[Any, ...]]
+"""A class of named tuples (`bus.record.payload`)."""
 
 
 class Named(NamedTuple):
@@ -71,6 +77,8 @@ class EntryKind(NamedTuple):
     named: Form  # of the submission id
     means: str
     once: Form | None = None  # of the once key that it may claim; None: it claims none
+    payload: Payload | None = None  # of its body 0; None: an event of a session, or bytes of another kind
+    behind: tuple[Payload | None, ...] = ()  # of the bodies behind it; None: plain text
     rests_on: Callable[[Named], str] | None = None  # the once key that must have been claimed before
     texts: tuple[str, ...] = ()  # what its bodies behind the payload are; each of them can be erased
     is_barrier: bool = False  # a turn waits until it is durable
@@ -266,18 +274,40 @@ KINDS: tuple[EntryKind, ...] = (
     # gateway
     EntryKind(
         "PROMPT_SENT", "prompts", ("gateway",), _ATTEMPT, "A provider is about to be called.", once=_SENT,
-        texts=("the request",), is_barrier=True,
+        payload=prompts.PromptSent, behind=(prompts.SentRequest,), texts=("the request",), is_barrier=True,
     ),
     EntryKind(
-        "PROMPT_RECEIVED", "prompts", ("gateway",), _ATTEMPT, "It answered.", once=_GOT, texts=("content", "tool calls")
+        "PROMPT_RECEIVED", "prompts", ("gateway",), _ATTEMPT, "It answered.", once=_GOT,
+        payload=prompts.PromptReceived, behind=(None, prompts.AnswerCalls), texts=("content", "tool calls"),
     ),
-    EntryKind("PROMPT_FAILED", "prompts", ("gateway",), _ATTEMPT, "It did not, or nobody knows.", once=_GOT),
-    EntryKind("PROMPT_REJECTED", "prompts", ("gateway",), _OWN, "A call ended before its (next) send."),
-    EntryKind("BUDGET_ALLOCATED", "prompts", ("gateway",), _OWN, "A scope is new, or has another limit."),
-    EntryKind("BUDGET_RELEASED", "prompts", ("gateway",), _OWN, "What an attempt held, and never sent, is free."),
-    EntryKind("BUDGET_WARNING", "prompts", ("gateway",), _OWN, "A limit was crossed in mode warn."),
-    EntryKind("BUDGET_SNAPSHOT", "prompts", ("gateway",), _OWN, "What the stream comes to so far."),
-    EntryKind("BREAKER_CHANGED", "prompts", ("gateway",), _OWN, "A model is called, left alone, or tried."),
+    EntryKind(
+        "PROMPT_FAILED", "prompts", ("gateway",), _ATTEMPT, "It did not, or nobody knows.", once=_GOT,
+        payload=prompts.PromptFailed,
+    ),
+    EntryKind(
+        "PROMPT_REJECTED", "prompts", ("gateway",), _OWN, "A call ended before its (next) send.",
+        payload=prompts.PromptRejected,
+    ),
+    EntryKind(
+        "BUDGET_ALLOCATED", "prompts", ("gateway",), _OWN, "A scope is new, or has another limit.",
+        payload=prompts.BudgetAllocated,
+    ),
+    EntryKind(
+        "BUDGET_RELEASED", "prompts", ("gateway",), _OWN, "What an attempt held, and never sent, is free.",
+        payload=prompts.BudgetReleased,
+    ),
+    EntryKind(
+        "BUDGET_WARNING", "prompts", ("gateway",), _OWN, "A limit was crossed in mode warn.",
+        payload=prompts.BudgetCrossed,
+    ),
+    EntryKind(
+        "BUDGET_SNAPSHOT", "prompts", ("gateway",), _OWN, "What the stream comes to so far.",
+        payload=prompts.BudgetSnapshot,
+    ),
+    EntryKind(
+        "BREAKER_CHANGED", "prompts", ("gateway",), _OWN, "A model is called, left alone, or tried.",
+        payload=prompts.BreakerChanged,
+    ),
     # HO3
     EntryKind("HO3_SIGNAL", "signals", ("ho3",), _OWN, "Something that was noticed in a run."),
     EntryKind("HO3_OVERLAY", "overlays", ("ho3",), _OWN, "An artifact: what was learned.", texts=("its line",)),
@@ -308,6 +338,7 @@ KINDS: tuple[EntryKind, ...] = (
 EVENT_TYPES = frozenset(row.event_type for row in KINDS)
 """Every type that this system writes; nothing else that a sender claims as a type is a name."""
 
+_CLASSES = {(row.stream, row.event_type): (row.payload, *row.behind) for row in KINDS}
 _ROWS = {(row.stream, row.event_type, role): row for row in KINDS for role in row.writers}
 
 
@@ -327,6 +358,18 @@ def stream_kind(stream: str) -> str:
 def kind_of(role: str, stream: str, event_type: str) -> EntryKind | None:
     """The row of such an entry by this role; None where it may write none."""
     return _ROWS.get((stream_kind(stream), event_type, role))
+
+
+def read_body(entry: Entry | WriteEntry, number: int = 0) -> tuple[Any, ...] | None:
+    """The payload of an entry (or another body of it) as its row has it.
+
+    None where it was erased, or is text or an event of a session. Raises ValueError, naming the first field that is not
+    as its class has it.
+    """
+    classes = _CLASSES.get((stream_kind(entry.stream), entry.event_type), ())
+    cls = classes[number] if number < len(classes) else None
+    body = entry.bodies[number] if number < len(entry.bodies) else None
+    return None if cls is None or body is None else payload_of(cls, body)
 
 
 def may_write_entry(

@@ -14,7 +14,8 @@ from bus.record.catalog import KINDS, SESSION, EntryKind
 
 PAGE = Path(__file__).parents[2] / "docs" / "ledger.md"
 BEGIN, END = "<!-- entries: begin -->", "<!-- entries: end -->"
-_HEAD = "| entry | of | id, behind `<entry>:` | once key | texts | means |\n| --- | --- | --- | --- | --- | --- |"
+_COLUMNS = ("entry", "of", "id, behind `<entry>:`", "once key", "payload", "texts", "means")
+_HEAD = f"| {' | '.join(_COLUMNS)} |\n|{' --- |' * len(_COLUMNS)}"
 
 
 def table() -> str:
@@ -31,7 +32,9 @@ def _row(kind: EntryKind) -> str:
     mark = " **!**" if kind.is_barrier else ""
     name = f"`{kind.named.text}`" + ("" if kind.has_type_in_id else ", that alone")
     once = f"`{kind.once.text}`" if kind.once else ""
-    cells = (f"{kind.event_type}{mark}", ", ".join(kind.writers), name, once, ", ".join(kind.texts), kind.means)
+    payload = ", ".join(f"`{field}`" for field in getattr(kind.payload, "_fields", ()))
+    texts = ", ".join(kind.texts)
+    cells = (f"{kind.event_type}{mark}", ", ".join(kind.writers), name, once, payload, texts, kind.means)
     return f"| {' | '.join(cells)} |"
 
 

@@ -32,7 +32,13 @@ def cost(*, home: Home, by: str, session: str | None, since: str | None, as_json
         hint = next_command("up", home.root)
         raise CommandError(f"there is no record in {home.root}", hint=hint, exit_code=exit_codes.USAGE)
     entries = read_entries(home.ledger, Filter(stream=STREAM, session=session), with_bodies=True)
-    groups = report(entries, keys, since_us=since_us)
+    try:
+        groups = report(entries, keys, since_us=since_us)
+    except ValueError as fault:
+        raise CommandError(
+            f"an entry of the record cannot be read, so nothing is added up: {fault}",
+            hint="hobus ledger verify; an entry that no gateway of this version wrote can be left out by --session",
+        ) from None
     if as_json_:
         rows = [
             {**dict(zip(keys, group, strict=True)), **asdict(spent), "cost_is_known": spent.cost_is_known}

@@ -21,7 +21,7 @@ from launch.client import connected, place_of
 from launch.commands.filter_argument import filter_given
 from launch.commands.options import with_home
 from launch.endpoints import Place
-from launch.entry_view import cells, entry_document, is_wanted, readable
+from launch.entry_view import cells, entry_document, is_wanted, shown_bodies
 from launch.errors import CommandError, next_command
 from launch.filters.ledger_fields import EXAMPLE, FIELDS, Row, ledger_filter, session_of
 from launch.filters.meaning import Filter as Wanted
@@ -267,5 +267,5 @@ def _show_entries(entries: list[Entry]) -> None:
 
 
 def _show_bodies(entry: Entry) -> None:
-    for number, body in enumerate(entry.bodies):
-        say(f"    [{number}] {'erased' if body is None else as_json(readable(body))}")
+    for number, shown in enumerate(shown_bodies(entry)):
+        say(f"    [{number}] {'erased' if entry.bodies[number] is None else as_json(shown)}")

@@ -6,19 +6,23 @@ The sums are added up here by themselves, beside the gateway's own (`gateway_ser
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from bus.messages.gateway import ScopeBudget
 from bus.messages.ledger import Entry
+from bus.record.entry import Provenance
+from bus.record.payloads.prompts import (
+    BudgetAllocated,
+    PromptFailed,
+    PromptReceived,
+    PromptSent,
+    order_scope,
+    scopes_of,
+)
 from launch.simulation.broken import must
-from launch.simulation.record import ENDS, call_of, payload_of
+from launch.simulation.record import call_of, known_payload
 
-_ORDER = "work_order:"
-
-
-def _order_of(sent: Mapping[str, object]) -> str:
-    """The scope of the order that a prompt was sent for."""
-    return f"{_ORDER}{sent['work_order_id']}"
+_ORDER = order_scope("")
 
 
 class BudgetMonitor:
@@ -38,38 +42,38 @@ class BudgetMonitor:
     def step(self, entry: Entry) -> None:
         """Raises Broken where a budget is overspent or an end settles what nobody held."""
         if entry.event_type == "BUDGET_ALLOCATED":
-            allocated = payload_of(entry)
-            self._limits[allocated["scope"]] = allocated["limit"]
+            allocated = known_payload(BudgetAllocated, entry)
+            self._limits[allocated.scope] = allocated.limit
         elif entry.event_type == "PROMPT_SENT":
-            self._hold(call_of(entry), payload_of(entry))
-        elif entry.event_type in ENDS:
-            self._settle(call_of(entry), payload_of(entry)["settlement"])
+            self._hold(call_of(entry), entry.provenance, known_payload(PromptSent, entry))
+        elif entry.event_type == "PROMPT_RECEIVED":
+            self._settle(call_of(entry), known_payload(PromptReceived, entry).tokens)
+        elif entry.event_type == "PROMPT_FAILED":
+            self._settle(call_of(entry), known_payload(PromptFailed, entry).tokens)
 
-    def _hold(self, name: str, sent: Mapping[str, object]) -> None:
-        reservation = sent["reservation"]
-        assert isinstance(reservation, dict)  # noqa: S101 - the gateway's record
-        tokens, scopes = int(reservation["tokens"]), list(reservation["scopes"])
-        if sent.get("token_budget") is not None:
-            self._limits[_order_of(sent)] = int(str(sent["token_budget"]))
+    def _hold(self, name: str, about: Provenance, sent: PromptSent) -> None:
+        tokens, scopes = sent.reserved_tokens, scopes_of(about, sent)
+        if sent.token_budget is not None:
+            self._limits[order_scope(about.work_order_id)] = sent.token_budget
         self._open[name] = (tokens, scopes)
         for scope in scopes:
             self._reserved[scope] += tokens
             limit = self._limits.get(scope)
             spent = self._used[scope] + self._reserved[scope]
-            if sent["budget_mode"] != "enforce" or limit is None or spent <= limit:
+            if sent.budget_mode != "enforce" or limit is None or spent <= limit:
                 continue
             said = f"{name} takes {scope} to {spent} tokens in mode enforce; the limit is {limit}"
             must(name.startswith("WO-DEGRADED-"), said)
             self._excess[name, scope] = spent - limit
 
-    def _settle(self, name: str, settlement: Mapping[str, int]) -> None:
+    def _settle(self, name: str, settled: int) -> None:
         must(name in self._open, f"{name} is settled and was not held")
         tokens, scopes = self._open.pop(name)
-        must(settlement["tokens"] >= 0, f"{name} gives tokens back that it never had")
+        must(settled >= 0, f"{name} gives tokens back that it never had")
         for scope in scopes:
             self._reserved[scope] -= tokens
-            self._used[scope] += settlement["tokens"]
-            if not settlement["tokens"]:
+            self._used[scope] += settled
+            if not settled:
                 self._give_back(scope, tokens)
 
     def _give_back(self, scope: str, tokens: int) -> None:

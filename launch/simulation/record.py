@@ -16,6 +16,7 @@ from bus.messages.base import unpack
 from bus.messages.ledger import Entry
 from bus.messages.session import OrderDispatched
 from bus.record.journal import event_in
+from bus.record.payload import P, payload_in
 from launch.simulation.broken import Broken, must
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
@@ -39,6 +40,14 @@ def payload_of(entry: Entry) -> dict[str, Any]:
     """Body 0."""
     value: dict[str, Any] = decoded(entry.bodies[0])
     return value
+
+
+def known_payload(cls: type[P], entry: Entry) -> P:
+    """Body 0 as its class."""
+    found = payload_in(cls, entry)
+    must(found is not None, f"{entry.submission_id} is erased, and nothing erases here")
+    assert found is not None  # noqa: S101 - the same
+    return found
 
 
 def call_of(entry: Entry) -> str:
@@ -309,5 +318,6 @@ __all__ = [
     "call_of",
     "check_record",
     "decoded",
+    "known_payload",
     "payload_of",
 ]

@@ -14,8 +14,9 @@ from bench.documents import DOCUMENT
 from bench.gateway import audit, budgets, secrets, speed, stops
 from bench.gateway.compared import Compared, compared
 from bench.gateway.parts import Call
-from bus.messages.base import pack
 from bus.messages.ledger import Entry, Provenance
+from bus.record.payload import pack_payload
+from bus.record.payloads.prompts import PromptFailed
 
 ROOT = Path(__file__).parents[2]
 KEY = "WO-a#1"
@@ -24,7 +25,8 @@ SAID = "answer 1 to WO-a#1"
 
 def entry(event_type: str, *, attempt: int = 1, reason: str = "", was_sent: bool = True, content: str = SAID) -> Entry:
     """One record of the attempt."""
-    bodies: list[bytes | None] = [pack({"settlement": {"was_sent": was_sent}})]
+    failed = PromptFailed("p", "m", "broken", False, 0, None, False, was_sent)  # noqa: FBT003 - its fields
+    bodies: list[bytes | None] = [pack_payload(failed)]
     if event_type == "PROMPT_RECEIVED":
         bodies.append(content.encode())
     return Entry(

@@ -10,11 +10,11 @@ from typing import Any
 
 from bus.dispatch import Actor
 from bus.ledger_client import every_page
-from bus.messages.base import unpack
 from bus.messages.gateway import Budget, DegradedPrompt, Prompt, PromptMessage, PromptResponse, ReadBudget
 from bus.messages.ledger import Entry, Read
 from bus.messages.work_order import Segment
 from bus.peer import Peer
+from bus.record.catalog import read_body
 from bus.sim.world import World
 from config.snapshot import Snapshot, load_snapshot
 from gateway_service.service import GatewayService
@@ -191,19 +191,20 @@ def of_type(entries: list[Entry], event_type: str) -> list[Entry]:
     return [entry for entry in entries if entry.event_type == event_type]
 
 
-def payload(entry: Entry) -> dict[str, Any]:
-    """Body 0 of an entry."""
-    return unpack(entry.bodies[0] or b"")
+def payload(entry: Entry) -> Any:
+    """Body 0 of an entry, as its class."""
+    found = read_body(entry)
+    assert found is not None
+    return found
+
+
+ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
 
 
 def check_attempts(entries: list[Entry]) -> None:
     """Every PROMPT_SENT has exactly one end, and no end is without one."""
     sent = Counter(entry.submission_id.partition(":")[2] for entry in of_type(entries, "PROMPT_SENT"))
-    ends = Counter(
-        entry.submission_id.partition(":")[2]
-        for entry in entries
-        if entry.event_type in ("PROMPT_RECEIVED", "PROMPT_FAILED")
-    )
+    ends = Counter(entry.submission_id.partition(":")[2] for entry in entries if entry.event_type in ENDS)
     assert sent == ends
     assert all(count == 1 for count in sent.values())
 
@@ -211,9 +212,9 @@ def check_attempts(entries: list[Entry]) -> None:
 def recorded_sends(entries: list[Entry]) -> int:
     """Attempts whose end says that the provider was called."""
     return sum(
-        payload(entry)["settlement"]["was_sent"]
+        entry.event_type == "PROMPT_RECEIVED" or payload(entry).was_sent
         for entry in entries
-        if entry.event_type in ("PROMPT_RECEIVED", "PROMPT_FAILED")
+        if entry.event_type in ENDS
     )
 
 

@@ -178,9 +178,9 @@ def test_a_provider_that_is_down_is_left_alone_and_probed(down):
     assert ask(down, "d") == ""
     assert breakers(down) == {"offline-rules-1": "closed"}
     entries = down.run(down.settled_entries())
-    changes = [(payload(entry)["from"], payload(entry)["to"]) for entry in of_type(entries, "BREAKER_CHANGED")]
+    changes = [(payload(entry).before, payload(entry).after) for entry in of_type(entries, "BREAKER_CHANGED")]
     assert changes == [("closed", "open"), ("open", "half_open"), ("half_open", "closed")]
-    assert [payload(entry)["code"] for entry in of_type(entries, "BUDGET_RELEASED")] == ["CIRCUIT_OPEN"]
+    assert [entry.reason for entry in of_type(entries, "BUDGET_RELEASED")] == ["CIRCUIT_OPEN"]
     check_attempts(entries)
     assert recorded_sends(entries) == down.provider.calls
 
@@ -312,7 +312,7 @@ def test_a_provider_that_drips_until_its_turn_is_due_had_its_time(dripping, take
     for name in "ab":
         dripping.run(taken_back(name))
     entries = dripping.run(dripping.settled_entries())
-    assert [payload(entry)["code"] for entry in of_type(entries, "PROMPT_FAILED")] == [code] * 2
+    assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == [code] * 2
     assert breakers(dripping) == {"offline-rules-1": state}
     dripping.provider.act = None
     last = prompt("WO-DEGRADED-x#1", contract_id="PRC-DEGRADED-001", model_id="another")
@@ -325,7 +325,7 @@ def test_a_provider_that_drips_until_the_deadline_is_at_fault_for_caller_record_
     told = [dripping.run(streamed(dripping, name, due_s=60, timeout_s=7)) for name in "ab"]
     entries = dripping.run(dripping.settled_entries())
     assert {one.error_code for one in told} == {"PROVIDER_TIMEOUT"}
-    assert {payload(entry)["code"] for entry in of_type(entries, "PROMPT_FAILED")} == {"PROVIDER_TIMEOUT"}
+    assert {entry.reason for entry in of_type(entries, "PROMPT_FAILED")} == {"PROVIDER_TIMEOUT"}
     assert breakers(dripping) == {"offline-rules-1": "open"}
 
 

@@ -145,10 +145,10 @@ def test_the_next_model_answers_where_a_provider_fails(make, changes):
     response, entries = cluster.run(turn())
     assert (response.outcome, response.provider_id, response.model_id) == ("SUCCESS", "third", "third-1")
     assert response.attempts == 3
-    sent = [(payload(entry)["provider_id"], payload(entry)["model_id"]) for entry in of_type(entries, "PROMPT_SENT")]
+    sent = [(payload(entry).provider_id, payload(entry).model_id) for entry in of_type(entries, "PROMPT_SENT")]
     assert sent == list(MODELS.items())
     (received,) = of_type(entries, "PROMPT_RECEIVED")
-    assert (payload(received)["model_id"], payload(received)["answered_by"]) == ("third-1", "scripted-1")
+    assert (payload(received).model_id, payload(received).answered_by) == ("third-1", "scripted-1")
     check_attempts(entries)
     assert recorded_sends(entries) == sum(calls(cluster)) == 3
 
@@ -221,7 +221,7 @@ def test_a_short_share_is_followed_and_says_nothing_of_its_provider(make):
     entries = cluster.run(cluster.settled_entries())
     assert (response.error_code, calls(cluster)) == ("DEADLINE_EXCEEDED", [1, 1, 1])
     assert "provider third had 2.0 s" in response.error_message and "provider offline had" in response.error_message
-    assert [payload(entry)["code"] for entry in of_type(entries, "PROMPT_FAILED")] == ["DEADLINE_EXCEEDED"] * 3
+    assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == ["DEADLINE_EXCEEDED"] * 3
     assert of_type(entries, "BREAKER_CHANGED") == []
 
 
@@ -265,7 +265,7 @@ def test_a_hung_provider_leaves_time_for_its_fallbacks(make):
     response, took_s, entries = cluster.run(turn())
     assert (response.outcome, response.provider_id) == ("SUCCESS", "third")
     assert took_s <= 10 - 3
-    assert [payload(entry)["code"] for entry in of_type(entries, "PROMPT_FAILED")] == ["PROVIDER_TIMEOUT"] * 2
+    assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == ["PROVIDER_TIMEOUT"] * 2
     assert [provider.cancelled for provider in cluster.providers.values()] == [1, 1, 0]
 
 

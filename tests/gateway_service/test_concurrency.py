@@ -10,6 +10,7 @@ import pytest
 from bus.errors import GatewayError
 from bus.messages.gateway import Prompt, PromptResponse
 from tests.gateway_service.rig import (
+    ENDS,
     SESSION,
     Cluster,
     Scripted,
@@ -91,8 +92,7 @@ def one_round(seed: int) -> None:
         assert "BUDGET_EXHAUSTED" in codes
         check_attempts(entries)
         assert recorded_sends(entries) == provider.calls == cluster.service.counters()["sent"]
-        settlements = [payload(entry)["settlement"] for entry in entries if "settlement" in payload(entry)]
-        assert sum(settlement["tokens"] for settlement in settlements) == used
+        assert sum(payload(entry).tokens for entry in entries if entry.event_type in ENDS) == used
         assert of_type(entries, "BUDGET_ALLOCATED")
         cluster.kill_gateway()
         cluster.start_gateway()

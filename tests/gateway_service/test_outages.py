@@ -14,6 +14,7 @@ from bus.messages.ledger import Entry, Found, Write, Written
 from bus.sim.weather import Fate
 from launch.simulation.budgets import BudgetMonitor
 from tests.gateway_service.rig import (
+    ENDS,
     SESSION,
     Cluster,
     Scripted,
@@ -348,7 +349,7 @@ def test_the_gateway_killed_at_any_moment_leaves_a_true_record(make):
         unknown = [entry for entry in of_type(entries, "PROMPT_FAILED") if entry.reason == "UNKNOWN_OUTCOME"]
         # Sent and durable, but killed before the call itself: counted as sent, and said to be unknown.
         assert 0 <= recorded_sends(entries) - cluster.provider.calls <= len(unknown) <= 1
-        used = sum(payload(entry)["settlement"]["tokens"] for entry in entries if "settlement" in payload(entry))
+        used = sum(payload(entry).tokens for entry in entries if entry.event_type in ENDS)
         assert totals(cluster) == (used, 0)
         seen.add((cluster.provider.calls, len(unknown), response.attempts))
         cluster.close()
@@ -389,7 +390,7 @@ def test_an_unknown_outcome_counts_at_its_reservation_and_is_said(make):
         return await cluster.entries()
 
     entries = cluster.run(scenario())
-    reserved = payload(of_type(entries, "PROMPT_SENT")[0])["reservation"]["tokens"]
+    reserved = payload(of_type(entries, "PROMPT_SENT")[0]).reserved_tokens
     assert totals(cluster) == (reserved, 0)
     row = cluster.service._account.report("").scopes[0]
     assert (row.unknown_calls, row.cost_usd) == (1, None)

@@ -65,5 +65,5 @@ def test_the_provider_is_asked_as_the_profile_says_and_the_record_says_so():
     assert (asked.temperature, asked.reasoning_effort, asked.max_tokens) == (0.1, "High", 50)
     (sent,) = of_type(entries, "PROMPT_SENT")
     told = payload(sent)
-    assert (told["provider_profile_id"], told["temperature"], told["max_tokens"]) == ("careful", 0.1, 50)
+    assert (told.provider_profile_id, told.temperature, told.max_tokens) == ("careful", 0.1, 50)
     assert (refused.outcome, refused.error_code) == ("REJECTED", "PROVIDER_NOT_FOUND")

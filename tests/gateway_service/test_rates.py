@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bus.errors import GatewayError
 from gateway_service.rate import Bucket
-from tests.gateway_service.rig import Cluster, Scripted, answered, of_type, payload, prompt
+from tests.gateway_service.rig import Cluster, Scripted, answered, of_type, prompt
 
 OTHER = "1e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f22"
 
@@ -101,7 +101,7 @@ def test_who_cannot_wait_is_refused_with_the_time_to_come_back(make):
     first, refused, entries = cluster.run(turn())
     assert (first[0], refused[0], cluster.provider.calls) == ("", "RATE_LIMITED", 1)
     assert 55_000 < refused[2] <= 60_000
-    assert [payload(entry)["code"] for entry in of_type(entries, "PROMPT_REJECTED")] == ["RATE_LIMITED"]
+    assert [entry.reason for entry in of_type(entries, "PROMPT_REJECTED")] == ["RATE_LIMITED"]
     assert len(of_type(entries, "BUDGET_RELEASED")) == 1
 
 

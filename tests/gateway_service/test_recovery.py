@@ -8,11 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from bus.ledger_client import LedgerClient
-from bus.messages.base import unpack
 from bus.messages.gateway import Prompt, PromptResponse
 from bus.messages.ledger import Entry
 from gateway_service.recovery import Recovery
-from tests.gateway_service.rig import Cluster, answered, hang, of_type, prompt
+from tests.gateway_service.rig import Cluster, answered, hang, of_type, payload, prompt
 
 EVERY = 6
 
@@ -87,7 +86,7 @@ def test_a_call_that_is_open_in_a_snapshot_is_closed_by_the_next_start(cluster: 
         return seen, await cluster.settled_entries()
 
     seen, entries = cluster.run(scenario())
-    assert any(unpack(entry.bodies[0])["open"] == ["WO-open#1/1"] for entry in of_type(entries, "BUDGET_SNAPSHOT"))
+    assert any(payload(entry).open == ("WO-open#1/1",) for entry in of_type(entries, "BUDGET_SNAPSHOT"))
     assert "PROMPT_SENT:WO-open#1/1" not in seen
     ends = [entry for entry in of_type(entries, "PROMPT_FAILED") if entry.submission_id.endswith(":WO-open#1/1")]
     assert [entry.reason for entry in ends] == ["UNKNOWN_OUTCOME"]

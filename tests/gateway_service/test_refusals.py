@@ -55,7 +55,7 @@ def test_a_refusal_of_the_provider_is_an_error_whatever_it_is_called(make, code)
     response, entries = asked(make(Scripted(act)))
     assert (response.outcome, response.error_code) == ("ERROR", code)
     assert "provider offline answered 401" in response.error_message
-    assert [payload(entry)["code"] for entry in of_type(entries, "PROMPT_FAILED")] == [code]
+    assert [entry.reason for entry in of_type(entries, "PROMPT_FAILED")] == [code]
     assert of_type(entries, "PROMPT_REJECTED") == []
     check_attempts(entries)
 
@@ -71,7 +71,7 @@ def test_a_second_attempt_that_is_refused_is_no_rejection(make):
     assert (response.outcome, response.error_code) == ("ERROR", "PROVIDER_ERROR")
     assert response.error_message.startswith("it hung up; not tried again: BUDGET_EXHAUSTED: ")
     (refused,) = of_type(entries, "PROMPT_REJECTED")
-    assert (payload(refused)["code"], payload(refused)["outcome"]) == ("BUDGET_EXHAUSTED", "ERROR")
+    assert (refused.reason, payload(refused).outcome) == ("BUDGET_EXHAUSTED", "ERROR")
     check_attempts(entries)
 
 
@@ -99,7 +99,7 @@ def test_a_provider_that_cannot_be_used_is_a_rejection_with_the_mend(make):
     assert (response.outcome, response.error_code) == ("REJECTED", "PROVIDER_UNUSABLE")
     assert response.error_message.endswith("no key; set it")
     assert of_type(entries, "PROMPT_SENT") == [] and totals(cluster) == (0, 0)
-    assert [payload(entry)["outcome"] for entry in of_type(entries, "PROMPT_REJECTED")] == ["REJECTED"]
+    assert [payload(entry).outcome for entry in of_type(entries, "PROMPT_REJECTED")] == ["REJECTED"]
     assert asked(cluster)[0].outcome == "SUCCESS"
 
 

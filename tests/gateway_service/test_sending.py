@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bus.errors import GatewayError
-from bus.messages.base import unpack
 from bus.messages.work_order import ToolCall
+from bus.record.catalog import read_body
 from gateway_service.calls import Attempts
 from tests.gateway_service.rig import (
     Cluster,
@@ -75,9 +75,9 @@ def test_an_answer_that_no_record_holds_ends_as_failed_at_its_reported_usage(mak
     assert "cannot be recorded" in response.error_message
     check_attempts(entries)
     (end,) = of_type(entries, "PROMPT_FAILED")
-    reserved = payload(of_type(entries, "PROMPT_SENT")[0])["reservation"]["tokens"]
-    assert (end.reason, payload(end)["settlement"]["tokens"]) == ("PROVIDER_ERROR", tokens or reserved)
-    assert payload(end)["settlement"]["is_unknown"] is (tokens is None)
+    reserved = payload(of_type(entries, "PROMPT_SENT")[0]).reserved_tokens
+    assert (end.reason, payload(end).tokens) == ("PROVIDER_ERROR", tokens or reserved)
+    assert payload(end).is_unknown is (tokens is None)
     assert totals(cluster) == (tokens or reserved, 0)
 
 
@@ -123,7 +123,9 @@ def test_tool_calls_are_numbered_by_position_and_keep_the_providers_ids(make):
         ("005", "toolu_1"),
     ]
     (received,) = of_type(entries, "PROMPT_RECEIVED")
-    assert unpack(received.bodies[2] or b"") == [call.model_dump() for call in response.tool_calls]
+    assert [call._asdict() for call in read_body(received, 2).tool_calls] == [
+        call.model_dump() for call in response.tool_calls
+    ]
 
 
 async def slow(_prompt):

@@ -10,10 +10,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from bus.errors import BusError, GatewayError
-from bus.messages.base import pack, unpack
+from bus.messages.base import pack
 from bus.messages.gateway import Breakers, Budget, PromptMessage, PromptResponse, ReadBreakers, ReadBudget, ToolSpec
 from bus.messages.ledger import Write, WriteEntry, Written
 from bus.messages.work_order import Segment, ToolCall
+from bus.record.catalog import read_body
+from bus.record.payloads.prompts import SentText
 from tests.gateway_service.rig import (
     SESSION,
     SHIPPED,
@@ -68,8 +70,8 @@ def test_a_call_is_recorded_in_both_directions_and_answered(make):
     sent, received = of_type(entries, "PROMPT_SENT")[0], of_type(entries, "PROMPT_RECEIVED")[0]
     assert received.bodies[1] == b"fine"
     assert received.parents == [sent.submission_id]
-    assert unpack(sent.bodies[1])["sha256"] == response.context_hash
-    assert payload(received)["settlement"]["tokens"] == 12
+    assert read_body(sent, 1).sha256.hex() == response.context_hash
+    assert payload(received).tokens == 12
     assert totals(cluster) == (12, 0)
 
 
@@ -83,8 +85,8 @@ def test_a_segment_with_a_ref_is_recorded_by_its_ref(make):
         return await cluster.settled_entries()
 
     sent = of_type(cluster.run(turn()), "PROMPT_SENT")[0]
-    recorded = unpack(sent.bodies[1])["messages"][0]["segments"]
-    assert recorded == [{"name": "history", "ref": "RunCompleted:x/1"}, {"name": "user_input", "text": "hi"}]
+    (message,) = read_body(sent, 1).messages
+    assert message.parts == (SentText("history", "RunCompleted:x/1"), SentText("user_input", None, "hi"))
 
 
 def test_the_prompt_is_durable_before_the_provider_is_called(make):
@@ -126,7 +128,7 @@ def test_a_rejection_is_recorded_without_text_and_never_sent(make, changes, code
     response, entries = cluster.run(turn())
     assert (response.outcome, response.error_code) == ("REJECTED", code)
     rejected = of_type(entries, "PROMPT_REJECTED")
-    assert [payload(entry)["code"] for entry in rejected] == [code]
+    assert [entry.reason for entry in rejected] == [code]
     assert not any(b"SECRET" in body for entry in rejected for body in entry.bodies)
     assert cluster.provider.calls == 0 and not of_type(entries, "PROMPT_SENT")
 
@@ -346,7 +348,7 @@ def test_a_provider_that_raises_anything_still_ends_its_attempt(make):
     assert (response.outcome, response.error_code) == ("ERROR", "PROVIDER_ERROR")
     entries = cluster.run(cluster.settled_entries())
     check_attempts(entries)
-    reserved = payload(of_type(entries, "PROMPT_SENT")[0])["reservation"]["tokens"]
+    reserved = payload(of_type(entries, "PROMPT_SENT")[0]).reserved_tokens
     assert totals(cluster) == (reserved, 0)
 
 
@@ -448,7 +450,7 @@ def test_mode_warn_goes_on_and_warns_once_per_crossing(make):
 
     outcomes, entries = cluster.run(turn())
     assert set(outcomes) == {"SUCCESS"}
-    warned = [payload(entry)["scope"] for entry in of_type(entries, "BUDGET_WARNING")]
+    warned = [payload(entry).scope for entry in of_type(entries, "BUDGET_WARNING")]
     # While one call's reservation still fits again after settling, the next one crosses anew; from 110 used on it stays over.
     assert set(warned) == {f"session:{SESSION}"} and len(warned) < 12
 
@@ -500,7 +502,7 @@ def test_an_orders_budget_bounds_prompt_and_answer(make):
     assert "prompt 10000" in refused.error_message and "600 of 600 are left" in refused.error_message
     assert [one.max_tokens for one in provider.prompts] == [500, 10]
     assert (first.outcome, second.outcome, third.error_code) == ("SUCCESS", "SUCCESS", "BUDGET_EXHAUSTED")
-    assert [payload(entry)["max_tokens"] for entry in of_type(entries, "PROMPT_SENT")] == [500, 10]
+    assert [payload(entry).max_tokens for entry in of_type(entries, "PROMPT_SENT")] == [500, 10]
     assert not [entry for entry in of_type(entries, "BUDGET_ALLOCATED") if "work_order" in entry.submission_id]
     check_attempts(entries)
 
@@ -528,7 +530,7 @@ def test_an_orders_budget_is_only_said_in_mode_warn(make):
 
     response, entries = cluster.run(turn())
     assert (response.outcome, cluster.provider.prompts[0].max_tokens) == ("SUCCESS", 500)
-    assert [payload(entry)["scope"] for entry in of_type(entries, "BUDGET_WARNING")] == ["work_order:WO-a"]
+    assert [payload(entry).scope for entry in of_type(entries, "BUDGET_WARNING")] == ["work_order:WO-a"]
     assert not [row for row in cluster.service._account.report("").scopes if row.scope.startswith("work_order")]
 
 
@@ -565,8 +567,9 @@ def test_what_was_held_and_never_recorded_is_released_in_the_record(make):
 
     (entry,) = of_type(cluster.run(turn()), "BUDGET_RELEASED")
     said = payload(entry)
-    assert (said["call_key"], said["code"], said["scopes"][0]) == ("WO-1#1", "CANCELLED", f"session:{SESSION}")
-    assert totals(cluster)[1] == said["tokens"]  # the other one's
+    assert entry.submission_id.startswith("BUDGET_RELEASED:WO-1#1/1/")
+    assert (entry.reason, said.scopes[0]) == ("CANCELLED", f"session:{SESSION}")
+    assert totals(cluster)[1] == said.tokens  # the other one's
 
 
 def test_budgets_and_breakers_are_read(make):
@@ -621,7 +624,7 @@ def test_an_answer_too_large_for_the_record_still_gets_its_end(make):
     entries = cluster.run(cluster.settled_entries())
     assert len(response.content) == 40_000
     check_attempts(entries)
-    assert payload(of_type(entries, "PROMPT_FAILED")[0])["settlement"]["tokens"] == 97 == totals(cluster)[0]
+    assert payload(of_type(entries, "PROMPT_FAILED")[0]).tokens == 97 == totals(cluster)[0]
 
 
 def test_a_prompt_too_large_for_the_record_is_refused(make):

@@ -212,7 +212,7 @@ def test_what_a_provider_reports_settles(make, tmp_path):
         return of_type(await cluster.settled_entries(), "PROMPT_SENT")
 
     (entry,) = cluster.run(turn())
-    assert payload(entry)["reservation"]["estimate"] == 1 + AROUND
+    assert payload(entry).estimated_tokens == 1 + AROUND
     assert totals(cluster) == (12, 0)
 
 
@@ -236,7 +236,7 @@ def test_each_model_of_a_chain_counts_for_itself(make, tmp_path):
         return of_type(await cluster.settled_entries(), "PROMPT_SENT")
 
     sent = [payload(entry) for entry in cluster.run(turn())]
-    assert [(one["model_id"], one["reservation"]["estimate"]) for one in sent] == [
+    assert [(one.model_id, one.estimated_tokens) for one in sent] == [
         ("offline-rules-1", 1 + AROUND), ("offline-rules-1", 1 + AROUND), ("other", 100),
     ]  # fmt: skip
 

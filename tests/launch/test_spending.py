@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
-from bus.messages.base import pack
 from bus.messages.ledger import Entry, Provenance
+from bus.record.payload import pack_payload
+from bus.record.payloads.prompts import BudgetCrossed, PromptFailed, PromptReceived, PromptRejected, PromptSent
 from launch.spending import report, since_us_of, total
 
 DAY_US = 86_400_000_000
 
 
-def entry(kind: str, name: str, payload: dict[str, Any] | None, *, at_us: int = 0, session: str = "s1") -> Entry:
+def entry(kind: str, name: str, payload: Any, *, at_us: int = 0, session: str = "s1") -> Entry:
     """One entry of stream prompts; payload None: erased."""
-    body = None if payload is None else pack({"provider_id": "p", "model_id": "m", **payload})
+    body = None if payload is None else pack_payload(payload)
     return Entry(
         sequence=0, submission_id=f"{kind}:{name}", origin="gateway/1@a", stream="prompts", event_type=kind, decision="",
         reason="", provenance=Provenance(agent_id="ADMIN", session_id=session), parents=[], trace="", at_us=at_us,
@@ -24,18 +25,26 @@ def entry(kind: str, name: str, payload: dict[str, Any] | None, *, at_us: int = 
     )  # fmt: skip
 
 
-def settled(tokens: int, cost_usd: float | None, *, is_unknown: bool = False, was_sent: bool = True) -> dict[str, Any]:
-    """The settlement in an end's payload."""
-    found = {"tokens": tokens, "cost_usd": cost_usd, "is_unknown": is_unknown, "was_sent": was_sent}
-    return {"settlement": found, "input_tokens": tokens - 10, "output_tokens": 10}
+SENT = PromptSent("p", "m", "PRC-X-001", "PRM-X-001", "", 10, 0.0, "warn", 20, 10, None)
+REJECTED = PromptRejected("PRC-X-001", "no", "REJECTED")
+
+
+def answered(tokens: int, cost_usd: float | None) -> PromptReceived:
+    """An answer, of ten tokens."""
+    return PromptReceived("p", "m", tokens - 10, 10, cost_usd, None, 1, "stop")
+
+
+def failed(tokens: int, cost_usd: float | None, *, is_unknown: bool = False, was_sent: bool = True) -> PromptFailed:
+    """A failure, settled so."""
+    return PromptFailed("p", "m", "broken", False, tokens, cost_usd, is_unknown, was_sent)  # noqa: FBT003 - its fields
 
 
 def test_calls_are_summed_by_group_and_all_together():
     """By session, by day, by model and by agent; the order of the keys is the caller's."""
     entries = [
-        entry("PROMPT_RECEIVED", "a/1", settled(100, 0.5)),
-        entry("PROMPT_RECEIVED", "b/1", settled(50, 0.25), at_us=DAY_US),
-        entry("PROMPT_RECEIVED", "c/1", settled(30, 0.0), session="s2"),
+        entry("PROMPT_RECEIVED", "a/1", answered(100, 0.5)),
+        entry("PROMPT_RECEIVED", "b/1", answered(50, 0.25), at_us=DAY_US),
+        entry("PROMPT_RECEIVED", "c/1", answered(30, 0.0), session="s2"),
     ]
     by_session = report(entries, ["session"])
     assert {group: (spent.calls, spent.tokens, spent.cost_usd) for group, spent in by_session.items()} == {
@@ -53,14 +62,14 @@ def test_calls_are_summed_by_group_and_all_together():
 def test_what_is_unknown_is_counted_apart():
     """A price nobody configured, an outcome nobody knows, an erased end, a call without end: none of them is nothing."""
     entries = [
-        entry("PROMPT_RECEIVED", "a/1", settled(100, None)),
-        entry("PROMPT_SENT", "b/1", {}),
-        entry("PROMPT_FAILED", "b/1", settled(40, None, is_unknown=True)),
-        entry("PROMPT_FAILED", "c/1", settled(0, 0.0, was_sent=False)),
+        entry("PROMPT_RECEIVED", "a/1", answered(100, None)),
+        entry("PROMPT_SENT", "b/1", SENT),
+        entry("PROMPT_FAILED", "b/1", failed(40, None, is_unknown=True)),
+        entry("PROMPT_FAILED", "c/1", failed(0, 0.0, was_sent=False)),
         entry("PROMPT_RECEIVED", "d/1", None),
-        entry("PROMPT_SENT", "e/1", {}),
-        entry("PROMPT_REJECTED", "f/1", {}),
-        entry("BUDGET_WARNING", "a/1", {}),
+        entry("PROMPT_SENT", "e/1", SENT),
+        entry("PROMPT_REJECTED", "f/1", REJECTED),
+        entry("BUDGET_WARNING", "a/1", BudgetCrossed("agent:ADMIN", 1, 1, 1)),
     ]
     (spent,) = report(entries, ["agent"]).values()
     assert (spent.calls, spent.failed, spent.rejected, spent.open_calls) == (3, 1, 1, 1)
@@ -70,7 +79,7 @@ def test_what_is_unknown_is_counted_apart():
 
 def test_since_counts_what_ended_since():
     """The moment of the end decides; the border counts."""
-    entries = [entry("PROMPT_RECEIVED", f"{at}/1", settled(1, 0.0), at_us=at) for at in (9, 10, 11)]
+    entries = [entry("PROMPT_RECEIVED", f"{at}/1", answered(1, 0.0), at_us=at) for at in (9, 10, 11)]
     (spent,) = report(entries, ["agent"], since_us=10).values()
     assert spent.calls == 2
     assert report(entries, ["agent"], since_us=12) == {}
@@ -96,3 +105,10 @@ def test_what_is_neither_is_refused(text):
     """Not guessed."""
     with pytest.raises(ValueError, match="isoformat"):
         since_us_of(text, datetime(2026, 1, 1, tzinfo=UTC).timestamp())
+
+
+def test_an_entry_that_cannot_be_read_is_named_and_nothing_is_added_up():
+    """Half a sum would pass for all of it."""
+    forged = entry("PROMPT_RECEIVED", "a/1", answered(100, 0.5))._replace(bodies=[b"\xc1"], sequence=7)
+    with pytest.raises(ValueError, match=r"#7 PROMPT_RECEIVED:a/1 of gateway/1@a: PromptReceived"):
+        report([forged], ["agent"])

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bus.messages.base import unpack
 from bus.messages.session import ProcessTurn, SessionConfig, TurnResult
+from bus.record.catalog import read_body
 from launch.client import place_of
 from launch.door import answer_of
 from tests.gateway_service.providers.servers import Behave, Request, answering, completion, head, piece
@@ -196,16 +196,16 @@ def test_every_fault_of_a_provider_ends_its_turn_with_its_own_reason(cluster: Cl
     results = dict(zip([*FAULTS, "anthropic"], asyncio.run(ask_all()), strict=True))
     tap = cluster("tap", "--since", "10m", "--bodies", "-f", "jsonl")
     assert (tap.code, KEY in tap.out + tap.err, QUESTION in tap.out) == (0, False, True), tap.err
-    sent = Counter(unpack(entry.bodies[0] or b"")["provider_id"] for entry in cluster.entries("PROMPT_SENT"))
+    sent = Counter(read_body(entry).provider_id for entry in cluster.entries("PROMPT_SENT"))
     asked = Counter(fault_of(request) for request in at.requests)
-    failed = [(entry.reason, unpack(entry.bodies[0] or b"")) for entry in cluster.entries("PROMPT_FAILED")]
-    ends = {name: [end for end in failed if end[1]["provider_id"] == f"p-{name}"] for name in results}
+    failed = [(entry.reason, read_body(entry)) for entry in cluster.entries("PROMPT_FAILED")]
+    ends = {name: [end for end in failed if end[1].provider_id == f"p-{name}"] for name in results}
     found = {
         name: (
             sent[f"p-{name}"],
             asked[name],
             {reason for reason, _ in ends[name]},
-            {payload["settlement"]["is_unknown"] for _, payload in ends[name]},
+            {payload.is_unknown for _, payload in ends[name]},
             len(ends[name]),
         )
         for name in FAULTS

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bus.messages.base import unpack
 from bus.messages.session import TurnResult
+from bus.record.catalog import read_body
 from config.snapshot import load_snapshot
 from tests.gateway_service.providers.servers import answering, completion
 from tests.process.cluster import Cluster, eventually
@@ -79,7 +79,7 @@ def test_a_breaker_opens_is_probed_in_vain_and_closes_with_the_next_probe(cluste
         return [row["state"] for row in rows if (row["provider_id"], row["model_id"]) == ("mine", "tiny")]
 
     def changes() -> list[str]:
-        return [unpack(entry.bodies[0] or b"")["to"] for entry in cluster.entries("BREAKER_CHANGED")]
+        return [read_body(entry).after for entry in cluster.entries("BREAKER_CHANGED")]
 
     def refused() -> int:
         return [entry.reason for entry in cluster.entries("PROMPT_REJECTED")].count("CIRCUIT_OPEN")

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from bus.messages.base import unpack
 from bus.messages.gateway import PromptMessage, PromptResponse, ToolSpec
 from bus.messages.work_order import Segment
+from bus.record.catalog import read_body
 from config.snapshot import load_snapshot
 from launch import exit_codes
 from tests.gateway_service.providers.instances import ANTHROPIC, OPENAI, instance
@@ -150,9 +150,9 @@ def test_a_cluster_answers_through_a_partner_and_counts_as_it_does(cluster: Clus
     spent = cluster("cost", "--by", "model", "--json").json["total"]
     assert (spent["input_tokens"], spent["output_tokens"]) == (counted.input_tokens, counted.output_tokens)
     assert counted.calls in (None, spent["calls"]) and spent["failed"] == spent["open_calls"] == 0
-    received = [unpack(entry.bodies[0] or b"") for entry in cluster.entries("PROMPT_RECEIVED")]
-    assert any(one["finish_reason"] in ("tool_calls", "tool_use") for one in received) is partner.calls_tools
-    cached = sum(one["cached_tokens"] for one in received)
+    received = [read_body(entry) for entry in cluster.entries("PROMPT_RECEIVED")]
+    assert any(one.finish_reason in ("tool_calls", "tool_use") for one in received) is partner.calls_tools
+    cached = sum(one.cached_tokens for one in received)
     costs = (counted.input_tokens - cached, counted.output_tokens, cached)
     assert spent["cost_usd"] == pytest.approx(sum(n * price for n, price in zip(costs, PRICES, strict=True)) / 1e6)
     cluster("down")
@@ -186,8 +186,8 @@ def test_a_provider_that_is_killed_in_the_middle_of_an_answer_is_told_and_record
     sent = [entry.submission_id.partition(":")[2] for entry in cluster.entries("PROMPT_SENT")]
     assert sorted(sent) == sorted(ended) and len(ended) == len(cluster.entries(*ENDS)), "each has one end"
     first = cluster.entries("PROMPT_FAILED")[0]
-    assert (first.reason, unpack(first.bodies[0] or b"")["settlement"]["is_unknown"]) == ("PROVIDER_ERROR", True)
-    answered = unpack(cluster.entries("PROMPT_RECEIVED")[-1].bodies[0] or b"")["provider_id"]
+    assert (first.reason, read_body(first).is_unknown) == ("PROVIDER_ERROR", True)
+    answered = read_body(cluster.entries("PROMPT_RECEIVED")[-1]).provider_id
     assert answered == ("offline" if is_followed else kind), "who answered is who is recorded: else the classification"
     eventually(lambda: all(row["reserved"] == 0 for row in cluster("budget", "--json").json["scopes"]))
     assert cluster("cost", "--json").json["total"]["unknown_outcomes"] >= 1

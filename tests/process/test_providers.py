@@ -12,7 +12,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from bus.messages.base import unpack
+from bus.record.catalog import read_body
 from tests.gateway_service.providers.servers import (
     DONE,
     USAGE_PIECE,
@@ -70,12 +70,12 @@ def test_a_turn_is_answered_by_a_server_and_its_key_is_nowhere(cluster, server):
     result = cluster.ask("why is the sky blue?")
     assert (result["outcome"], result["response"]) == ("success", "It is blue.")
     assert all(request.headers["authorization"] == f"Bearer {KEY}" for request in at.requests)
-    received = [unpack(entry.bodies[0] or b"") for entry in cluster.entries("PROMPT_RECEIVED")]
+    received = [read_body(entry) for entry in cluster.entries("PROMPT_RECEIVED")]
     assert received and len(received) == len(at.requests)
     for payload in received:
-        assert (payload["provider_id"], payload["model_id"], payload["finish_reason"]) == ("mine", "tiny", "stop")
-        assert (payload["input_tokens"], payload["cached_tokens"], payload["reasoning_tokens"]) == (20, 8, 4)
-        assert payload["cost_usd"] == pytest.approx((12 * 1 + 8 * 0.5 + 9 * 2) / 1e6)
+        assert (payload.provider_id, payload.model_id, payload.finish_reason) == ("mine", "tiny", "stop")
+        assert (payload.input_tokens, payload.cached_tokens, payload.reasoning_tokens) == (20, 8, 4)
+        assert payload.cost_usd == pytest.approx((12 * 1 + 8 * 0.5 + 9 * 2) / 1e6)
     for process in family_in(cluster.home):
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             assert KEY not in " ".join(process.cmdline())

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 
 from bus.errors import GatewayError
-from bus.messages.base import unpack
+from bus.record.catalog import read_body
 from config.schema import AdminConfig
 from config.snapshot import Snapshot, load_snapshot
 from launch.simulated import SimulatedCluster
@@ -90,7 +90,7 @@ def test_a_turn_that_fails_after_paid_calls_says_what_they_cost():
         entries = cluster.entries()
     assert result.outcome == "degraded"
     assert first.asked[:2] == ["PRC-CLASSIFY-001", "PRC-SYNTHESIZE-001"]
-    settled = [unpack(entry.bodies[0])["settlement"] for entry in entries if entry.event_type in ENDS]
-    assert result.cost.cost_usd == sum(one["cost_usd"] for one in settled) > 110
-    assert result.cost.total_tokens == sum(one["tokens"] for one in settled)
+    settled = [read_body(entry) for entry in entries if entry.event_type in ENDS]
+    assert result.cost.cost_usd == sum(one.cost_usd for one in settled) > 110
+    assert result.cost.total_tokens == sum(one.tokens for one in settled)
     check_record(entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -15,6 +15,8 @@ from bus.messages.gateway import ScopeBudget
 from bus.messages.ledger import Entry, Provenance
 from bus.messages.memory import ReadSignals
 from bus.record.entry import WriteEntry, encode_stored, to_entry, to_stored
+from bus.record.payload import pack_payload
+from bus.record.payloads.prompts import BudgetAllocated, PromptFailed, PromptReceived, PromptSent
 from bus.sim.disk import SimDisk, SimMedium
 from launch.simulation.broken import Broken
 from launch.simulation.budgets import BudgetMonitor
@@ -36,11 +38,10 @@ class Record:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def add(
-        self, event: str, about: str, *, payload: dict[str, Any] | None = None, order: str = "", **fields: Any
-    ) -> None:
+    def add(self, event: str, about: str, *, payload: Any = None, order: str = "", **fields: Any) -> None:
         """One more entry: `<event>:<about>`."""
-        self.entries.append(self._blank(event, about, order)._replace(bodies=[pack(payload or {})], **fields))
+        body = pack_payload(payload) if isinstance(payload, tuple) else pack(payload or {})
+        self.entries.append(self._blank(event, about, order)._replace(bodies=[body], **fields))
 
     def _blank(self, event: str, about: str, order: str) -> Entry:
         provenance = Provenance(session_id=SESSION, run_seq=1, work_order_id=order)
@@ -60,7 +61,7 @@ def turn(record: Record) -> None:
     shown = {"event": {"order": {"input_context": [{"artifact_id": "ART-1"}], "exchanges": []}}}
     record.owned("WO_DISPATCHED", ORDER, order=ORDER, payload=shown)
     record.add("PROMPT_SENT", f"{ORDER}#1/1", order=ORDER, payload=sent(100))
-    record.add("PROMPT_RECEIVED", f"{ORDER}#1/1", order=ORDER, payload={"settlement": {"tokens": 60}})
+    record.add("PROMPT_RECEIVED", f"{ORDER}#1/1", order=ORDER, payload=received(60))
     record.add("TOOL_STARTED", f"{ORDER}/ho1", order=ORDER, stream="ho1m")
     record.add("WO_COMPLETED", f"{ORDER}/ho1", order=ORDER, stream="ho1m")
     record.owned("OrderEnded", ORDER, order=ORDER)
@@ -70,9 +71,21 @@ def turn(record: Record) -> None:
     record.add("WO_DISPATCHED", "WO-CONS-1", order="WO-CONS-1", stream="ho2m", parents=[f"RunCompleted:{SESSION}/1"])
 
 
-def sent(tokens: int, mode: str = "enforce") -> dict[str, Any]:
-    """The payload of a PROMPT_SENT."""
-    return {"reservation": {"tokens": tokens, "scopes": ["session:x"]}, "budget_mode": mode}
+def sent(
+    tokens: int, mode: Literal["enforce", "warn", "off"] = "enforce", *, of_order: int | None = None
+) -> PromptSent:
+    """What a PROMPT_SENT says; `of_order`: the tokens of its order."""
+    return PromptSent("p", "m", "PRC-X-001", "PRM-X-001", "", tokens, 0.0, mode, tokens, 0, of_order)
+
+
+def received(tokens: int) -> PromptReceived:
+    """What a PROMPT_RECEIVED says."""
+    return PromptReceived("p", "m", tokens, 0, 0.0, None, 1, "stop")
+
+
+def failed(tokens: int) -> PromptFailed:
+    """What a PROMPT_FAILED says."""
+    return PromptFailed("p", "m", "broken", False, tokens, None, True, True)  # noqa: FBT003 - its fields
 
 
 def step_all(monitor: RecordMonitor, entries: list[Entry]) -> None:
@@ -93,15 +106,15 @@ def test_a_whole_turn_breaks_nothing() -> None:
 
 
 def _twice(record: Record) -> None:
-    record.add("PROMPT_RECEIVED", f"{ORDER}#1/1", order=ORDER, payload={"settlement": {"tokens": 1}})
+    record.add("PROMPT_RECEIVED", f"{ORDER}#1/1", order=ORDER, payload=received(1))
 
 
 PLANTED: dict[str, Callable[[Record], None]] = {
     "has two entries": _twice,
     "once key": lambda r: r.owned("RunCompleted", "other", once=f"turn:{SESSION}/in-0"),
     "entry 99 follows": lambda r: r.add("X", "x", sequence=99),
-    "has two ends": lambda r: r.add("PROMPT_FAILED", f"{ORDER}#1/1", payload={"settlement": {"tokens": 1}}),
-    "ends before its PROMPT_SENT": lambda r: r.add("PROMPT_FAILED", f"{ORDER}#2/1", payload={}),
+    "has two ends": lambda r: r.add("PROMPT_FAILED", f"{ORDER}#1/1", payload=failed(1)),
+    "ends before its PROMPT_SENT": lambda r: r.add("PROMPT_FAILED", f"{ORDER}#2/1", payload=failed(1)),
     "ended twice in its journal": lambda r: r.owned("OrderEnded", f"{ORDER}/again", order=ORDER),
     "was ended twice": lambda r: r.add("WO_FAILED", f"{ORDER}/ho1/2", order=ORDER, stream="ho1m"),
     "before the dispatch was durable": lambda r: r.add("TOOL_STARTED", "WO-9/ho1", order="WO-9", stream="ho1m"),
@@ -130,10 +143,10 @@ PLANTED: dict[str, Callable[[Record], None]] = {
     "ends twice": lambda r: r.owned("RunFailed", f"{SESSION}/1"),
     "is settled and was not held": lambda r: (
         r.add("PROMPT_SENT", f"{ORDER}#5/1", order=ORDER, payload=sent(1)),
-        r.add("PROMPT_FAILED", f"{ORDER}#5/1", payload={"settlement": {"tokens": -1}}),
+        r.add("PROMPT_FAILED", f"{ORDER}#5/1", payload=failed(-1)),
     ),
     "in mode enforce": lambda r: (
-        r.add("BUDGET_ALLOCATED", "session:x/120", payload={"scope": "session:x", "limit": 120}),
+        r.add("BUDGET_ALLOCATED", "x", payload=BudgetAllocated(f"session:{SESSION}", 120)),
         r.add("PROMPT_SENT", f"{ORDER}#6/1", order=ORDER, payload=sent(61)),
     ),
 }  # fmt: skip
@@ -188,16 +201,19 @@ def test_the_gateways_own_figures_are_held_against_the_record() -> None:
     for entry in record.entries:
         budgets.step(entry)
 
-    def row(used: int, reserved: int = 0, scope: str = "session:x") -> ScopeBudget:
-        return ScopeBudget(
-            scope=scope, limit=None, used=used, reserved=reserved, remaining=None, calls=1, cost_usd=None,
-            unknown_calls=0,
-        )  # fmt: skip
+    def rows(used: int, reserved: int = 0) -> list[ScopeBudget]:
+        return [
+            ScopeBudget(
+                scope=scope, limit=None, used=used, reserved=reserved, remaining=None, calls=1, cost_usd=None,
+                unknown_calls=0,
+            )
+            for scope in (f"session:{SESSION}", "agent:", "provider:p")
+        ]  # fmt: skip
 
-    budgets.compare([row(60)])
-    for rows, said in (([row(60, 5)], "still reserved"), ([row(59)], "the record 60"), ([], "forgotten")):
+    budgets.compare(rows(60))
+    for told, said in ((rows(60, 5), "still reserved"), (rows(59), "the record 60"), (rows(60)[1:], "forgotten")):
         with pytest.raises(Broken, match=said):
-            budgets.compare(rows)
+            budgets.compare(told)
 
 
 # --- frames -----------------------------------------------------------------------------------------------------------
@@ -295,8 +311,6 @@ def test_what_was_durable_and_is_gone_or_changed_is_named() -> None:
 def test_an_order_over_its_budget_is_named() -> None:
     """In mode enforce what an order holds and has used stays within what its prompts say that it may."""
     record = Record()
-    payload = sent(101) | {"token_budget": 100, "work_order_id": "WO-x"}
-    payload["reservation"]["scopes"].insert(0, "work_order:WO-x")
-    record.add("PROMPT_SENT", "WO-x#1/1", order="WO-x", payload=payload)
+    record.add("PROMPT_SENT", "WO-x#1/1", order="WO-x", payload=sent(101, of_order=100))
     with pytest.raises(Broken, match="takes work_order:WO-x to 101 tokens"):
         BudgetMonitor().step(record.entries[-1])

@@ -1,0 +1,217 @@
+"""Stream `prompts`: what the gateway records of a call, of a budget, of a breaker.
+
+A call's key and the number of its attempt stand in an entry's id (`<event>:<call key>/<attempt>`), who and what it is
+about in its provenance, and the code of what ended it in its reason. Texts stand apart from the figures, so that
+erasing one forgets no spending: the request is body 1 of PROMPT_SENT, the answer body 1 of PROMPT_RECEIVED and the
+tools that it asks for body 2, where there are any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from bus.record.entry import Provenance
+
+
+class PromptSent(NamedTuple):
+    """PROMPT_SENT: what was reserved for a send, and how its model is asked."""
+
+    provider_id: Annotated[str, Field(description="a configured provider instance")]
+    model_id: Annotated[str, Field(description="the model of it that is asked")]
+    contract_id: Annotated[str, Field(description="`PRC-<NAME>-<nnn>`")]
+    prompt_pack_id: Annotated[str, Field(description="`PRM-<NAME>-<nnn>`")]
+    config_digest: Annotated[str, Field(description="`sha256:<64 hex>` of the configuration snapshot; empty: none")]
+    max_tokens: Annotated[int, Field(description="cap of the answer, tokens")]
+    temperature: Annotated[float, Field(description="0 to 2")]
+    budget_mode: Annotated[Literal["enforce", "warn", "off"], Field(description="what a reached limit does")]
+    reserved_tokens: Annotated[int, Field(description="held in every scope until its end")]
+    estimated_tokens: Annotated[int, Field(description="of them, for the prompt")]
+    token_budget: Annotated[int | None, Field(description="tokens of its order; None: it has none")]
+    tools: Annotated[tuple[str, ...], Field(description="ids of the tools that the model is told of")] = ()
+    domain_tags: Annotated[tuple[str, ...], Field(description="the first one with a route chose it")] = ()
+    structured_output: Annotated[bool, Field(description="the provider is asked to keep the schema")] = False
+    reasoning_effort: Annotated[str | None, Field(description="None: as the model likes")] = None
+    provider_profile_id: Annotated[str | None, Field(description="a key of gateway.profiles; None: none")] = None
+    degraded: Annotated[bool, Field(description="the last resort of a session's host")] = False
+
+
+def scopes_of(about: Provenance, sent: PromptSent) -> tuple[str, ...]:
+    """Names of the budgets that a send holds its tokens in, the narrowest first."""
+    order = () if sent.token_budget is None else (order_scope(about.work_order_id),)
+    return *order, session_scope(about.session_id), agent_scope(about.agent_id), provider_scope(sent.provider_id)
+
+
+def order_scope(work_order_id: str) -> str:
+    """The budget of an order: as long as it calls, and a while after."""
+    return f"work_order:{work_order_id}"
+
+
+def session_scope(session_id: str) -> str:
+    """The budget of a session."""
+    return f"session:{session_id}"
+
+
+def agent_scope(agent_id: str) -> str:
+    """The budget of an agent."""
+    return f"agent:{agent_id}"
+
+
+def provider_scope(provider_id: str) -> str:
+    """The budget of a provider."""
+    return f"provider:{provider_id}"
+
+
+class SentText(NamedTuple):
+    """A text of a request: by its ref where another entry holds it, else as it is."""
+
+    name: Annotated[str, Field(description="what prompt packs call it")]
+    ref: Annotated[str | None, Field(description="`<submission id>/<n>` of the body that holds it; None: here")] = None
+    text: Annotated[str, Field(description="the text itself; blank where its ref is named")] = ""
+
+
+class CallAsked(NamedTuple):
+    """A tool that a model asked for."""
+
+    call_id: Annotated[str, Field(description="zero-padded position in the answer")]
+    provider_call_id: Annotated[str, Field(description="the provider's own id; empty: it gave none")]
+    tool_id: Annotated[str, Field(description="name of the tool")]
+    arguments: Annotated[dict[str, Any], Field(description="JSON object for the tool")]
+
+
+class SentMessage(NamedTuple):
+    """A message of a request."""
+
+    role: Annotated[Literal["system", "user", "assistant", "tool"], Field(description="who speaks")]
+    parts: Annotated[
+        tuple[int | SentText, ...],
+        Field(description="in order; a number: the n-th text, from 0, that stands in the prompt pack itself"),
+    ]
+    tool_calls: Annotated[tuple[CallAsked, ...], Field(description="assistant only")] = ()
+    tool_call_id: Annotated[str, Field(description="tool only: the call this answers")] = ""
+
+    def text(self, of_pack: tuple[str, ...], behind: Callable[[str], str]) -> str:
+        """What the provider got: `of_pack`, the texts of its prompt pack; `behind` a ref, the text."""
+        return "".join(
+            of_pack[part] if isinstance(part, int) else part.text if part.ref is None else behind(part.ref)
+            for part in self.parts
+        )
+
+
+class SentRequest(NamedTuple):
+    """Body 1 of PROMPT_SENT."""
+
+    sha256: Annotated[bytes, Field(description="of the exact request as its provider is asked")]
+    asked_sha256: Annotated[bytes, Field(description="of what the call's key stands for, whoever is asked")]
+    messages: Annotated[tuple[SentMessage, ...], Field(description="the transcript")]
+
+
+class AnswerCalls(NamedTuple):
+    """Body 2 of PROMPT_RECEIVED."""
+
+    tool_calls: Annotated[tuple[CallAsked, ...], Field(description="in the order of the answer")]
+
+
+class PromptReceived(NamedTuple):
+    """PROMPT_RECEIVED: what the call used; it is settled at that."""
+
+    provider_id: Annotated[str, Field(description="as it was sent")]
+    model_id: Annotated[str, Field(description="as it was sent")]
+    input_tokens: Annotated[int, Field(description="tokens of the prompt")]
+    output_tokens: Annotated[int, Field(description="tokens of the answer")]
+    cost_usd: Annotated[float | None, Field(description="money; None: a price is unknown")]
+    budget_remaining: Annotated[int | None, Field(description="tokens left in its session; None: no limit")]
+    latency_ms: Annotated[int, Field(description="from sending to the whole answer")]
+    finish_reason: Annotated[str, Field(description="why the model stopped, in its provider's words")]
+    cached_tokens: Annotated[int, Field(description="part of the input that the provider had cached")] = 0
+    reasoning_tokens: Annotated[int, Field(description="part of the output that was only thought")] = 0
+    usage_is_estimated: Annotated[bool, Field(description="the provider did not say what was used")] = False
+    answered_by: Annotated[str, Field(description="what its provider calls the model; empty: the same")] = ""
+
+    @property
+    def tokens(self) -> int:
+        """As settled."""
+        return self.input_tokens + self.output_tokens
+
+
+class PromptFailed(NamedTuple):
+    """PROMPT_FAILED: how far the call got, and what it is settled at."""
+
+    provider_id: Annotated[str, Field(description="as it was sent")]
+    model_id: Annotated[str, Field(description="as it was sent")]
+    message: Annotated[str, Field(description="facts, no prompt text")]
+    retryable: Annotated[bool, Field(description="whether another try may help")]
+    tokens: Annotated[int, Field(description="as settled: used, or reserved where nobody knows")]
+    cost_usd: Annotated[float | None, Field(description="money; None: unknown")]
+    is_unknown: Annotated[bool, Field(description="nobody could say what was used")]
+    was_sent: Annotated[bool, Field(description="whether the provider was called")]
+
+
+class PromptRejected(NamedTuple):
+    """PROMPT_REJECTED: why a call ended before its (next) send."""
+
+    contract_id: Annotated[str, Field(description="`PRC-<NAME>-<nnn>`")]
+    message: Annotated[str, Field(description="facts, no prompt text")]
+    outcome: Annotated[str, Field(description="REJECTED: no provider was called; else an earlier send's records say")]
+    degraded: Annotated[bool, Field(description="the last resort of a session's host")] = False
+
+
+class BudgetAllocated(NamedTuple):
+    """BUDGET_ALLOCATED: the limit of a scope from now on."""
+
+    scope: Annotated[str, Field(description="`session:<id>`, `agent:<id>` or `provider:<id>`")]
+    limit: Annotated[int, Field(description="tokens")]
+
+
+class BudgetReleased(NamedTuple):
+    """BUDGET_RELEASED: what an attempt held that was never handed over."""
+
+    tokens: Annotated[int, Field(description="free again")]
+    scopes: Annotated[tuple[str, ...], Field(description="where they were held")]
+
+
+class BudgetCrossed(NamedTuple):
+    """BUDGET_WARNING: the limit that a reservation went over."""
+
+    scope: Annotated[str, Field(description="`work_order:<id>`, `session:<id>`, `agent:<id>` or `provider:<id>`")]
+    limit: Annotated[int, Field(description="tokens")]
+    used: Annotated[int, Field(description="tokens settled")]
+    reserved: Annotated[int, Field(description="tokens of calls in flight, this one's among them")]
+
+
+class ScopeFigures(NamedTuple):
+    """What one scope comes to."""
+
+    limit: Annotated[int | None, Field(description="tokens; None: no limit")]
+    used: Annotated[int, Field(description="tokens settled")] = 0
+    reserved: Annotated[int, Field(description="tokens of calls in flight")] = 0
+    calls: Annotated[int, Field(description="calls settled")] = 0
+    cost_usd: Annotated[float | None, Field(description="money; None: a part of it is unknown")] = 0.0
+    unknown_calls: Annotated[int, Field(description="calls settled at their reservation")] = 0
+    is_over: Annotated[bool, Field(description="used and reserved are more than the limit")] = False
+
+    @property
+    def remaining(self) -> int | None:
+        """Tokens that a new reservation may take; negative where warn or off let it pass."""
+        return None if self.limit is None else self.limit - self.used - self.reserved
+
+
+class BudgetSnapshot(NamedTuple):
+    """BUDGET_SNAPSHOT: what the stream comes to."""
+
+    after: Annotated[int, Field(description="sequence up to which")]
+    scopes: Annotated[dict[str, ScopeFigures], Field(description="by name; orders at rest are left out")]
+    open: Annotated[tuple[str, ...], Field(description="`<call key>/<attempt>` of the calls in flight")]
+
+
+class BreakerChanged(NamedTuple):
+    """BREAKER_CHANGED: from when on a model is called, left alone, or tried."""
+
+    provider_id: Annotated[str, Field(description="a configured provider instance")]
+    model_id: Annotated[str, Field(description="a model of that provider")]
+    before: Annotated[str, Field(description="closed, open or half_open")]
+    after: Annotated[str, Field(description="closed, open or half_open")]
+    failures: Annotated[int, Field(description="of the provider, in a row")]
+    until_us: Annotated[int, Field(description="when it is to be tried; microseconds since 1970 UTC")]

@@ -1,0 +1,115 @@
+"""Payloads: what is written is read back, and anything else is refused by the name of its field."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+import pytest
+
+from bus.messages.base import pack
+from bus.messages.ledger import WriteEntry
+from bus.record.payload import pack_payload, payload_in, payload_of
+
+
+class Part(NamedTuple):
+    """A tuple in a tuple."""
+
+    name: str
+    weight: float = 1.0
+
+
+class Sample(NamedTuple):
+    """One field of each kind."""
+
+    text: Annotated[str, "described"]
+    number: int
+    is_so: bool
+    digest: bytes
+    maybe: int | None
+    word: Literal["a", "b"]
+    parts: tuple[int | Part, ...]
+    by_name: dict[str, Part]
+    free: dict[str, Any]
+    more: tuple[str, ...] = ()
+    last: str = ""
+
+
+class Later(NamedTuple):
+    """The first field of a sample, and one that came later."""
+
+    text: str
+    added: int = 7
+
+
+WHOLE = Sample("t", 1, True, b"d", None, "a", (3, Part("p", 0.5)), {"x": Part("q")}, {"any": [1, {"b": None}]}, ("m",))  # noqa: FBT003 - its fields
+WRONG = {
+    "text": (0, b"t", "Sample.text: bytes, not str"),
+    "a truth for a number": (1, True, "Sample.number: bool, not int"),
+    "a number for a truth": (2, 1, "Sample.is_so: int, not bool"),
+    "text for bytes": (3, "d", "Sample.digest: str, not bytes"),
+    "a whole number for none": (4, 1.0, "Sample.maybe: float, not int"),
+    "no such word": (5, "c", "Sample.word: none of a, b"),
+    "no list": (6, {}, "Sample.parts: dict, not a list"),
+    "a part too short": (6, [3, []], "Sample.parts.1: 0 fields, not 1 to 2"),
+    "deep down": (6, [3, ["p", "heavy"]], "Sample.parts.1.weight: str, not float"),
+    "no map": (7, [], "Sample.by_name: list, not a map"),
+    "in a map": (7, {"x": [None]}, "Sample.by_name.0.name: NoneType, not str"),
+}
+
+
+def as_lists(value: Any) -> list[Any]:
+    """The fields as they stand in the bytes."""
+    return [*value[:6], [3, ["p", 0.5]], {"x": ["q", 1.0]}, *value[8:9], list(value[9]), value[10]]
+
+
+def test_a_payload_reads_back_as_it_was_written_and_its_defaults_are_left_out():
+    """Values and kinds; only fields behind the last one that says something are missing in the bytes."""
+    assert payload_of(Sample, pack_payload(WHOLE)) == WHOLE
+    assert pack_payload(WHOLE) == pack(as_lists(WHOLE)[:-1])
+    assert pack_payload(WHOLE._replace(last="z")) == pack([*as_lists(WHOLE)[:-1], "z"])
+    assert pack_payload(WHOLE._replace(more=())) == pack(as_lists(WHOLE)[:-2])
+
+
+def test_a_field_that_came_later_is_at_its_default_in_what_was_written_before():
+    """What a version that knows more wrote is refused by one that knows less: it would lose a word."""
+    assert payload_of(Later, pack(["t"])) == Later("t", 7)
+    with pytest.raises(ValueError, match="Later: 3 fields, not 1 to 2"):
+        payload_of(Later, pack(["t", 1, 2]))
+
+
+@pytest.mark.parametrize(("at", "value", "said"), WRONG.values(), ids=WRONG)
+def test_what_a_field_is_not_is_refused_by_its_name(at, value, said):
+    """Nothing is coerced, at no depth."""
+    fields = as_lists(WHOLE)
+    fields[at] = value
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 - the words are compared
+        payload_of(Sample, pack(fields))
+    assert str(refused.value) == said
+
+
+def test_what_is_no_array_is_refused():
+    """Maps of earlier versions, junk, and what is cut short."""
+    for body in (pack({"text": "t"}), b"\xc1", b"", pack(as_lists(WHOLE))[:-1], pack(as_lists(WHOLE)) + b"\x00"):
+        with pytest.raises(ValueError, match=r"^Sample"):
+            payload_of(Sample, body)
+
+
+def test_an_erased_payload_is_none():
+    """So is one that was not asked for."""
+    entry = WriteEntry(submission_id="a", stream="prompts", event_type="X", at_us=0)
+    assert payload_in(Later, entry) is None
+    assert payload_in(Later, entry._replace(bodies=[None])) is None
+    assert payload_in(Later, entry._replace(bodies=[pack(["t"])])) == Later("t")
+
+
+def test_a_class_that_no_bytes_could_be_held_against_is_no_payload():
+    """A list is none, as a tuple would not equal what is read back."""
+
+    class Odd(NamedTuple):
+        """Not to be read."""
+
+        items: list[int]
+
+    Odd.__annotations__["items"] = list[int]
+    with pytest.raises(TypeError, match="no field of a payload"):
+        payload_of(Odd, pack([[1]]))
