@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.outside import Outside
-from bus.messages.base import unpack
 from bus.messages.ledger import Entry
+from bus.record.payload import payload_in
+from bus.record.payloads.orders import ToolStarted
 
 CHARGES = ("charge_keyed", "charge_unkeyed")
 
@@ -31,9 +32,9 @@ def charges_of(entries: Iterable[Entry], outside: Outside) -> tuple[dict[str, Ch
     wrong: list[str] = []
     about = [one for one in entries if one.event_type in ("TOOL_STARTED", "WO_COMPLETED", "WO_FAILED")]
     tool_of = {
-        entry.provenance.work_order_id: unpack(entry.bodies[0] or b"")["tool_id"]
+        entry.provenance.work_order_id: started.tool_id
         for entry in about
-        if entry.event_type == "TOOL_STARTED"
+        if entry.event_type == "TOOL_STARTED" and (started := payload_in(ToolStarted, entry)) is not None
     }
     ends = {entry.provenance.work_order_id: entry for entry in about if entry.event_type != "TOOL_STARTED"}
     for tool_id in CHARGES:

@@ -14,6 +14,8 @@ from bus.messages.base import unpack
 from bus.messages.ledger import Entry
 from bus.messages.session import TurnResult
 from bus.messages.work_order import ExecuteWorkOrder
+from bus.record.payload import payload_in
+from bus.record.payloads.orders import ToolStarted
 from launch.demo_story import short
 
 _US = 1_000_000
@@ -211,7 +213,8 @@ def _run_again(entries: Iterable[Entry]) -> set[str]:
         if one.event_type in _ORDER_ENDS:
             ended.add(wo_id)
         elif one.event_type == "TOOL_STARTED":
-            may_again = bool(one.bodies and one.bodies[0] and unpack(one.bodies[0])["idempotent"])
+            started = payload_in(ToolStarted, one)
+            may_again = started is not None and started.idempotent
             if wo_id in ended or (wo_id in begun and not may_again):
                 again.add(wo_id)
             begun.add(wo_id)

@@ -1,9 +1,8 @@
 """Receipts and what stands of them in the record. Pure.
 
-WO_COMPLETED and WO_FAILED carry the receipt as body 0, every text that another entry already brought left out (its ref
-says where it is), and a text that is new, such as a tool's output, as body 1; the receipt that is answered names it by
-that ref, known before the ack. Fields at their defaults are left out. Rebuilt from the record, a receipt has the same
-bytes as when it was first answered.
+WO_COMPLETED and WO_FAILED carry the receipt as their payload, every text that another entry already brought left out
+(its ref says where it is), and a text that is new, such as a tool's output, as body 1; the receipt that is answered
+names it by that ref, known before the ack. Rebuilt from the record, a receipt has the same bytes as when answered.
 Source: spec pages "Work orders" (HO1, step 4) and "The ledger" (write rules, record table).
 """
 
@@ -12,14 +11,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from pydantic import ValidationError
-
 from bus.errors import WorkOrderFault
-from bus.messages.base import pack, unpack
 from bus.messages.gateway import PromptResponse
 from bus.messages.ids import body_ref, by_writer, end_key, entry_id, iso
 from bus.messages.ledger import Entry, Provenance, WriteEntry
 from bus.messages.work_order import Cost, OutputResult, Receipt, WorkOrder, WorkOrderError
+from bus.record.payload import pack_payload
+from bus.record.payloads.orders import end_of, receipt_in
 
 STREAM = "ho1m"
 _STEP = re.compile(r"\.(\d+)\.\d+(?:\.\d+)?$")
@@ -136,7 +134,7 @@ def end_entry(order: WorkOrder, receipt: Receipt, moment: Moment, *, parents: li
 
 def late_entry(order: WorkOrder, receipt: Receipt, moment: Moment, *, winner_id: str) -> WriteEntry:
     """WO_LATE: an end that lost, kept without a key, so that a true success is never hidden."""
-    return _entry(order, receipt, moment, "WO_LATE", [winner_id])
+    return _entry(order, receipt, moment, "WO_LATE", [winner_id, *receipt.prompt_received_ids])
 
 
 def provenance_of(order: WorkOrder) -> Provenance:
@@ -187,19 +185,12 @@ def receipt_of(entry: Entry, order: WorkOrder, fetched: bytes | None) -> Receipt
 
 def _entry(order: WorkOrder, receipt: Receipt, moment: Moment, event_type: str, parents: list[str]) -> WriteEntry:
     submission_id = end_id(event_type, order.wo_id, moment.instance)
-    texts: list[bytes] = []
-    form = receipt.model_dump(exclude_defaults=True)
-    result = receipt.output_result
-    if result is not None and result.text.text:
-        new_text = body_ref(end_id("WO_COMPLETED", order.wo_id, moment.instance), 1)
-        if result.text.ref in (None, new_text):
-            texts.append(result.text.text.encode())
-            ref: str | None = body_ref(submission_id, 1)
-        else:
-            ref = result.text.ref
-        text = form["output_result"]["text"]
-        del text["text"]
-        text["ref"] = ref
+    at_us = round(moment.now * 1_000_000)
+    text = None if receipt.output_result is None else receipt.output_result.text
+    own = body_ref(end_id("WO_COMPLETED", order.wo_id, moment.instance), 1)
+    has_own_text = text is not None and bool(text.text) and text.ref in (None, own)
+    end = end_of(receipt, submission_id, parents, at_us=at_us, has_own_text=has_own_text)
+    texts = [text.text.encode()] if text is not None and has_own_text else []
     return WriteEntry(
         submission_id=submission_id,
         stream=STREAM,
@@ -209,19 +200,16 @@ def _entry(order: WorkOrder, receipt: Receipt, moment: Moment, event_type: str, 
         provenance=provenance_of(order),
         parents=parents,
         trace=moment.trace,
-        at_us=round(moment.now * 1_000_000),
-        bodies=[pack(form), *texts],
+        at_us=at_us,
+        bodies=[pack_payload(end), *texts],
         once=None if event_type == "WO_LATE" else end_key(order.wo_id),
     )
 
 
 def _receipt_in(entry: Entry) -> Receipt | None:
-    body = entry.bodies[0] if entry.bodies else None
-    if body is None:
-        return None
     try:
-        return Receipt.model_validate(unpack(body))
-    except (ValueError, ValidationError):
+        return receipt_in(entry)
+    except ValueError:
         return None
 
 

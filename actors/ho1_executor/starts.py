@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from actors.ho1_executor.receipts import STREAM, Moment, end_id, provenance_of
-from bus.messages.base import pack
 from bus.messages.ids import dispatched_id, start_key
 from bus.messages.ledger import Ack, Entry, WriteEntry
 from bus.messages.work_order import ToolCall, WorkOrder
+from bus.record.payload import pack_payload
+from bus.record.payloads.orders import ToolStarted
 
 Step = Literal["begin", "ours", "ask"]
 
@@ -36,7 +37,7 @@ def start_entry(order: WorkOrder, call: ToolCall, moment: Moment, *, number: int
         parents=[dispatched_id(order.wo_id)],
         trace=moment.trace,
         at_us=round(moment.now * 1_000_000),
-        bodies=[pack({"tool_id": call.tool_id, "call_id": call.call_id, "idempotent": idempotent, "number": number})],
+        bodies=[pack_payload(ToolStarted(call.tool_id, idempotent, number))],
         once=start_key(order.wo_id, number if idempotent else None),
     )
 

@@ -16,12 +16,13 @@ from actors.ho2_supervisor.pool import cancelled_receipt
 from actors.ho2_supervisor.session.record import RunMemo
 from actors.ho2_supervisor.verdicts import verdict_result
 from bus.ledger_client import LedgerClient
-from bus.messages.base import pack, unpack
+from bus.messages.base import pack
 from bus.messages.ids import end_key, parse_iso, turn_key
 from bus.messages.ledger import Entry
 from bus.messages.session import OrderEnded, RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
 from bus.messages.work_order import Receipt
 from bus.port import Bus
+from bus.record.payloads import orders
 from config.schema import SessionsConfig
 
 CANCELLED = "cancelled"
@@ -111,8 +112,7 @@ class Closing:
 
 def receipt_in(entry: Entry | None) -> Receipt | None:
     """The receipt that an end records; None without one, or once it is erased."""
-    payload = None if entry is None or not entry.bodies else entry.bodies[0]
-    return None if payload is None else Receipt.model_validate(unpack(payload))
+    return None if entry is None else orders.receipt_in(entry)
 
 
 def _close_calls(session: OwnedSession, trace: str) -> None:

@@ -43,12 +43,12 @@ def total_cost(receipts: Iterable[Receipt], elapsed_ms: int) -> Cost:
     )
 
 
-def trace_hash(receipts: Iterable[Receipt]) -> str:
+def trace_hash(receipts: Iterable[Receipt]) -> bytes:
     """SHA-256 over the receipts' canonical bytes, as recorded, in order: checkable from the session's stream alone."""
     digest = hashlib.sha256()
     for receipt in receipts:
         digest.update(hashed_bytes(receipt))
-    return f"sha256:{digest.hexdigest()}"
+    return digest.digest()
 
 
 def prompt_records(receipts: Iterable[Receipt]) -> list[str]:

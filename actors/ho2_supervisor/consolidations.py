@@ -21,7 +21,6 @@ from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.past_turns import turn_of_run
 from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
 from bus.ledger_client import LedgerClient
-from bus.messages.base import unpack
 from bus.messages.ids import completed_id, dispatched_id, end_key, iso
 from bus.messages.ledger import Provenance
 from bus.messages.memory import (
@@ -37,6 +36,7 @@ from bus.messages.session import Consolidate
 from bus.messages.work_order import Receipt, WorkOrder
 from bus.port import Bus
 from bus.record.payload import payload_in
+from bus.record.payloads.orders import ConsolidationDispatched, QualityGate
 from bus.record.payloads.prompts import PromptReceived
 from config.assets import Agent
 from config.schema import Ho3Config
@@ -116,9 +116,10 @@ class Consolidations:
 
     async def _end_if_open(self, wo_id: str) -> None:
         dispatched, ended = await self._client.lookup([dispatched_id(wo_id)], [end_key(wo_id)], with_bodies=True)
-        if ended is not None or dispatched is None or not dispatched.bodies or dispatched.bodies[0] is None:
+        known = None if dispatched is None else payload_in(ConsolidationDispatched, dispatched)
+        if ended is not None or dispatched is None or known is None:
             return
-        order = recorded_form.recorded_order(unpack(dispatched.bodies[0])["order"])
+        order = recorded_form.recorded_order(known.order)
         self._lost(order, RuntimeFault("peer_lost", "its supervisor was lost"), dispatched.trace)
 
     async def _dispatched(self, crossing: Crossing, wo_id: str, trace: str) -> WorkOrder:
@@ -134,13 +135,9 @@ class Consolidations:
         owned, brought = work_orders.with_own_texts(planned, dispatched_id(wo_id), {})
         order = work_orders.advance(owned, "dispatched", "ho2")
         entry = self._own_entries.consolidation(
-            {
-                "wo_id": wo_id,
-                "wo_type": order.wo_type,
-                "order": recorded_form.blank_order(order, {}),
-                "gate": crossing.gate.model_dump(),
-                "as_of_ts": crossing.as_of_ts,
-            },
+            ConsolidationDispatched(
+                recorded_form.blank_order(order, {}), crossing.gate.model_dump(), crossing.as_of_ts
+            ),
             brought, provenance=_provenance(order), parents=[completed_id(crossing.run_id)],
             at_us=self._at_us(), trace=trace,
         )  # fmt: skip
@@ -208,7 +205,7 @@ class Consolidations:
     def _note_judgement(self, order: WorkOrder, judged: Judged, trace: str) -> None:
         entry = self._own_entries.ho2m(
             "WO_QUALITY_GATE",
-            {"wo_id": order.wo_id, "faults": list(judged.faults), "dropped": list(judged.dropped)},
+            QualityGate(tuple(judged.faults), tuple(judged.dropped)),
             provenance=_provenance(order), parents=[dispatched_id(order.wo_id)], at_us=self._at_us(),
             decision="REJECTED" if judged.lesson is None else "ACCEPTED", trace=trace,
         )  # fmt: skip

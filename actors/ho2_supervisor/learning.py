@@ -19,6 +19,7 @@ from actors.ho2_supervisor.session.record import EndedRun
 from actors.ho2_supervisor.signals import signals_of
 from bus.messages.ids import candidates_key
 from bus.messages.ledger import WriteEntry
+from bus.record.payloads.orders import SignalsNamed
 from config.snapshot import Snapshot
 
 
@@ -75,7 +76,7 @@ class Learning:
         """What the input's answer names beyond RunCompleted's bytes; the first one written is the one that counts."""
         return self._own_entries.ho2m(
             "CONSOLIDATION_DUE",
-            {"run_id": str(ended.run_id), "signal_ids": list(learned.candidates)},
+            SignalsNamed(tuple(learned.candidates)),
             provenance=session.provenance(ended.run_id), parents=[ended.ended_by], at_us=session.at_us(),
             trace=trace, once=candidates_key(session.session_id, ended.input_id),
         )  # fmt: skip
@@ -87,7 +88,7 @@ class Learning:
         session.note(
             self._own_entries.ho2m(
                 "MEMORY_WARNING",
-                {"run_id": str(ended.run_id), "signal_ids": list(learned.unknown)},
+                SignalsNamed(tuple(learned.unknown)),
                 provenance=session.provenance(ended.run_id), parents=[ended.ended_by], at_us=session.at_us(),
                 reason=learned.code, trace=trace,
             )

@@ -5,14 +5,14 @@ Source: spec page "The ledger", the record table (streams ho2m, ho2_context_auth
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from actors.ho2_supervisor.recorded_form import blank_receipt
-from bus.messages.base import pack
-from bus.messages.ids import body_ref, by_writer, dispatched_id, end_key, entry_id
+from bus.messages.ids import by_writer, dispatched_id, end_key, entry_id
 from bus.messages.ledger import Provenance, WriteEntry
 from bus.messages.work_order import Receipt
+from bus.record.payload import pack_payload
+from bus.record.payloads.orders import ConsolidationDispatched, ContextAssembled, end_of
 
 
 class OwnEntries:
@@ -28,17 +28,12 @@ class OwnEntries:
         return entry_id(event_type, by_writer(self._instance, str(self._count)))
 
     def context(  # noqa: PLR0913 - an entry has these fields
-        self, payload: dict[str, Any], lines: Mapping[str, str], *, provenance: Provenance, parents: Sequence[str],
+        self, payload: ContextAssembled, lines: Sequence[str], *, provenance: Provenance, parents: Sequence[str],
         at_us: int, reason: str, trace: str,
     ) -> WriteEntry:  # fmt: skip
-        """CONTEXT_ASSEMBLED: what memory gave to a prompt; `lines` (artifact id -> context line) as bodies."""
-        entry_id = self.next_id("CONTEXT_ASSEMBLED")
-        listed = [
-            {"artifact_id": artifact_id, "context_line": body_ref(entry_id, number)}
-            for number, artifact_id in enumerate(lines, 1)
-        ]
+        """CONTEXT_ASSEMBLED: what memory gave to a prompt; `lines`, of its artifacts, as bodies."""
         return WriteEntry(
-            submission_id=entry_id,
+            submission_id=self.next_id("CONTEXT_ASSEMBLED"),
             stream="ho2_context_authority",
             event_type="CONTEXT_ASSEMBLED",
             reason=reason,
@@ -46,29 +41,29 @@ class OwnEntries:
             parents=list(parents),
             trace=trace,
             at_us=at_us,
-            bodies=[pack(payload | {"ho3_biases": listed}), *(line.encode() for line in lines.values())],
+            bodies=[pack_payload(payload), *(line.encode() for line in lines)],
         )
 
     def consolidation(  # noqa: PLR0913 - an entry has these fields
-        self, payload: dict[str, Any], texts: Iterable[str], *, provenance: Provenance, parents: Sequence[str],
+        self, payload: ConsolidationDispatched, texts: Iterable[str], *, provenance: Provenance, parents: Sequence[str],
         at_us: int, trace: str,
     ) -> WriteEntry:  # fmt: skip
         """WO_DISPATCHED of a consolidation: the order and what it rests on, its texts as bodies."""
         return WriteEntry(
-            submission_id=dispatched_id(payload["wo_id"]),
+            submission_id=dispatched_id(provenance.work_order_id),
             stream="ho2m",
             event_type="WO_DISPATCHED",
             provenance=provenance,
             parents=list(parents),
             trace=trace,
             at_us=at_us,
-            bodies=[pack(payload), *(text.encode() for text in texts)],
+            bodies=[pack_payload(payload), *(text.encode() for text in texts)],
         )
 
     def ho2m(  # noqa: PLR0913 - an entry has these fields
         self,
         event_type: str,
-        payload: dict[str, Any],
+        payload: tuple[Any, ...],
         *,
         provenance: Provenance,
         parents: Sequence[str],
@@ -89,21 +84,23 @@ class OwnEntries:
             parents=list(parents),
             trace=trace,
             at_us=at_us,
-            bodies=[pack(payload)],
+            bodies=[pack_payload(payload)],
             once=once,
         )
 
     def lost_order(self, receipt: Receipt, *, provenance: Provenance, at_us: int, trace: str) -> WriteEntry:
         """WO_FAILED of an order that nobody answered; an end that HO1 recorded after all stands before it."""
+        submission_id = entry_id("WO_FAILED", by_writer(receipt.wo_id, self._instance))
+        parents = [dispatched_id(receipt.wo_id)]
         return WriteEntry(
-            submission_id=entry_id("WO_FAILED", by_writer(receipt.wo_id, self._instance)),
+            submission_id=submission_id,
             stream="ho1m",
             event_type="WO_FAILED",
             reason="" if receipt.error is None else receipt.error.code,
             provenance=provenance,
-            parents=[dispatched_id(receipt.wo_id)],
+            parents=parents,
             trace=trace,
             at_us=at_us,
-            bodies=[pack(blank_receipt(receipt))],
+            bodies=[pack_payload(end_of(receipt, submission_id, parents, at_us=at_us))],
             once=end_key(receipt.wo_id),
         )

@@ -13,6 +13,7 @@ from actors.ho2_supervisor.run import Run
 from bus.messages.ids import requested_id
 from bus.messages.memory import Artifact, Labels
 from bus.messages.work_order import Segment
+from bus.record.payloads.orders import ContextAssembled
 
 SEGMENT = "ho3_biases"
 
@@ -34,19 +35,19 @@ def chosen_lines(run: Run, labels: Classification, found: Recalled) -> list[Segm
     turn_labels = Labels(domain=list(labels.domain), task=list(labels.task))
     budget = TokenBudget(config.budget.ho3_bias_budget, config.attention.chars_per_token)
     chosen = select_biases(found.biases, turn_labels, budget, run.requested_at)
-    payload = {
-        "run_id": str(run.run_id),
-        "as_of_ts": run.requested_at if found.as_of is None else found.as_of.as_of_ts,
-        "as_of_seq": None if found.as_of is None else found.as_of.as_of_seq,
-        "memory": "read" if found.as_of is not None else "not_read",
-        "in_force": len(found.biases),
-        "labels": turn_labels.model_dump(),
-        "budget": budget.tokens,
-        "tokens_used": sum(budget.cost(artifact.context_line) for artifact in chosen),
-    }
+    payload = ContextAssembled(
+        as_of_ts=run.requested_at if found.as_of is None else found.as_of.as_of_ts,
+        as_of_seq=None if found.as_of is None else found.as_of.as_of_seq,
+        in_force=len(found.biases),
+        budget=budget.tokens,
+        tokens_used=sum(budget.cost(artifact.context_line) for artifact in chosen),
+        artifact_ids=tuple(artifact.artifact_id for artifact in chosen),
+        domain_labels=tuple(turn_labels.domain),
+        task_labels=tuple(turn_labels.task),
+    )
     run.session.along(
         run.own_entries.context(
-            payload, {artifact.artifact_id: artifact.context_line for artifact in chosen},
+            payload, [artifact.context_line for artifact in chosen],
             provenance=run.session.provenance(run.run_id),
             parents=[requested_id(run.session.session_id, run.input_id)],
             at_us=run.session.at_us(), reason=found.code, trace=run.trace,

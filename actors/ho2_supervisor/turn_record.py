@@ -18,6 +18,7 @@ from bus.messages.base import pack
 from bus.messages.ids import body_ref, completed_id, requested_id, turn_key
 from bus.messages.session import OpenCalls, RunCompleted, RunFailed, ToolCallSummary, TurnResult
 from bus.messages.work_order import REFUSAL, OutputResult
+from bus.record.payloads.orders import ChainComplete, Escalation, QualityGate, RunBudget, Used, behind_run
 from bus.spent import fact_of
 
 
@@ -65,19 +66,21 @@ async def record_answer(
         trace=run.trace,
         result=result,
     )
-    chain_payload: dict[str, Any] = {
-        "run_id": str(run.run_id),
-        "wo_ids": [receipt.wo_id for receipt in receipts],
-        "trace_hash": chain.trace_hash(receipts),
-        "cost": result.cost.model_dump(),
-        "labels": {"domain": list(labels.domain), "task": list(labels.task)},
-        "labels_dropped": list(labels.dropped),
-    } | ({"steers_unobserved": unobserved} if unobserved else {})
-    gate_payload: dict[str, Any] = {"run_id": str(run.run_id), "faults": list(judgement.faults)}
-    decision = "ACCEPTED" if judgement.is_accepted else "REJECTED"
-    also = [("WO_CHAIN_COMPLETE", "", chain_payload), ("WO_QUALITY_GATE", decision, gate_payload)]
+    whole = ChainComplete(
+        orders=tuple(behind_run(receipt.wo_id) for receipt in receipts),
+        trace_hash=chain.trace_hash(receipts),
+        used=Used.of(result.cost),
+        domain_labels=tuple(labels.domain),
+        task_labels=tuple(labels.task),
+        labels_dropped=tuple(labels.dropped),
+        steers_unobserved=tuple(unobserved),
+    )
+    decision, faults = "ACCEPTED" if judgement.is_accepted else "REJECTED", tuple(judgement.faults)
+    also: list[tuple[str, str, tuple[Any, ...]]] = [
+        ("WO_CHAIN_COMPLETE", "", whole), ("WO_QUALITY_GATE", decision, QualityGate(faults)),
+    ]  # fmt: skip
     if not judgement.is_accepted:
-        also.append(("ESCALATION", "ESCALATED", {**gate_payload, "wo_id": receipts[-1].wo_id}))
+        also.append(("ESCALATION", "ESCALATED", Escalation(receipts[-1].wo_id, faults)))
     for event_type, decision_of, payload in also:
         run.session.also(
             run.own_entries.ho2m(
@@ -140,7 +143,7 @@ def warn_of_budget(run: Run, tokens_used: int) -> None:
     run.session.also(
         run.own_entries.ho2m(
             "BUDGET_WARNING",
-            {"run_id": str(run.run_id), "used": tokens_used, "budget": run.budget_tokens},
+            RunBudget(tokens_used, run.budget_tokens),
             provenance=run.session.provenance(run.run_id),
             parents=[requested_id(run.session.session_id, run.input_id)],
             at_us=run.session.at_us(),

@@ -21,12 +21,13 @@ from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import OwnedSession
 from bus.errors import RuntimeFault
 from bus.ledger_client import LedgerClient
-from bus.messages.base import unpack
 from bus.messages.ids import follow_up_input, is_follow_up, requested_id
 from bus.messages.ledger import Entry, LedgerStats, Provenance, ReadLedgerStats, session_stream
 from bus.messages.session import SessionReady, StartSession
 from bus.paging import read_peers
 from bus.port import Bus
+from bus.record.payload import payload_in
+from bus.record.payloads.orders import OwnersSettled
 from config.schema import AdminConfig
 
 SETTLED = "OWNERS_SETTLED"
@@ -153,13 +154,11 @@ class Unowned:
         """The newest OWNERS_SETTLED: up to where only who lived then can have left anything, and who they were."""
         where = {"stream": "ho2m", "event_type": SETTLED}
         page = await self._client.query(where, limit=1, newest_first=True, with_bodies=True)
-        if not page.entries or page.entries[0].bodies[0] is None:
-            return -1, ()
-        said = unpack(page.entries[0].bodies[0])
-        return said["through"], said["living"]
+        said = payload_in(OwnersSettled, page.entries[0]) if page.entries else None
+        return (-1, ()) if said is None else said
 
     def _note_settled(self, through: int, living: Iterable[str]) -> None:
-        payload = {"through": through, "living": sorted(living)}
+        payload = OwnersSettled(through, tuple(sorted(living)))
         at_us = round(self._bus.now() * 1_000_000)
         entry = self._own_entries.ho2m(SETTLED, payload, provenance=Provenance(tier="ho2"), parents=[], at_us=at_us)
         self._client.submit([entry])

@@ -18,6 +18,8 @@ from bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestam
 from bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
 from bus.messages.ledger import Entry
 from bus.messages.work_order import Cost, ToolChoice, ToolSpec
+from bus.record.payload import payload_in
+from bus.record.payloads.orders import SignalsNamed
 
 Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]
 ReasoningEffort = Literal["Low", "Medium", "High"]
@@ -534,8 +536,8 @@ class TurnResult(Message):
 
 def candidates_in(due: Entry | None) -> list[str]:
     """The candidates that this CONSOLIDATION_DUE names; none without it, or once its payload is erased."""
-    payload = None if due is None or not due.bodies else due.bodies[0]
-    return [] if payload is None else list(unpack(payload)["signal_ids"])
+    named = None if due is None else payload_in(SignalsNamed, due)
+    return [] if named is None else list(named.signal_ids)
 
 
 def answer_in(body: bytes, due: Entry | None) -> TurnResult:

@@ -22,7 +22,7 @@ from bus.messages.ledger import STREAMS
 from bus.messages.session import ENTRY_NAMES, SessionEventKind
 from bus.record.entry import Entry, WriteEntry
 from bus.record.payload import payload_of
-from bus.record.payloads import prompts
+from bus.record.payloads import orders, prompts
 
 SESSION = "session"
 """Stands in this table for every session's journal."""
@@ -241,35 +241,58 @@ def _journal() -> list[EntryKind]:
 KINDS: tuple[EntryKind, ...] = (
     *_journal(),
     # HO2, beside journals
-    EntryKind("WO_CHAIN_COMPLETE", "ho2m", ("ho2",), _COUNTED, "The hash of a run's chain of receipts, and its cost."),
-    EntryKind("WO_QUALITY_GATE", "ho2m", ("ho2",), _COUNTED, "What the quality gate said of an answer."),
-    EntryKind("ESCALATION", "ho2m", ("ho2",), _COUNTED, "A run gave up on its model, and what it did instead."),
-    EntryKind("BUDGET_WARNING", "ho2m", ("ho2",), _COUNTED, "A run is near a limit of its own."),
-    EntryKind("MEMORY_WARNING", "ho2m", ("ho2",), _COUNTED, "A turn went on without its memory, and why."),
     EntryKind(
-        "CONSOLIDATION_DUE", "ho2m", ("ho2",), _COUNTED, "Signals crossed the gate in this turn.", once=_CANDIDATES
+        "WO_CHAIN_COMPLETE", "ho2m", ("ho2",), _COUNTED, "The hash of a run's chain of receipts, and its cost.",
+        payload=orders.ChainComplete,
     ),
-    EntryKind("OWNERS_SETTLED", "ho2m", ("ho2",), _COUNTED, "Up to here no session waits for an owner."),
+    EntryKind(
+        "WO_QUALITY_GATE", "ho2m", ("ho2",), _COUNTED, "What the quality gate said of an answer.",
+        payload=orders.QualityGate,
+    ),
+    EntryKind(
+        "ESCALATION", "ho2m", ("ho2",), _COUNTED, "A run gave up on its model, and what it did instead.",
+        payload=orders.Escalation,
+    ),
+    EntryKind(
+        "BUDGET_WARNING", "ho2m", ("ho2",), _COUNTED, "A run is near a limit of its own.",
+        payload=orders.RunBudget,
+    ),
+    EntryKind(
+        "MEMORY_WARNING", "ho2m", ("ho2",), _COUNTED, "A turn went on without its memory, and why.",
+        payload=orders.SignalsNamed,
+    ),
+    EntryKind(
+        "CONSOLIDATION_DUE", "ho2m", ("ho2",), _COUNTED, "Signals crossed the gate in this turn.", once=_CANDIDATES,
+        payload=orders.SignalsNamed,
+    ),
+    EntryKind(
+        "OWNERS_SETTLED", "ho2m", ("ho2",), _COUNTED, "Up to here no session waits for an owner.",
+        payload=orders.OwnersSettled,
+    ),
     EntryKind(
         "WO_DISPATCHED", "ho2m", ("ho2",), _CONSOLIDATION_ID, "The order of a consolidation.",
-        texts=("texts of the order",),
+        payload=orders.ConsolidationDispatched, texts=("texts of the order",),
     ),
     EntryKind(
         "CONTEXT_ASSEMBLED", "ho2_context_authority", ("ho2",), _COUNTED, "What memory gave to a prompt.",
-        texts=("a learned line each",),
+        payload=orders.ContextAssembled, texts=("a learned line each",),
     ),
     # HO1
-    EntryKind("TOOL_STARTED", "ho1m", ("ho1",), _BY_ORDER, "A tool call begins.", once=_START, is_barrier=True),
     EntryKind(
-        "WO_COMPLETED", "ho1m", ("ho1",), _BY_ORDER, "An order brought something.", once=_END,
-        texts=("the text of its result",),
+        "TOOL_STARTED", "ho1m", ("ho1",), _BY_ORDER, "A tool call begins.", once=_START,
+        payload=orders.ToolStarted, is_barrier=True,
     ),
     EntryKind(
-        "WO_FAILED", "ho1m", ("ho1", "ho2"), _BY_ORDER, "An order failed, or was lost.", once=_END
+        "WO_COMPLETED", "ho1m", ("ho1",), _BY_ORDER, "An order brought something.", once=_END,
+        payload=orders.OrderEnd, texts=("the text of its result",),
+    ),
+    EntryKind(
+        "WO_FAILED", "ho1m", ("ho1", "ho2"), _BY_ORDER, "An order failed, or was lost.", once=_END,
+        payload=orders.OrderEnd,
     ),
     EntryKind(
         "WO_LATE", "ho1m", ("ho1",), _BY_ORDER, "An end that came behind another one of its order.",
-        rests_on=_end_of_order, texts=("the text of its result",),
+        rests_on=_end_of_order, payload=orders.OrderEnd, texts=("the text of its result",),
     ),
     # gateway
     EntryKind(

@@ -17,6 +17,7 @@ from bus.messages.ledger import Entry
 from bus.messages.session import OrderDispatched
 from bus.record.journal import event_in
 from bus.record.payload import P, payload_in
+from bus.record.payloads.orders import ContextAssembled
 from launch.simulation.broken import Broken, must
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
@@ -207,7 +208,7 @@ class _MemoryLines:
     def step(self, entry: Entry) -> None:
         run = (entry.provenance.session_id, entry.provenance.run_seq)
         if entry.event_type == "CONTEXT_ASSEMBLED":
-            self._named.setdefault(run, set()).update(row["artifact_id"] for row in payload_of(entry)["ho3_biases"])
+            self._named.setdefault(run, set()).update(known_payload(ContextAssembled, entry).artifact_ids)
         elif entry.event_type == "WO_DISPATCHED" and entry.stream.startswith(_SESSION):
             order = _order_of(entry)
             inputs = [*order.get("input_context", []), *order.get("more_context", [])]

@@ -17,8 +17,8 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "ledger_writes": (13, 18),
     "commits": (8, 10),
     "entries": (25, 37),
-    "record_bytes": (34_112, 45_264),
-    "wire_bytes": (139_429, 175_210),
+    "record_bytes": (32_320, 42_810),
+    "wire_bytes": (137_640, 172_760),
     "validations": (122, 188),
     "model_copies": (40, 52),
 }

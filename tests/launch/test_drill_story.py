@@ -9,6 +9,8 @@ import pytest
 
 from bus.messages.base import pack
 from bus.messages.session import TurnResult
+from bus.record.payload import pack_payload
+from bus.record.payloads.orders import ToolStarted
 from launch.drill_story import Evidence, Restart, Strike, counts_of, judged, orders_in, timeline
 
 SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
@@ -37,13 +39,13 @@ ENTRIES = [
     entry(2, "WO_DISPATCHED", 1),
     entry(3, "PROMPT_SENT", 2, "a/1"),
     entry(4, "PROMPT_RECEIVED", 5, "a/1"),
-    entry(5, "TOOL_STARTED", 6, bodies=[pack({"idempotent": True})]),
+    entry(5, "TOOL_STARTED", 6, bodies=[pack_payload(ToolStarted("t", idempotent=True, number=1))]),
     entry(6, "SOMETHING_ELSE", 7),
     entry(7, "WO_COMPLETED", 40),
     entry(8, "RunCompleted", 50, once=f"turn:{SESSION}/drill-1", bodies=[b"", pack({"response": "done"})]),
 ]
 TOLD_OTHERWISE = RESULT.model_copy(update={"response": ""})
-STARTED_ONCE = [pack({"idempotent": False})]
+STARTED_ONCE = [pack_payload(ToolStarted("t", idempotent=False, number=1))]
 TAPS = [delivery(1, "ho1/1@a", 2, 1), delivery(1, "ho1/1@a", 2, 1), delivery(7, "ho1/1@b", 30, 2)]
 EVIDENCE = Evidence(
     entries=ENTRIES, deliveries=orders_in(TAPS), restarts=[Restart("ho2/1", "ho2/1@b", 1000.015, 20)], result=RESULT,
@@ -108,7 +110,7 @@ def test_what_is_not_so_is_called_broken(changed, what):
 
 def test_a_tool_that_may_run_twice_may_begin_again_until_its_order_has_ended():
     """An executor died under it: that is no fault."""
-    again = entry(5, "TOOL_STARTED", 7, bodies=[pack({"idempotent": True})])
+    again = entry(5, "TOOL_STARTED", 7, bodies=[pack_payload(ToolStarted("t", idempotent=True, number=1))])
     checks = judged(replace(EVIDENCE, entries=[*ENTRIES[:5], again, *ENTRIES[5:]]), record_fault="", left=[])
     assert all(is_so for _, is_so in checks), checks
 

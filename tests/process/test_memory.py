@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from bus.clock import SystemClock
-from bus.messages.base import unpack
 from bus.messages.ids import iso
+from bus.record.payload import payload_of
+from bus.record.payloads.orders import ContextAssembled
 from tests.journals import check_record
 from tests.process.cluster import Cluster, eventually
 
@@ -18,9 +19,9 @@ pytestmark = pytest.mark.process
 QUESTION = "what packages are installed?"
 
 
-def newest_context(cluster: Cluster) -> dict[str, Any]:
+def newest_context(cluster: Cluster) -> ContextAssembled:
     """What memory gave to the newest turn's prompt."""
-    return unpack(cluster.entries("CONTEXT_ASSEMBLED")[-1].bodies[0] or b"")
+    return payload_of(ContextAssembled, cluster.entries("CONTEXT_ASSEMBLED")[-1].bodies[0] or b"")
 
 
 def artifacts(cluster: Cluster) -> list[dict[str, Any]]:
@@ -44,22 +45,20 @@ def test_a_habit_is_learned_across_processes_and_unlearned(cluster: Cluster) -> 
     learned = artifacts(cluster)
     assert len(learned) == 3
     assert cluster.ask(QUESTION)["outcome"] == "success"
-    assert {row["artifact_id"] for row in newest_context(cluster)["ho3_biases"]} == {
-        artifact["artifact_id"] for artifact in learned
-    }
+    assert set(newest_context(cluster).artifact_ids) == {artifact["artifact_id"] for artifact in learned}
     for artifact in learned:
         body = {
             "agent_id": "ADMIN", "artifact_id": artifact["artifact_id"], "reason": "test", "at": iso(SystemClock().now()),
         }  # fmt: skip
         assert cluster("request", "ho3", "memory.deactivate_overlay", json.dumps(body)).code == 0
     assert cluster.ask(QUESTION)["outcome"] == "success"
-    assert newest_context(cluster)["ho3_biases"] == []
+    assert newest_context(cluster).artifact_ids == ()
 
     cluster.kill("ho3/1")
     assert cluster.ask(QUESTION)["outcome"] == "success"
     eventually(lambda: cluster.is_up("ho3/1"))
     assert cluster.ask(QUESTION)["outcome"] == "success"
-    assert newest_context(cluster)["memory"] == "read"
+    assert newest_context(cluster).as_of_seq is not None
     assert artifacts(cluster) == []
     check_record(cluster.entries())
     cluster.verify()

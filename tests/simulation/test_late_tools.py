@@ -11,6 +11,8 @@ from actors.ho1_executor.tools.definition import ToolDefinition
 from actors.ho1_executor.tools.table import ToolTable
 from bus.messages.base import unpack
 from bus.messages.control import AnnounceTools, ToolSource, ToolWord
+from bus.record.payload import payload_of
+from bus.record.payloads.orders import OrderEnd
 from config.schema import AdminConfig
 from config.snapshot import Snapshot, load_snapshot
 from launch.simulated import SimulatedCluster
@@ -112,7 +114,7 @@ def test_a_turn_without_a_tool_that_its_agent_has_says_so_in_result_and_record(m
     assert again.elapsed_ms < 1000
     bodies = {entry.event_type: entry.bodies for entry in made.cluster.entries()}
     assert unpack(bodies["RunCompleted"][1])["tools_missing"] == ["charge"]
-    assert unpack(bodies["WO_COMPLETED"][0])["output_result"]["tools_missing"] == ["charge"]
+    assert payload_of(OrderEnd, bodies["WO_COMPLETED"][0]).tools_missing == ("charge",)
     made.say("ready")
     last = made.cluster.ask("and now", input_id="in-3", session_id=result.session_id)
     assert (made.card.charges, last.tools_missing) == (1, [])
@@ -171,7 +173,7 @@ def test_an_order_goes_on_at_a_worker_that_knows_other_tools(struck, is_asked_an
         for entry in entries
         if entry.submission_id.startswith("WO_COMPLETED:") and "-1.2.1/" in entry.submission_id
     ]
-    assert unpack(end.bodies[0])["output_result"].get("tools_missing", []) == ([] if was_told else ["charge"])
+    assert payload_of(OrderEnd, end.bodies[0]).tools_missing == (() if was_told else ("charge",))
     assert [call.tool_id for call in result.tool_calls] == (["charge"] if was_told else [])
     calls = {entry.submission_id.partition(":")[2] for entry in entries if entry.event_type == "PROMPT_SENT"}
     assert not [name for name in calls if "#2/" in name]  # no answer was taken for a bad one

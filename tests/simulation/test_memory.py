@@ -13,12 +13,13 @@ import pytest
 
 from bus.codec import unpack_header
 from bus.envelope import Kind
-from bus.messages.base import Message, unpack
+from bus.messages.base import Message
 from bus.messages.gateway import Prompt, PromptResponse
 from bus.messages.ids import RunId, iso
 from bus.messages.ledger import Entry
 from bus.messages.memory import DeactivateOverlay, Overlay, OverlayChanged, Overlays, ReadOverlays
 from bus.messages.session import Consolidate, TurnResult
+from bus.record.catalog import read_body
 from bus.sim.network import SimNetwork
 from config.snapshot import Snapshot, load_snapshot
 from launch.roles.gateway import providers as providers_of
@@ -92,9 +93,10 @@ class Lesson:
     def context(self) -> dict[str, Any]:
         """The newest CONTEXT_ASSEMBLED."""
         entry = [e for e in self.cluster.entries() if e.event_type == "CONTEXT_ASSEMBLED"][-1]
-        payload = unpack(entry.bodies[0] or b"")
+        payload = read_body(entry)
+        assert payload is not None
         lines = [(body or b"").decode() for body in entry.bodies[1:]]
-        return payload | {"lines": lines, "reason": entry.reason}
+        return payload._asdict() | {"lines": lines, "reason": entry.reason}
 
 
 @contextmanager
@@ -154,7 +156,7 @@ def test_a_habit_is_learned_shown_and_unlearned(frames: list[tuple[int, str, str
         prompt = taught.model.newest("PRC-SYNTHESIZE-001")
         context = taught.context()
         ranked = sorted(learned, key=lambda one: one.artifact.artifact_id)  # one weight, one decay: ties go by id
-        assert [row["artifact_id"] for row in context["ho3_biases"]] == [one.artifact.artifact_id for one in ranked]
+        assert list(context["artifact_ids"]) == [one.artifact.artifact_id for one in ranked]
         assert context["lines"] == [one.artifact.context_line for one in ranked]
         assert all(line in prompt for line in context["lines"])
 
@@ -166,7 +168,7 @@ def test_a_habit_is_learned_shown_and_unlearned(frames: list[tuple[int, str, str
                 OverlayChanged,
             )
         taught.ask()
-        assert (taught.context()["ho3_biases"], taught.context()["in_force"]) == ([], 0)
+        assert (taught.context()["artifact_ids"], taught.context()["in_force"]) == ((), 0)
         assert first.context_line not in taught.model.newest("PRC-SYNTHESIZE-001")
 
     to_memory = Counter(name for kind, name, to in frames if to.startswith("ho3") and kind in (Kind.REQUEST, Kind.POST))
@@ -204,10 +206,10 @@ def test_the_first_turn_after_learning_may_be_in_any_session_of_the_agent() -> N
     with lesson() as taught:
         taught.ask_until_crossed()
         taught.ask()
-        assert len(taught.context()["ho3_biases"]) == 3
+        assert len(taught.context()["artifact_ids"]) == 3
         result = taught.cluster.ask("thanks, bye", input_id="other")
         assert result.outcome == "success"
-        assert taught.context()["ho3_biases"] == []
+        assert taught.context()["artifact_ids"] == ()
 
 
 def test_posting_it_twice_changes_nothing() -> None:
@@ -318,7 +320,7 @@ def test_without_memory_for_good_turns_go_on(moment_s: float) -> None:
             result = taught.ask()
             assert result.elapsed_ms <= limits.read_timeout_ms + 50
         context = taught.context()
-        assert (context["memory"], context["as_of_seq"], context["reason"] != "") == ("not_read", None, True)
+        assert (context["as_of_seq"], context["reason"] != "") == (None, True)
         assert count_of(taught.cluster.entries(), "MEMORY_WARNING") >= 2
 
 

@@ -18,9 +18,10 @@ from actors.ho1_executor.receipts import (
     text_ref,
 )
 from bus.errors import WorkOrderFault
-from bus.messages.base import pack, unpack
+from bus.messages.base import pack
 from bus.messages.ledger import Entry, WriteEntry
 from bus.messages.work_order import OutputResult, Segment, ToolCall
+from bus.record.payloads.orders import receipt_in
 from tests.actors.ho1_executor.rig import SESSION, WO, answer, order
 
 HERE = Moment(instance="ho1/1@a", now=1_700_000_000.25, monotonic=10.5, trace="t")
@@ -44,7 +45,9 @@ def test_a_new_text_is_stored_and_named_by_the_ref_that_it_will_have() -> None:
     assert receipt.output_result.text == Segment(name="001", ref=TEXT_REF, text="out")
     entry = end_entry(order(), receipt, HERE, parents=["p"])
     assert entry.bodies[1:] == [b"out"]
-    assert unpack(entry.bodies[0])["output_result"]["text"] == {"name": "001", "ref": TEXT_REF}
+    assert receipt_in(entry) == receipt.model_copy(
+        update={"output_result": OutputResult(text=Segment(name="001", ref=TEXT_REF))}
+    )
 
 
 def test_a_text_with_a_ref_is_not_stored_again() -> None:

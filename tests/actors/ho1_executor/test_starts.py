@@ -6,9 +6,10 @@ import pytest
 
 from actors.ho1_executor.receipts import Moment
 from actors.ho1_executor.starts import is_claimed, start_entry, start_keys, step_after
-from bus.messages.base import unpack
 from bus.messages.ids import start_key
 from bus.messages.ledger import Ack
+from bus.record.catalog import read_body
+from bus.record.payloads.orders import ToolStarted
 from tests.actors.ho1_executor.rig import WO, tool_order
 from tests.actors.ho1_executor.test_receipts import stored
 
@@ -31,7 +32,7 @@ def test_a_start_says_which_tool_and_try_and_not_its_arguments() -> None:
     entry = start_entry(order, order.tool_call, HERE, number=2, idempotent=True)
     assert (entry.submission_id, entry.once) == (f"TOOL_STARTED:{WO}/ho1/1@a", f"start:{WO}/2")
     assert entry.parents == [f"WO_DISPATCHED:{WO}"]
-    assert unpack(entry.bodies[0]) == {"tool_id": "show_config", "call_id": "001", "idempotent": True, "number": 2}
+    assert read_body(entry) == ToolStarted("show_config", idempotent=True, number=2)
     assert b"secret" not in entry.bodies[0]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bus.errors import LedgerError
-from bus.messages.base import unpack
 from bus.messages.work_order import IN_DOUBT, Receipt
+from bus.record.catalog import read_body
 from tests.actors.ho1_executor.rig import WO, Cluster, Effects, ScriptedGateway, cluster, tool_order
 
 SAFE, ONCE = "list_packages", "show_config"
@@ -177,7 +177,7 @@ def test_an_idempotent_call_runs_again_under_its_next_key() -> None:
         assert receipt.state == "completed"
         assert effects.runs == [f"{SAFE} {WO}"] * 2
         assert [entry.once for entry in entries] == [f"start:{WO}/1", f"start:{WO}/2", f"end:{WO}"]
-        assert [unpack(entry.bodies[0])["number"] for entry in entries[:2]] == [1, 2]
+        assert [read_body(entry).number for entry in entries[:2]] == [1, 2]
 
 
 def test_an_idempotent_call_survives_more_deaths_than_a_page_of_look_ups() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from bus.errors import SessionFault
-from bus.messages.base import unpack
 from bus.messages.ids import iso
 from bus.messages.session import (
     Approve,
@@ -25,6 +24,7 @@ from bus.messages.session import (
     TurnResult,
 )
 from bus.messages.work_order import WorkOrder
+from bus.record.catalog import read_body
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -230,8 +230,7 @@ def test_steer_for_which_no_round_is_left_is_named_in_the_record() -> None:
 
         assert rig.run(run()).response == "hello||"
         [done] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "WO_CHAIN_COMPLETE"]
-        payload = unpack(done.bodies[0] or b"")
-        assert payload["steers_unobserved"] == [f"HostCommandReceived:{SESSION}/s1/1"]
+        assert read_body(done).steers_unobserved == (f"HostCommandReceived:{SESSION}/s1/1",)
 
 
 # --- cancel -----------------------------------------------------------------------------------------------------------

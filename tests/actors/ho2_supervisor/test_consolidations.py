@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from bus.errors import BusError, LedgerError
-from bus.messages.base import unpack
 from bus.messages.ids import RunId
 from bus.messages.ledger import Entry
 from bus.messages.session import Consolidate, TurnResult
 from bus.messages.work_order import OutputResult, WorkOrder, WorkOrderError
+from bus.record.catalog import read_body
 from tests.actors.ho2_supervisor.remembering import Remembering
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, question_and_answer
 from tests.actors.ho2_supervisor.test_recall import ON, remembering
@@ -89,9 +89,9 @@ def test_a_crossing_becomes_an_artifact_and_a_record() -> None:
         assert (dispatched.event_type, judged.event_type, judged.decision) == (
             "WO_DISPATCHED", "WO_QUALITY_GATE", "ACCEPTED",
         )  # fmt: skip
-        payload = unpack(dispatched.bodies[0] or b"")
-        assert payload["gate"]["crossed"] is True
-        assert "question" not in str(payload["order"])  # texts stand by ref: of the turns themselves
+        payload = read_body(dispatched)
+        assert payload.gate["crossed"] is True
+        assert "question" not in str(payload.order)  # texts stand by ref: of the turns themselves
         assert dispatched.parents == [f"RunCompleted:{SESSION}-1"]
 
 

@@ -12,6 +12,8 @@ from bus.messages.base import unpack
 from bus.messages.ledger import Provenance
 from bus.messages.session import TurnResult
 from bus.messages.work_order import OutputResult, Segment, WorkOrder, WorkOrderError
+from bus.record.catalog import read_body
+from bus.record.payloads.orders import SignalsNamed
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, names, one_tool
 from tests.actors.ho2_supervisor.test_recall import ON, asked, remembering
 
@@ -63,7 +65,7 @@ def test_crossed_gates_stand_in_the_first_reply_and_in_a_record_of_their_own() -
         recorded = recorded_result(rig)
         assert recorded == result.model_copy(update={"consolidation_candidates": []})
         [due] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "CONSOLIDATION_DUE"]
-        assert unpack(due.bodies[0] or b"")["signal_ids"] == ["domain:system", "task:inspect"]
+        assert read_body(due).signal_ids == ("domain:system", "task:inspect")
         assert due.parents == [f"RunCompleted:{result.run_id}"]
         assert rig.run(rig.turn("i1", QUESTION)) == result
         rig.world.kill(rig.instances[0])
@@ -114,7 +116,7 @@ def test_no_reply_names_what_the_record_does_not_have() -> None:
         assert not was_told
         assert result.consolidation_candidates != []
         [due] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "CONSOLIDATION_DUE"]
-        assert unpack(due.bodies[0] or b"")["signal_ids"] == result.consolidation_candidates
+        assert list(read_body(due).signal_ids) == result.consolidation_candidates
 
 
 def test_what_another_owner_named_first_is_what_the_answer_names() -> None:
@@ -123,7 +125,7 @@ def test_what_another_owner_named_first_is_what_the_answer_names() -> None:
         memory = remembering(rig)
         memory.crossing = lambda _: True
         mine = OwnEntries(rig.writers["ho2"]._bus.instance).ho2m(
-            "CONSOLIDATION_DUE", {"run_id": "r", "signal_ids": ["domain:system"]},
+            "CONSOLIDATION_DUE", SignalsNamed(("domain:system",)),
             provenance=Provenance(session_id=SESSION),
             parents=[], at_us=1, once=f"candidates:{SESSION}/i1",
         )  # fmt: skip
@@ -148,7 +150,7 @@ def test_late_memory_costs_its_time_out_and_names_no_candidate() -> None:
         assert rig.host.now() - before < (limits.read_timeout_ms + limits.log_timeout_ms) / 1000 + 0.05
         [warning] = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "MEMORY_WARNING"]
         assert warning.reason == "expired"
-        assert unpack(warning.bodies[0] or b"")["signal_ids"] == logged(memory)[-1] != []
+        assert list(read_body(warning).signal_ids) == logged(memory)[-1] != []
 
 
 def test_killed_between_the_answer_and_its_signals_the_successor_logs_them_again() -> None:

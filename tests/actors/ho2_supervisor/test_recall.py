@@ -8,10 +8,10 @@ import pytest
 
 from bus.errors import BusError
 from bus.messages.base import unpack
-from bus.messages.ids import split_body_ref
 from bus.messages.ledger import Entry
 from bus.messages.work_order import WorkOrder
 from bus.record.journal import event_in
+from bus.record.catalog import read_body
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
@@ -45,10 +45,10 @@ def asked(rig: Rig, input_id: str = "i1", **fields: Any) -> Any:
     return rig.run(run())
 
 
-def context_of(rig: Rig) -> tuple[Entry, dict[str, Any]]:
+def context_of(rig: Rig) -> tuple[Entry, Any]:
     """The one CONTEXT_ASSEMBLED entry and its payload."""
     [entry] = rig.run(rig.journal("ho2_context_authority"))
-    return entry, unpack(entry.bodies[0] or b"")
+    return entry, read_body(entry)
 
 
 def lines_of(order: WorkOrder) -> list[tuple[str | None, str]]:
@@ -74,12 +74,9 @@ def test_lines_stand_after_the_system_prompt_and_the_record_names_them_before_th
         assert (question.agent_id, question.session_id) == ("ADMIN", SESSION)
         assert question.as_of_ts == event_in(requested).event.at
         entry, payload = context_of(rig)
-        assert (payload["as_of_ts"], payload["as_of_seq"], payload["in_force"]) == (question.as_of_ts, 41, 3)
-        assert [row["artifact_id"] for row in payload["ho3_biases"]] == ["ART-1", "ART-2"]
-        refs = [split_body_ref(row["context_line"]) for row in payload["ho3_biases"]]
-        assert [(ref, entry.bodies[number]) for ref, number in refs] == [
-            (entry.submission_id, b"line of ART-1"), (entry.submission_id, b"line of ART-2"),
-        ]  # fmt: skip
+        assert (payload.as_of_ts, payload.as_of_seq, payload.in_force) == (question.as_of_ts, 41, 3)
+        assert payload.artifact_ids == ("ART-1", "ART-2")
+        assert entry.bodies[1:] == [b"line of ART-1", b"line of ART-2"]
         dispatched = [e.sequence for e in rig.run(rig.journal()) if e.event_type == "WO_DISPATCHED"]
         assert dispatched[0] < entry.sequence < dispatched[1]
 
@@ -111,7 +108,7 @@ def test_a_turn_without_memory_is_a_turn_and_the_record_says_so(how: str) -> Non
         assert [lines_of(order) for order in rig.pool.orders] == [[], []]
         entry, payload = context_of(rig)
         assert entry.reason == {"silent": "expired", "gone": "no_route", "refusing": "internal"}[how]
-        assert (payload["memory"], payload["as_of_seq"], payload["ho3_biases"]) == ("not_read", None, [])
+        assert (payload.as_of_seq, payload.artifact_ids) == (None, ())
         warnings = [e for e in rig.run(rig.journal("ho2m")) if e.event_type == "MEMORY_WARNING"]
         assert [e.reason for e in warnings] == [entry.reason]
 
@@ -157,7 +154,7 @@ def test_after_a_crash_the_lines_are_those_that_were_shown(killed_at: int) -> No
         by_round = {order.wo_id: order for order in rounds}
         assert all(by_round[order.wo_id] == order for order in rounds)
         _, payload = context_of(rig)
-        assert [row["artifact_id"] for row in payload["ho3_biases"]] == [shown]
+        assert payload.artifact_ids == (shown,)
 
 
 def test_memory_off_changes_nothing() -> None:

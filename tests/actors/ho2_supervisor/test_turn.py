@@ -13,6 +13,8 @@ from bus.errors import BusError, LedgerError, WorkOrderFault
 from bus.messages.base import unpack
 from bus.messages.work_order import IN_DOUBT, OutputResult, Receipt, Segment, WorkOrder, WorkOrderError
 from bus.record.journal import event_in
+from bus.record.catalog import read_body
+from bus.record.payloads.orders import receipt_in
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -37,8 +39,8 @@ def asked(rig: Rig, text: str = "what packages are installed?") -> Any:
 
 
 def payloads(rig: Rig, stream: str) -> dict[str, Any]:
-    """Body 0 of the last entry of each type of a stream."""
-    return {entry.event_type: unpack(entry.bodies[0] or b"") for entry in rig.run(rig.journal(stream))}
+    """Body 0 of the last entry of each type of a stream, as its class."""
+    return {entry.event_type: read_body(entry) for entry in rig.run(rig.journal(stream))}
 
 
 def test_turn_without_tools_is_recorded_step_by_step() -> None:
@@ -59,7 +61,7 @@ def test_turn_without_classification_begins_with_its_answer() -> None:
         result = asked(rig, "hello")
         assert (result.response, result.outcome) == ("answer to hello", "success")
         assert [order.wo_type for order in rig.pool.orders] == ["synthesize"]
-        assert payloads(rig, "ho2m")["WO_CHAIN_COMPLETE"]["labels"] == {"domain": [], "task": []}
+        assert payloads(rig, "ho2m")["WO_CHAIN_COMPLETE"].domain_labels == ()
 
 
 def test_submission_ids_are_derived_or_counted_in_the_tenure() -> None:
@@ -290,9 +292,11 @@ def test_chain_hash_is_checkable_from_the_journal_alone() -> None:
                 event = event_in(entry).event
                 receipts[event.wo_id] = Receipt.model_validate(event.receipt)
         chain = payloads(rig, "ho2m")["WO_CHAIN_COMPLETE"]
-        assert chain["wo_ids"] == sorted(receipts)
-        assert chain["trace_hash"] == trace_hash(receipts[wo_id] for wo_id in chain["wo_ids"])
-        assert chain["trace_hash"] != trace_hash(reversed([receipts[wo_id] for wo_id in chain["wo_ids"]]))
+        [entry] = [one for one in rig.run(rig.journal("ho2m")) if one.event_type == "WO_CHAIN_COMPLETE"]
+        wo_ids = chain.order_ids(entry.provenance)
+        assert list(wo_ids) == sorted(receipts)
+        assert chain.trace_hash == trace_hash(receipts[wo_id] for wo_id in wo_ids)
+        assert chain.trace_hash != trace_hash(reversed([receipts[wo_id] for wo_id in wo_ids]))
 
 
 def test_failed_classification_is_recorded_and_the_turn_goes_on() -> None:
@@ -320,8 +324,8 @@ def test_labels_outside_the_vocabulary_are_dropped_and_recorded() -> None:
     with Rig(script=lambda order: odd if order.wo_type == "classify" else "done") as rig:
         asked(rig)
         chain = payloads(rig, "ho2m")["WO_CHAIN_COMPLETE"]
-        assert chain["labels"] == {"domain": ["tools"], "task": []}
-        assert chain["labels_dropped"] == ["domain", "task"]
+        assert (chain.domain_labels, chain.task_labels) == (("tools",), ())
+        assert chain.labels_dropped == ("domain", "task")
         assert "space" not in text_of(rig.pool.orders[-1], "classification")
 
 
@@ -379,7 +383,8 @@ def test_lost_order_is_sent_again_and_then_failed_by_ho2() -> None:
         rig.run(rig.host.sleep(0.1))  # the end follows OrderEnded; nobody waits for it
         end = rig.run(rig.journal("ho1m"))[-1]
         assert (end.event_type, end.once) == ("WO_FAILED", f"end:WO-{SESSION}-1.2.1")
-        receipt = Receipt.model_validate(unpack(end.bodies[0] or b""))
+        receipt = receipt_in(end)
+        assert receipt is not None
         assert (receipt.state, receipt.cost.cost_usd) == ("failed", None)
 
 

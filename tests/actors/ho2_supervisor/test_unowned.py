@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from actors.ho2_supervisor.unowned import Taken, is_owned, may_be_open
-from bus.messages.base import unpack
 from bus.messages.session import FollowUp, SessionView
+from bus.record.catalog import read_body
 from tests.actors.ho2_supervisor.rig import Rig, names
 
 OWNED = 3
@@ -99,9 +99,9 @@ def test_what_stands_before_the_newest_mark_is_asked_of_those_alone_whom_it_name
     with Rig(("sessions.journal_page", 1)) as rig:
         assert left_at(rig, 10).count("TookOver") == 2
         [*_, mark] = [one for one in rig.run(rig.journal("ho2m")) if one.event_type == "OWNERS_SETTLED"]
-        said, taken = unpack(mark.bodies[0] or b""), rig.run(rig.journal())[0]
-        assert taken.event_type == "TookOver" and taken.sequence <= said["through"]
-        assert rig.instances[0] in said["living"]
+        said, taken = read_body(mark), rig.run(rig.journal())[0]
+        assert taken.event_type == "TookOver" and taken.sequence <= said.through
+        assert rig.instances[0] in said.living
 
 
 def at_work(view: SessionView) -> bool:

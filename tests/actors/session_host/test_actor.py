@@ -34,6 +34,8 @@ from bus.messages.session import (
 )
 from bus.messages.work_order import Cost
 from bus.record.journal import event_in, payload_of
+from bus.record.payload import pack_payload
+from bus.record.payloads.orders import SignalsNamed
 from bus.spent import fact_of
 from gateway_service.providers.offline import OfflineProvider
 from tests.gateway_service.rig import SESSION, Cluster, Scripted, answered, check_attempts, hang, of_type
@@ -550,7 +552,7 @@ def test_a_winner_that_the_host_reads_names_what_consolidation_due_names(make):
     due = WriteEntry(
         submission_id="CONSOLIDATION_DUE:WRITER/1", stream="ho2m", event_type="CONSOLIDATION_DUE", at_us=1,
         provenance=Provenance(session_id=SESSION),
-        bodies=[pack({"run_id": f"{SESSION}-1", "signal_ids": ["domain:system"]})], once=f"candidates:{SESSION}/in-1",
+        bodies=[pack_payload(SignalsNamed(("domain:system",)))], once=f"candidates:{SESSION}/in-1",
     )  # fmt: skip
 
     async def scenario():

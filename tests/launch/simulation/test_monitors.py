@@ -16,6 +16,7 @@ from bus.messages.ledger import Entry, Provenance
 from bus.messages.memory import ReadSignals
 from bus.record.entry import WriteEntry, encode_stored, to_entry, to_stored
 from bus.record.payload import pack_payload
+from bus.record.payloads.orders import ContextAssembled
 from bus.record.payloads.prompts import BudgetAllocated, PromptFailed, PromptReceived, PromptSent
 from bus.sim.disk import SimDisk, SimMedium
 from launch.simulation.broken import Broken
@@ -57,7 +58,7 @@ def turn(record: Record) -> None:
     """One whole turn: taken over, asked, dispatched, the model called, a tool run, answered, consolidated."""
     record.owned("TookOver", f"{SESSION}/1")
     record.owned("RunRequested", f"{SESSION}/in-0")
-    record.owned("CONTEXT_ASSEMBLED", "c1", payload={"ho3_biases": [{"artifact_id": "ART-1"}]})
+    record.owned("CONTEXT_ASSEMBLED", "c1", payload=ContextAssembled("", 1, 1, 1, 1, ("ART-1",)))
     shown = {"event": {"order": {"input_context": [{"artifact_id": "ART-1"}], "exchanges": []}}}
     record.owned("WO_DISPATCHED", ORDER, order=ORDER, payload=shown)
     record.add("PROMPT_SENT", f"{ORDER}#1/1", order=ORDER, payload=sent(100))

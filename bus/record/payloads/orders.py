@@ -1,0 +1,241 @@
+"""Streams `ho1m`, `ho2m` and `ho2_context_authority`: how orders end, and what explains a run beside its journal.
+
+An entry's provenance names its session, run and order, its reason the code of a failure, its parents what it rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
+
+from bus.messages.ids import RunId, body_ref, by_writer, iso, parse_iso
+from bus.messages.work_order import Cost, Fence, OutputResult, Receipt, Segment, ToolCall, WorkOrderError
+from bus.record.entry import Entry, Provenance, WriteEntry
+from bus.record.payload import payload_in
+from bus.record.payloads.prompts import CallAsked
+
+_ANSWER = "PROMPT_RECEIVED:"
+_NO_TEXT, _OWN_TEXT, _LAST_ANSWER = "", "own", "answer"
+_NOTHING = OutputResult()
+
+
+class ToolStarted(NamedTuple):
+    """TOOL_STARTED: which tool; its arguments stand in the order."""
+
+    tool_id: Annotated[str, Field(description="name of the tool")]
+    idempotent: Annotated[bool, Field(description="whether it may run again")]
+    number: Annotated[int, Field(description="which try this is, from 1")]
+
+
+class Used(NamedTuple):
+    """What an order or a run used."""
+
+    input_tokens: Annotated[int, Field(description="tokens of the prompts")]
+    output_tokens: Annotated[int, Field(description="tokens of the answers")]
+    total_tokens: Annotated[int, Field(description="input and output")]
+    cached_tokens: Annotated[int, Field(description="part of the input that providers had cached")]
+    reasoning_tokens: Annotated[int, Field(description="part of the output that models only thought")]
+    llm_calls: Annotated[int, Field(description="answered model calls")]
+    tool_calls: Annotated[int, Field(description="tool calls")]
+    tool_ids_used: Annotated[tuple[str, ...], Field(description="tools in the order of their first use")]
+    elapsed_ms: Annotated[int, Field(description="from arrival to the answer")]
+    cost_usd: Annotated[float | None, Field(description="money; None: a price is unknown")]
+
+    @staticmethod
+    def of(cost: Cost) -> Used:
+        """The same as a payload has it."""
+        return Used(
+            cost.input_tokens,
+            cost.output_tokens,
+            cost.total_tokens,
+            cost.cached_tokens,
+            cost.reasoning_tokens,
+            cost.llm_calls,
+            cost.tool_calls,
+            tuple(cost.tool_ids_used),
+            cost.elapsed_ms,
+            cost.cost_usd,
+        )
+
+    def cost(self) -> Cost:
+        """The same as a message has it."""
+        values: dict[str, Any] = self._asdict() | {"tool_ids_used": list(self.tool_ids_used)}
+        return Cost(**values)
+
+
+class OrderEnd(NamedTuple):
+    """WO_COMPLETED, WO_FAILED and WO_LATE: the receipt, but for its texts and what the entry itself says."""
+
+    session_epoch: Annotated[int, Field(description="of the fence")]
+    step_epoch: Annotated[int, Field(description="of the fence")]
+    used: Annotated[Used, Field(description="its cost")]
+    failure: Annotated[str | None, Field(description="why it failed, no prompt text; None: it was completed")] = None
+    text: Annotated[
+        str,
+        Field(description="its text; empty: none; own: body 1; answer: body 1 of the last parent; else a ref"),
+    ] = _NO_TEXT
+    text_name: Annotated[str, Field(description="what prompt packs call it")] = ""
+    finish_reason: Annotated[str, Field(description="why the model stopped")] = ""
+    tool_calls: Annotated[tuple[CallAsked, ...], Field(description="tools that the model asks for")] = ()
+    parsed: Annotated[dict[str, Any] | None, Field(description="output of a structured contract; None: text")] = None
+    truncated: Annotated[bool, Field(description="tool output was cut")] = False
+    tools_invented: Annotated[tuple[str, ...], Field(description="asked for, and never told of")] = ()
+    tools_missing: Annotated[tuple[str, ...], Field(description="not told of, as nobody had them")] = ()
+    executed_by: Annotated[str, Field(description="instance that executed it; empty: who wrote the entry")] = ""
+    completed_at_us: Annotated[int, Field(description="microseconds since 1970 UTC; 0: the entry's own time")] = 0
+
+
+def end_of(
+    receipt: Receipt, submission_id: str, parents: Sequence[str], *, at_us: int, has_own_text: bool = False
+) -> OrderEnd:
+    """What an entry of this id, these parents and this time says of a receipt; `has_own_text`: its body 1."""
+    result = receipt.output_result or _NOTHING
+    is_writer = submission_id.endswith(f":{by_writer(receipt.wo_id, receipt.executed_by)}")
+    is_now = iso(at_us / 1_000_000) == receipt.completed_at
+    return OrderEnd(
+        session_epoch=receipt.fence.session_epoch,
+        step_epoch=receipt.fence.step_epoch,
+        used=Used.of(receipt.cost),
+        failure=None if receipt.state == "completed" else "" if receipt.error is None else receipt.error.message,
+        text=_OWN_TEXT if has_own_text else _text_of(result.text.ref, parents),
+        text_name=result.text.name,
+        finish_reason=result.finish_reason,
+        tool_calls=tuple(
+            CallAsked(call.call_id, call.provider_call_id, call.tool_id, call.arguments) for call in result.tool_calls
+        ),
+        parsed=result.parsed,
+        truncated=result.truncated,
+        tools_invented=tuple(result.tools_invented),
+        tools_missing=tuple(result.tools_missing),
+        executed_by="" if is_writer else receipt.executed_by,
+        completed_at_us=0 if is_now else round(parse_iso(receipt.completed_at) * 1_000_000),
+    )
+
+
+def receipt_in(entry: Entry | WriteEntry) -> Receipt | None:
+    """The receipt that an end records, its text blank where it has a ref; None where it was erased.
+
+    Raises ValueError for what is no end of an order.
+    """
+    end, about = payload_in(OrderEnd, entry), entry.provenance
+    if end is None:
+        return None
+    run_id = RunId(session_id=about.session_id, run_seq=about.run_seq)
+    fence = Fence(run_id=run_id, session_epoch=end.session_epoch, step_epoch=end.step_epoch)
+    writer = entry.submission_id.partition(":")[2].removeprefix(f"{about.work_order_id}/")
+    return Receipt(
+        wo_id=about.work_order_id,
+        fence=fence,
+        state="completed" if end.failure is None else "failed",
+        output_result=_result_in(entry, end) if end.failure is None else None,
+        error=None if end.failure is None else WorkOrderError(code=entry.reason, message=end.failure),
+        cost=end.used.cost(),
+        prompt_received_ids=[parent for parent in entry.parents if parent.startswith(_ANSWER)],
+        executed_by=end.executed_by or writer,
+        completed_at=iso((end.completed_at_us or entry.at_us) / 1_000_000),
+    )
+
+
+def _text_of(ref: str | None, parents: Sequence[str]) -> str:
+    if ref is None:
+        return _NO_TEXT
+    is_answer = bool(parents) and parents[-1].startswith(_ANSWER) and ref == body_ref(parents[-1], 1)
+    return _LAST_ANSWER if is_answer else ref
+
+
+def _result_in(entry: Entry | WriteEntry, end: OrderEnd) -> OutputResult:
+    ref: str | None = end.text or None
+    if end.text == _OWN_TEXT:
+        ref = body_ref(entry.submission_id, 1)
+    elif end.text == _LAST_ANSWER:
+        ref = body_ref(entry.parents[-1], 1) if entry.parents else None
+    return OutputResult(
+        text=Segment(name=end.text_name, ref=ref),
+        parsed=end.parsed,
+        tool_calls=[ToolCall(**call._asdict()) for call in end.tool_calls],
+        finish_reason=end.finish_reason,
+        truncated=end.truncated,
+        tools_invented=list(end.tools_invented),
+        tools_missing=list(end.tools_missing),
+    )
+
+
+# --- beside a journal -------------------------------------------------------------------------------------------------
+
+
+class ChainComplete(NamedTuple):
+    """WO_CHAIN_COMPLETE: the orders of a run, the hash over their receipts, and what it used."""
+
+    orders: Annotated[tuple[str, ...], Field(description="in order; what follows `WO-<session>-<run>.` in their ids")]
+    trace_hash: Annotated[bytes, Field(description="SHA-256 over the receipts' canonical bytes, in order")]
+    used: Annotated[Used, Field(description="their cost")]
+    domain_labels: Annotated[tuple[str, ...], Field(description="what the message is about")] = ()
+    task_labels: Annotated[tuple[str, ...], Field(description="what it asks for")] = ()
+    labels_dropped: Annotated[tuple[str, ...], Field(description="kinds of labels outside the vocabulary")] = ()
+    steers_unobserved: Annotated[tuple[str, ...], Field(description="refs of steers that no round was left for")] = ()
+
+    def order_ids(self, about: Provenance) -> tuple[str, ...]:
+        """Their ids; `about`: of the entry."""
+        return tuple(f"WO-{about.session_id}-{about.run_seq}.{order}" for order in self.orders)
+
+
+def behind_run(wo_id: str) -> str:
+    """What follows `WO-<session>-<run>.` in an order's id."""
+    return wo_id.partition(".")[2]
+
+
+class QualityGate(NamedTuple):
+    """WO_QUALITY_GATE: why an answer was not accepted, where it was not."""
+
+    faults: Annotated[tuple[str, ...], Field(description="sentences without the answer's text; empty: none")]
+    dropped: Annotated[tuple[str, ...], Field(description="of a consolidation: kinds of labels left out")] = ()
+
+
+class Escalation(NamedTuple):
+    """ESCALATION: what made a run give up on its model's answer."""
+
+    wo_id: Annotated[str, Field(description="the last order of the run")]
+    faults: Annotated[tuple[str, ...], Field(description="as the quality gate said")]
+
+
+class RunBudget(NamedTuple):
+    """BUDGET_WARNING of a run: its next round goes over what it may use."""
+
+    used: Annotated[int, Field(description="tokens of its orders so far")]
+    budget: Annotated[int, Field(description="tokens that it may use")]
+
+
+class SignalsNamed(NamedTuple):
+    """CONSOLIDATION_DUE: what crossed its gate; MEMORY_WARNING: of what nobody knows whether it counts."""
+
+    signal_ids: Annotated[tuple[str, ...], Field(description="ids of signals")]
+
+
+class OwnersSettled(NamedTuple):
+    """OWNERS_SETTLED: up to where no session waits for an owner."""
+
+    through: Annotated[int, Field(description="sequence of the record")]
+    living: Annotated[tuple[str, ...], Field(description="instances that lived then: they may have left something")]
+
+
+class ConsolidationDispatched(NamedTuple):
+    """WO_DISPATCHED of a consolidation: the order, its texts in the bodies behind it, and what it rests on."""
+
+    order: Annotated[dict[str, Any], Field(description="the order's fields that are not at their defaults")]
+    gate: Annotated[dict[str, Any], Field(description="the gate as it was")]
+    as_of_ts: Annotated[str, Field(description="event time up to which signals count; ISO 8601, UTC")]
+
+
+class ContextAssembled(NamedTuple):
+    """CONTEXT_ASSEMBLED: which learned lines a prompt shows; each is a body behind this one, in order."""
+
+    as_of_ts: Annotated[str, Field(description="event time of the read; ISO 8601, UTC")]
+    as_of_seq: Annotated[int | None, Field(description="sequence up to which memory had read; None: it did not answer")]
+    in_force: Annotated[int, Field(description="artifacts in force")]
+    budget: Annotated[int, Field(description="tokens that the lines may take")]
+    tokens_used: Annotated[int, Field(description="tokens that they take")]
+    artifact_ids: Annotated[tuple[str, ...], Field(description="`ART-…` of each line")] = ()
+    domain_labels: Annotated[tuple[str, ...], Field(description="of the turn")] = ()
+    task_labels: Annotated[tuple[str, ...], Field(description="of the turn")] = ()
