@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from bus.errors import BusError
-from bus.messages.base import unpack
 from bus.messages.ledger import Entry
 from bus.messages.work_order import WorkOrder
-from bus.record.journal import event_in
 from bus.record.catalog import read_body
+from bus.record.journal import event_in
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import (
     SESSION,

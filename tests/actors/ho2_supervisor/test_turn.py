@@ -12,8 +12,8 @@ from actors.ho2_supervisor.chain import trace_hash
 from bus.errors import BusError, LedgerError, WorkOrderFault
 from bus.messages.base import unpack
 from bus.messages.work_order import IN_DOUBT, OutputResult, Receipt, Segment, WorkOrder, WorkOrderError
-from bus.record.journal import event_in
 from bus.record.catalog import read_body
+from bus.record.journal import event_in
 from bus.record.payloads.orders import receipt_in
 from tests.actors.ho2_supervisor.rig import (
     SESSION,

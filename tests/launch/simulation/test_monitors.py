@@ -12,9 +12,12 @@ from bus.codec import pack_header
 from bus.envelope import Kind, header
 from bus.messages.base import pack
 from bus.messages.gateway import ScopeBudget
+from bus.messages.ids import RunId, StepId, TurnId, iso
 from bus.messages.ledger import Entry, Provenance
 from bus.messages.memory import ReadSignals
+from bus.messages.session import OrderDispatched, SessionEvent
 from bus.record.entry import WriteEntry, encode_stored, to_entry, to_stored
+from bus.record.journal import payload_of
 from bus.record.payload import pack_payload
 from bus.record.payloads.orders import ContextAssembled
 from bus.record.payloads.prompts import BudgetAllocated, PromptFailed, PromptReceived, PromptSent
@@ -41,7 +44,8 @@ class Record:
 
     def add(self, event: str, about: str, *, payload: Any = None, order: str = "", **fields: Any) -> None:
         """One more entry: `<event>:<about>`."""
-        body = pack_payload(payload) if isinstance(payload, tuple) else pack(payload or {})
+        body = pack_payload(payload) if isinstance(payload, tuple) else payload
+        body = body if isinstance(body, bytes) else pack(body or {})
         self.entries.append(self._blank(event, about, order)._replace(bodies=[body], **fields))
 
     def _blank(self, event: str, about: str, order: str) -> Entry:
@@ -54,12 +58,25 @@ class Record:
         self.add(event, about, stream=STREAM, tenure=tenure, **fields)
 
 
+def order_shown(order: dict[str, Any]) -> bytes:
+    """What a WO_DISPATCHED says whose order is this."""
+    run_id = RunId(session_id=SESSION, run_seq=1)
+    turn_id = TurnId(run_id=run_id, turn_seq=2)
+    step_id = StepId(turn_id=turn_id, step_seq=1)
+    dispatched = OrderDispatched(wo_id=ORDER, wo_type="synthesize", step_id=step_id, order=order, at=iso(0))
+    moment = SessionEvent(
+        session_id=SESSION, run_id=run_id, turn_id=turn_id, step_id=step_id, session_epoch=0, step_epoch=0,
+        event=dispatched,
+    )  # fmt: skip
+    return payload_of(moment, f"WO_DISPATCHED:{ORDER}", 0)
+
+
 def turn(record: Record) -> None:
     """One whole turn: taken over, asked, dispatched, the model called, a tool run, answered, consolidated."""
     record.owned("TookOver", f"{SESSION}/1")
     record.owned("RunRequested", f"{SESSION}/in-0")
     record.owned("CONTEXT_ASSEMBLED", "c1", payload=ContextAssembled("", 1, 1, 1, 1, ("ART-1",)))
-    shown = {"event": {"order": {"input_context": [{"artifact_id": "ART-1"}], "exchanges": []}}}
+    shown = order_shown({"input_context": [{"artifact_id": "ART-1"}], "exchanges": []})
     record.owned("WO_DISPATCHED", ORDER, order=ORDER, payload=shown)
     record.add("PROMPT_SENT", f"{ORDER}#1/1", order=ORDER, payload=sent(100))
     record.add("PROMPT_RECEIVED", f"{ORDER}#1/1", order=ORDER, payload=received(60))
@@ -121,7 +138,7 @@ PLANTED: dict[str, Callable[[Record], None]] = {
     "before the dispatch was durable": lambda r: r.add("TOOL_STARTED", "WO-9/ho1", order="WO-9", stream="ho1m"),
     "a call without its result": lambda r: r.owned(
         "WO_DISPATCHED", "WO-9", order="WO-9",
-        payload={"event": {"order": {"exchanges": [{"tool_calls": [1, 2], "results": [1]}]}}},
+        payload=order_shown({"exchanges": [{"tool_calls": [1, 2], "results": [{"ref": "x/1"}], "text": {}}]}),
     ),
     "a fenced owner wrote": lambda r: r.owned("StepStarted", "s", origin="ho2/9@s9"),
     "tenure 3 of": lambda r: r.owned("TookOver", f"{SESSION}/3", tenure=3),
@@ -136,7 +153,7 @@ PLANTED: dict[str, Callable[[Record], None]] = {
     ),
     "a memory line that no record names": lambda r: r.owned(
         "WO_DISPATCHED", "WO-9", order="WO-9",
-        payload={"event": {"order": {"input_context": [{"artifact_id": "ART-9"}]}}},
+        payload=order_shown({"input_context": [{"artifact_id": "ART-9"}]}),
     ),
     "consolidated before the answer stood": lambda r: r.add(
         "WO_DISPATCHED", "WO-CONS-2", stream="ho2m", parents=["RunCompleted:never"]
@@ -172,7 +189,7 @@ def test_a_provider_call_or_a_run_without_an_end_is_named_at_the_end() -> None:
     record, monitor = Record(), RecordMonitor()
     record.owned("TookOver", f"{SESSION}/1")
     record.owned("RunRequested", f"{SESSION}/in-0")
-    record.owned("WO_DISPATCHED", ORDER, order=ORDER, payload={"event": {"order": {}}})
+    record.owned("WO_DISPATCHED", ORDER, order=ORDER, payload=order_shown({}))
     record.add("PROMPT_SENT", f"{ORDER}#1/1", order=ORDER, payload=sent(1))
     for entry in record.entries:
         monitor.step(entry)
