@@ -145,11 +145,18 @@ class LedgerClient:
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def submit(
-        self, entries: Sequence[WriteEntry], *, trace: str = "", urgent: bool = False, resting: int = 0
+        self,
+        entries: Sequence[WriteEntry],
+        *,
+        trace: str = "",
+        urgent: bool = False,
+        at_once: bool = False,
+        resting: int = 0,
     ) -> asyncio.Future[list[Ack]]:
         """Pipelines a write; the future holds its acks once it is durable, one per entry.
 
-        `urgent`: somebody waits for them; other writes may share the sync of a later one.
+        `urgent`: somebody waits for them; other writes may share frame and sync of a later one.
+        `at_once`: nobody waits, but they leave now: a record of what others do next had better have them.
         `resting`: so many at the end stand if each of those before them is first, together with them; else never.
         The future fails with a RuntimeFault only if the ledger cannot take this write at all (too large, disk full,
         denied). Raises LedgerError(busy) when `ledger.client_outstanding_max` entries are unacknowledged.
@@ -174,7 +181,7 @@ class LedgerClient:
         self._hold(submitted)
         if self._held_urgent:
             self._leave_soon()
-        elif self._held_entries >= self._frame_entries_max or self._held_bytes >= self._frame_bytes_max:
+        elif at_once or self._held_entries >= self._frame_entries_max or self._held_bytes >= self._frame_bytes_max:
             self._leave(at_once=True)
         elif self._lazily is None:
             loop = asyncio.get_running_loop()

@@ -14,7 +14,7 @@ from bus.messages.work_order import Segment, ToolCall
 BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer of bench.turn, and as shipped
     "frames_received": (14, 22),
     "frames_sent": (14, 22),
-    "ledger_writes": (9, 12),
+    "ledger_writes": (10, 13),
     "commits": (8, 10),
     "entries": (25, 37),
     "record_bytes": (20_304, 28_704),

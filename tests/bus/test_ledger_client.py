@@ -301,12 +301,13 @@ def test_what_nobody_waits_for_leaves_after_its_time(world: World) -> None:
     assert store.frames == [["z"], ["a", "b"]]
 
 
-@pytest.mark.parametrize("how", ["flush", "question", "many", "large"])
+@pytest.mark.parametrize("how", ["flush", "question", "many", "large", "at_once"])
 def test_what_nobody_waits_for_leaves_at_once_when_it_has_to(world: World, how: str) -> None:
     """Somebody waits for all of it, or asks the ledger and has to find it, or it is as much as a frame takes."""
     store = Store()
     world.start(Journal(store), role="ledger")
-    client = client_of(world, lazy_commit_ms=3_600_000, batch_entries_max=3, batch_bytes_max=5_000)
+    most = 3 if how == "many" else 9
+    client = client_of(world, lazy_commit_ms=3_600_000, batch_entries_max=most, batch_bytes_max=5_000)
 
     async def scenario() -> None:
         client.submit([entry("a")])
@@ -315,12 +316,13 @@ def test_what_nobody_waits_for_leaves_at_once_when_it_has_to(world: World, how: 
             await client.flush()
         if how == "question":
             assert (await client.read("governance", limit=5)).head == 1
-        if how == "many":
-            client.submit([entry("c")])
+        if how in ("many", "at_once"):
+            client.submit([entry("c")], at_once=how == "at_once")
         await asyncio.sleep(0.5)
 
     world.run(scenario())
-    expected = {"flush": [["a", "b"]], "question": [["a", "b"]], "many": [["a", "b", "c"]], "large": [["a"], ["b"]]}
+    pair, all_three = [["a", "b"]], [["a", "b", "c"]]
+    expected = {"flush": pair, "question": pair, "many": all_three, "at_once": all_three, "large": [["a"], ["b"]]}
     assert store.frames == expected[how]
     assert client.outstanding == 0
 

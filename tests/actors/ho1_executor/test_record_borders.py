@@ -55,7 +55,7 @@ class LedgerOnPaper:
         return [Ack(outcome="committed", sequence=1, submission_id=entry.submission_id, origin="ho1/1@a")]
 
     def submit(
-        self, entries: Sequence[WriteEntry], *, trace: str = "", urgent: bool = False
+        self, entries: Sequence[WriteEntry], *, trace: str = "", urgent: bool = False, at_once: bool = False
     ) -> asyncio.Future[list[Ack]]:
         """Not waited for; nor does its arrival depend on who waits for it."""
         self.under_way.append(asyncio.ensure_future(self._arrive(entries[0])))
