@@ -74,7 +74,7 @@ class Message(Record):
 
 def pack(value: Any) -> bytes:
     """MessagePack bytes of a JSON-like value (bytes allowed); dicts keep their insertion order."""
-    packed: Any = msgpack.packb(value, use_bin_type=True)  # msgpack ships no types; this one is bytes
+    packed: Any = _PACKER.pack(value)  # msgpack ships no types; this one is bytes
     return packed
 
 

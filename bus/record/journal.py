@@ -65,9 +65,10 @@ def payload_of(event: SessionEvent, submission_id: str, at_us: int) -> bytes:
         us_of_iso(said.at) - at_us,
     ]
     values = said.__dict__
-    for name, written in _FIELDS[said.kind]:
-        value = values[name]
-        fields.append(value if written is None or value is None else written(value, about))
+    fields += [
+        value if (value := values[name]) is None or written is None else written(value, about)
+        for name, written in _FIELDS[said.kind]
+    ]
     return pack(fields)
 
 

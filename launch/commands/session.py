@@ -29,9 +29,8 @@ from launch.sessions.commands_seen import CommandSeen, TurnSeen, commands_in, tu
 from launch.sessions.journal import FromLedger, Journals, journals_of
 from launch.sessions.named import no_such
 from launch.sessions.replayed import Replay, replay
-from launch.sessions.standing import Standing, is_enough, standing_of
+from launch.sessions.standing import LAST, Standing, is_enough, standing_of
 
-_LAST = 64  # entries of a journal's end that a look at it begins with: more than one turn
 _SHOWN_CHARS = 60
 
 _LIFE = ", ".join(f"{source} to {' or '.join(targets)}" for source, targets in TRANSITIONS.items())
@@ -77,7 +76,7 @@ async def _listed(home: Home, limit: int, *, is_all: bool) -> list[tuple[Entry, 
         rows: list[tuple[Entry, Standing]] = []
         for start in await journals.starts():
             standing = standing_of(await _end_of(journals, start.provenance.session_id))
-            if is_all or standing.status == "open":
+            if is_all or standing.state.status == "open":
                 rows.append((start, standing))
             if len(rows) >= limit:
                 break
@@ -86,14 +85,14 @@ async def _listed(home: Home, limit: int, *, is_all: bool) -> list[tuple[Entry, 
 
 async def _end_of(journals: Journals, session_id: str) -> list[Entry]:
     """The last entries of a journal, from before the newest run was requested. Raises CommandError: there are none."""
-    entries, has_earlier = await journals.newest(session_id, _LAST)
+    entries, has_earlier = await journals.newest(session_id, LAST)
     if not entries:
         raise no_such(session_id, called="SESSION")
     return entries if is_enough(entries, has_earlier=has_earlier) else await journals.whole(session_id)
 
 
 def _state(standing: Standing) -> str:
-    return "closed" if standing.status == "closed" else standing.lifecycle
+    return "closed" if standing.state.status == "closed" else standing.lifecycle
 
 
 def _agent(start: Entry) -> str:
@@ -105,17 +104,17 @@ def _agent(start: Entry) -> str:
 def _row(start: Entry, standing: Standing) -> dict[str, Any]:
     return {
         "session_id": start.provenance.session_id,
-        "status": standing.status,
+        "status": standing.state.status,
         "lifecycle": standing.lifecycle,
         "agent_id": _agent(start),
         "runs": standing.runs,
         "created_at": _time(start.ledger_at_us),
         "updated_at": _time(standing.updated_at_us),
-        "owner": standing.owner,
-        "tenure": standing.tenure,
-        "session_epoch": standing.epoch,
+        "owner": standing.state.owner,
+        "tenure": standing.state.tenure,
+        "session_epoch": standing.state.session_epoch,
         "active_input_id": standing.input_id or None,
-        "pause_requested": standing.pause_requested,
+        "pause_requested": standing.state.pause_requested,
         "held_calls": [asdict(one) for one in standing.held_calls()],
         "waits_for": standing.waits_for or None,
     }
@@ -129,7 +128,7 @@ def _cells(start: Entry, standing: Standing, now: float) -> tuple[str, ...]:
         str(standing.runs),
         f"{duration(now - start.ledger_at_us / 1_000_000)} ago",
         f"{duration(now - standing.updated_at_us / 1_000_000)} ago",
-        standing.owner or "-",
+        standing.state.owner or "-",
         standing.waits_for or "-",
     )
 
@@ -165,8 +164,8 @@ async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionVi
     async with journals_of(home) as journals:
         session_id = await journals.named(given)
         entries = await _end_of(journals, session_id)
-        wanted, has_earlier = _LAST, True
-        while has_earlier and len(turns_in(entries)) < limit and wanted < limit * _LAST:
+        wanted, has_earlier = LAST, True
+        while has_earlier and len(turns_in(entries)) < limit and wanted < limit * LAST:
             wanted *= 4
             found, has_earlier = await journals.newest(session_id, wanted)
             entries = found if len(found) > len(entries) else entries
@@ -189,12 +188,12 @@ def _document(
     return {
         "session_id": session_id,
         "view": None if view is None else view.model_dump(mode="json"),
-        "status": standing.status,
+        "status": standing.state.status,
         "lifecycle": standing.lifecycle,
-        "session_epoch": standing.epoch,
+        "session_epoch": standing.state.session_epoch,
         "runs": standing.runs,
-        "owner": standing.owner,
-        "tenure": standing.tenure,
+        "owner": standing.state.owner,
+        "tenure": standing.state.tenure,
         "waits_for": standing.waits_for or None,
         "held_calls": [asdict(one) for one in standing.held_calls()],
         "commands": [asdict(one) for one in commands],
@@ -203,7 +202,7 @@ def _document(
 
 
 def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -> None:
-    rows: list[tuple[str, str]] = [("session", session_id), ("state", f"{standing.status}, {standing.lifecycle}")]
+    rows: list[tuple[str, str]] = [("session", session_id), ("state", f"{standing.state.status}, {standing.lifecycle}")]
     if view is not None:
         rows += [
             ("agent", view.agent_id),
@@ -214,8 +213,8 @@ def _show_facts(session_id: str, view: SessionView | None, standing: Standing) -
             ("hash", view.state_hash),
         ]
     else:
-        rows.append(("owner", f"{standing.owner or 'nobody'} (tenure {standing.tenure})"))
-        rows.append(("epochs", f"session {standing.epoch}"))
+        rows.append(("owner", f"{standing.state.owner or 'nobody'} (tenure {standing.state.tenure})"))
+        rows.append(("epochs", f"session {standing.state.session_epoch}"))
     rows += _run_rows(view, standing)
     width = max(len(name) for name, _ in rows)
     for name, value in rows:

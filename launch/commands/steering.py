@@ -36,13 +36,12 @@ from launch.sessions.commanding import Fences, drawn_id, host_command, verdict_o
 from launch.sessions.journal import FromLedger
 from launch.sessions.named import no_such, run_number
 from launch.sessions.refusals import refused
-from launch.sessions.standing import HeldNow, is_enough, standing_of
+from launch.sessions.standing import LAST, HeldNow, is_enough, standing_of
 from launch.turns import check_text, words_of
 
 PROGRAM = "cli"
 EPOCH_MAX = 2**63 - 1
 """No frame carries a greater number."""
-_LAST = 64
 
 
 class Sending:
@@ -268,7 +267,7 @@ async def held_calls(place: Place, session_id: str) -> list[HeldNow]:
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
     async with connected(place, "operator") as bus:
         journals = FromLedger(bus, timeout_s=timeout_s)
-        entries, has_earlier = await journals.newest(session_id, _LAST)
+        entries, has_earlier = await journals.newest(session_id, LAST)
         if not entries:
             raise no_such(session_id, called="SESSION")
         if not is_enough(entries, has_earlier=has_earlier):
@@ -317,8 +316,8 @@ async def _ended(place: Place, given: str, reason: str) -> SessionClosed:
             "host", EndSession(session_id=session_id, reason=reason), expect=SessionClosed, timeout_s=timeout_s
         )
     async with connected(place, "operator") as bus:
-        entries, _ = await FromLedger(bus, timeout_s=timeout_s).newest(session_id, _LAST)
-    if standing_of(entries).status != "closed":
+        entries, _ = await FromLedger(bus, timeout_s=timeout_s).newest(session_id, LAST)
+    if all(entry.event_type != "SESSION_END" for entry in entries):
         raise CommandError(
             f"{shown_session(session_id)} was not ended: no supervisor took it",
             hint=f"{next_here('ps')}, then the same again",

@@ -16,10 +16,9 @@ from launch.endpoints import Place
 from launch.errors import CommandError
 from launch.sessions.journal import PAGE, FromLedger
 from launch.sessions.noticed import Line, Noticed
-from launch.sessions.standing import is_enough
+from launch.sessions.standing import LAST, is_enough
 
 T = TypeVar("T")
-_LAST = 64
 
 
 async def beside(waited_for: Coroutine[Any, Any, T], *others: Coroutine[Any, Any, None]) -> T:
@@ -69,7 +68,7 @@ async def follow(
 async def newest(place: Place, bus: Bus, session_id: str) -> list[Entry]:
     """As many of a journal's last entries as say where its run stands; none before the session has begun."""
     journals = FromLedger(bus, timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000)
-    entries, has_earlier = await journals.newest(session_id, _LAST)
+    entries, has_earlier = await journals.newest(session_id, LAST)
     if entries and not is_enough(entries, has_earlier=has_earlier):
         entries = await journals.whole(session_id)
     return entries

@@ -22,6 +22,10 @@ from bus.messages.ids import RunId, body_ref
 from bus.messages.session import TurnResult
 from bus.record.journal import Recorded, own_text
 
+_OF_STEPS = frozenset(
+    {"RunStarted", "StepStarted", "OrderDispatched", "OrderEnded", "ToolBatchIssued", "ToolReceipt", "BatchSettled"}
+)
+"""Nothing is known since them that was not known before; nearly all entries are of these."""
 AnswerKind = Literal["running", "answered", "failed", "degraded"]
 
 
@@ -142,6 +146,8 @@ class SessionRecord:
         if outcome.rejection is None:
             self.state = outcome.state
             self._remember(entry)
+            if entry.event.event.kind not in _OF_STEPS:
+                self._forget()
         return outcome
 
     def pass_over(self, submission_id: str) -> None:
@@ -186,11 +192,8 @@ class SessionRecord:
                 self._degraded(entry, event)
             case events.StateSnapshot():
                 self.since_snapshot = 0
-            case events.SessionEnded():
-                pass
             case _:
-                return
-        self._forget()
+                pass
 
     def _forget(self) -> None:
         """What is beyond the bound is let go, the oldest first: a session of any age costs the same.

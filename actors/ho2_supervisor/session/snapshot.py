@@ -170,6 +170,15 @@ def restored(entry: Recorded, limits: HistoryLimits) -> SessionRecord:
     return record
 
 
+def state_in(entry: Recorded, prev: str | None) -> SessionState | None:
+    """The state that a snapshot holds; None for another event, and where it cannot stand for what is before it."""
+    event = entry.event.event
+    if not isinstance(event, StateSnapshot) or fault_of(entry, event, prev):
+        return None
+    packed = _packed(entry.bodies[1] or b"")
+    return None if isinstance(packed, str) else packed.state
+
+
 def _hash(packed: bytes) -> str:
     return hashlib.sha256(packed).hexdigest()
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from bus.record.journal import recorded
-from tests.bus.record.journal_samples import ALL_KINDS, SAMPLES, entry, enveloped
+from bus.messages.base import pack, unpack
+from bus.record.journal import event_in, recorded
+from tests.bus.record.journal_samples import ALL_KINDS, SAMPLES, SESSION, entry, enveloped
 
 FILE = Path(__file__).parent / "journal_bytes.txt"
 
@@ -40,6 +43,50 @@ def test_its_bytes_give_the_event_back(name: str) -> None:
     taken = recorded(entry(name)._replace(bodies=[known()[name], b"text"]))
     assert taken is not None
     assert (taken.event, taken.bodies[1]) == (enveloped(name), b"text")
+
+
+WRONG = {
+    "array": lambda fields: fields[:-1],
+    "run": lambda fields: ["7", *fields[1:]],
+    "step_epoch": lambda fields: [*fields[:4], True, *fields[5:]],
+    "at": lambda fields: [*fields[:5], None, *fields[6:]],
+    "tool_batch_id": lambda fields: [*fields[:6], [1], *fields[7:]],
+    "call_id": lambda fields: [*fields[:7], 1, *fields[8:]],
+    "status": lambda fields: [*fields[:8], "Pending", *fields[9:]],
+}
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_a_field_that_is_not_what_an_event_has_there_is_named(field: str) -> None:
+    """Nothing is coerced, nothing is guessed, and replay is told that there is no event."""
+    right = entry("ToolReceipt")
+    wrong = right._replace(bodies=[pack(WRONG[field](unpack(right.bodies[0])))])
+    with pytest.raises(ValueError, match=field):
+        event_in(wrong)
+    assert recorded(wrong) is None
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=4) | st.binary(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["ref", "text", "exchanges", "results", "planned_at", "like"]), inner, max_size=3
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.sampled_from(list(SAMPLES)), st.data())
+def test_junk_is_no_event_and_harms_nobody(name: str, data: st.DataObject) -> None:
+    """Any bytes, and any value in any place: an event, or none."""
+    right = entry(name)
+    fields = unpack(right.bodies[0])
+    fields[data.draw(st.integers(0, len(fields) - 1))] = data.draw(VALUES)
+    for payload in (pack(fields), data.draw(st.binary(max_size=40)), pack(data.draw(VALUES))):
+        taken = recorded(right._replace(bodies=[payload]))
+        assert taken is None or taken.event.session_id == SESSION
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from bus.messages import session as events
 from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId
 from launch.sessions.standing import is_enough, standing_of
 from tests.launch.sessions.entries import AT, SESSION, Written
+from tests.launch.sessions.test_replayed import with_snapshot
 
 STEP = StepId(turn_id=TurnId(run_id=RunId(session_id=SESSION, run_seq=1), turn_seq=1), step_seq=1)
 CALLS = [
@@ -31,8 +32,7 @@ def agrees(written: Written) -> None:
     state = written.state
     expected = "Running" if state.lifecycle == "Idle" and state.run_id is not None else state.lifecycle
     held = [] if state.tool_batch is None else state.tool_batch.held
-    assert (standing.lifecycle, standing.held, standing.status) == (expected, held, state.status)
-    assert standing.pause_requested == state.pause_requested
+    assert (standing.lifecycle, standing.held, standing.state) == (expected, held, state)
     assert standing.input_id == ((state.run and state.run.input_id) or "")
 
 
@@ -75,7 +75,7 @@ def test_ended_runs_and_sessions():
     agrees(written.failed("in-2"))
     written.add(events.SessionEnded(reason="client", turn_count=0, at=AT))
     agrees(written)
-    assert standing_of(written.entries).status == "closed"
+    assert standing_of(written.entries).state.status == "closed"
 
 
 def test_a_turn_that_the_host_answered_ends_its_run_and_owns_nothing():
@@ -84,11 +84,16 @@ def test_a_turn_that_the_host_answered_ends_its_run_and_owns_nothing():
     degraded = events.TurnDegraded(input_id="in-1", input_ref="x/1", reply_ref="x/2", delivered=True, at=AT)
     written.add(degraded, origin="host/1@b")
     agrees(written)
-    assert standing_of(written.entries).owner == "ho2/1@a"
+    assert standing_of(written.entries).state.owner == "ho2/1@a"
 
 
-def test_earlier_entries_are_needed_until_the_run_began():
-    """A long run's end says nothing of its beginning."""
+def test_a_journals_end_says_enough_from_its_newest_snapshot_on():
+    """A long run's end says nothing of its beginning; a snapshot that is whole says all that was before it."""
     entries = holding().entries
-    assert is_enough(entries, has_earlier=True) and is_enough(entries[-2:], has_earlier=False)
-    assert not is_enough(entries[-2:], has_earlier=True)
+    assert is_enough(entries[-2:], has_earlier=False) and not is_enough(entries, has_earlier=True)
+    written = with_snapshot()
+    number = [entry.event_type for entry in written.entries].index("STATE_SNAPSHOT")
+    end = written.entries[number - 2 :]
+    assert is_enough(end, has_earlier=True) and standing_of(end).state == written.state
+    damaged = [entry._replace(bodies=[entry.bodies[0], None]) if entry.bodies[1:] else entry for entry in end]
+    assert not is_enough(damaged, has_earlier=True)

@@ -33,7 +33,8 @@ from ledger_service.segment import DIRECTORY, segment_name
 
 SESSION = "6e8ddbdb-2a3e-5a6f-b6ac-0f966ad7f28a"
 STREAM = f"session/{SESSION}"
-ORDER = f"WO-{SESSION}-1.2.1"
+STEP = StepId(turn_id=TurnId(run_id=RunId(session_id=SESSION, run_seq=1), turn_seq=2), step_seq=1)
+ORDER = f"WO-{STEP}"
 
 
 class Record:
@@ -48,6 +49,14 @@ class Record:
         body = body if isinstance(body, bytes) else pack(body or {})
         self.entries.append(self._blank(event, about, order)._replace(bodies=[body], **fields))
 
+    def dispatched(self, order: str, **form: Any) -> None:
+        """A session's order, of which the journal says this."""
+        self.owned("WO_DISPATCHED", order, order=order)
+        entry = self.entries[-1]
+        event = OrderDispatched(wo_id=order, wo_type="synthesize", step_id=STEP, order=form, at=iso(0))
+        enveloped = SessionEvent(SESSION, 0, 0, event, STEP.turn_id.run_id)
+        self.entries[-1] = entry._replace(bodies=[payload_of(enveloped, entry.submission_id, entry.at_us)])
+
     def _blank(self, event: str, about: str, order: str) -> Entry:
         provenance = Provenance(session_id=SESSION, run_seq=1, work_order_id=order)
         written = WriteEntry(f"{event}:{about}", "prompts", event, 0, provenance=provenance)
@@ -58,26 +67,12 @@ class Record:
         self.add(event, about, stream=STREAM, tenure=tenure, **fields)
 
 
-def order_shown(order: dict[str, Any]) -> bytes:
-    """What a WO_DISPATCHED says whose order is this."""
-    run_id = RunId(session_id=SESSION, run_seq=1)
-    turn_id = TurnId(run_id=run_id, turn_seq=2)
-    step_id = StepId(turn_id=turn_id, step_seq=1)
-    dispatched = OrderDispatched(wo_id=ORDER, wo_type="synthesize", step_id=step_id, order=order, at=iso(0))
-    moment = SessionEvent(
-        session_id=SESSION, run_id=run_id, turn_id=turn_id, step_id=step_id, session_epoch=0, step_epoch=0,
-        event=dispatched,
-    )  # fmt: skip
-    return payload_of(moment, f"WO_DISPATCHED:{ORDER}", 0)
-
-
 def turn(record: Record) -> None:
     """One whole turn: taken over, asked, dispatched, the model called, a tool run, answered, consolidated."""
     record.owned("TookOver", f"{SESSION}/1")
     record.owned("RunRequested", f"{SESSION}/in-0")
     record.owned("CONTEXT_ASSEMBLED", "c1", payload=ContextAssembled("", 1, 1, 1, 1, ("ART-1",)))
-    shown = order_shown({"input_context": [{"artifact_id": "ART-1"}], "exchanges": []})
-    record.owned("WO_DISPATCHED", ORDER, order=ORDER, payload=shown)
+    record.dispatched(ORDER, input_context=[{"artifact_id": "ART-1"}], exchanges=[])
     record.add("PROMPT_SENT", f"{ORDER}#1/1", order=ORDER, payload=sent(100))
     record.add("PROMPT_RECEIVED", f"{ORDER}#1/1", order=ORDER, payload=received(60))
     record.add("TOOL_STARTED", f"{ORDER}/ho1", order=ORDER, stream="ho1m")
@@ -136,10 +131,7 @@ PLANTED: dict[str, Callable[[Record], None]] = {
     "ended twice in its journal": lambda r: r.owned("OrderEnded", f"{ORDER}/again", order=ORDER),
     "was ended twice": lambda r: r.add("WO_FAILED", f"{ORDER}/ho1/2", order=ORDER, stream="ho1m"),
     "before the dispatch was durable": lambda r: r.add("TOOL_STARTED", "WO-9/ho1", order="WO-9", stream="ho1m"),
-    "a call without its result": lambda r: r.owned(
-        "WO_DISPATCHED", "WO-9", order="WO-9",
-        payload=order_shown({"exchanges": [{"tool_calls": [1, 2], "results": [{"ref": "x/1"}], "text": {}}]}),
-    ),
+    "a call without its result": lambda r: r.dispatched("WO-9", exchanges=[{"tool_calls": [{}, {}], "results": [{}]}]),
     "a fenced owner wrote": lambda r: r.owned("StepStarted", "s", origin="ho2/9@s9"),
     "tenure 3 of": lambda r: r.owned("TookOver", f"{SESSION}/3", tenure=3),
     "stands behind the host's answer": lambda r: (
@@ -151,10 +143,7 @@ PLANTED: dict[str, Callable[[Record], None]] = {
     "rests on what was never logged": lambda r: r.add(
         "HO3_OVERLAY", "ART-2", stream="overlays", origin="ho3/1@s1", payload={"source_event_ids": ["EVT-7"]}
     ),
-    "a memory line that no record names": lambda r: r.owned(
-        "WO_DISPATCHED", "WO-9", order="WO-9",
-        payload=order_shown({"input_context": [{"artifact_id": "ART-9"}]}),
-    ),
+    "a memory line that no record names": lambda r: r.dispatched("WO-9", input_context=[{"artifact_id": "ART-9"}]),
     "consolidated before the answer stood": lambda r: r.add(
         "WO_DISPATCHED", "WO-CONS-2", stream="ho2m", parents=["RunCompleted:never"]
     ),
@@ -189,7 +178,7 @@ def test_a_provider_call_or_a_run_without_an_end_is_named_at_the_end() -> None:
     record, monitor = Record(), RecordMonitor()
     record.owned("TookOver", f"{SESSION}/1")
     record.owned("RunRequested", f"{SESSION}/in-0")
-    record.owned("WO_DISPATCHED", ORDER, order=ORDER, payload=order_shown({}))
+    record.dispatched(ORDER)
     record.add("PROMPT_SENT", f"{ORDER}#1/1", order=ORDER, payload=sent(1))
     for entry in record.entries:
         monitor.step(entry)
