@@ -11,14 +11,11 @@ from dataclasses import replace
 from actors.ho2_supervisor.admission import Admission, Refused
 from actors.ho2_supervisor.owner import OwnedSession, is_gone
 from actors.ho2_supervisor.session import journal
-from actors.ho2_supervisor.session.record import KnownInput, SessionRecord
+from actors.ho2_supervisor.session.record import KnownInput, SessionRecord, settle
 from bus.errors import RuntimeFault
 from bus.messages.ids import RunId, delivered_key, requested_id, turn_key
 from bus.messages.ledger import Entry
 from bus.messages.session import (
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
     RunRequested,
     SessionEventKind,
     TurnDegraded,
@@ -47,13 +44,13 @@ async def input_of(session: OwnedSession, input_id: str) -> KnownInput | None:
     end = delivered or answered
     if end is None and known is not None and known.run_id is not None:
         end = await session.end_of(known.run_id)
-    ended = _event_of(end)
     if known is None:
+        ended = _event_of(end)
         if not isinstance(ended, TurnDegraded):
             return None
         known = KnownInput(input_id, None, ended.input_ref, None)
         known.digest = await _digest_of(session, known)
-    _settle(known, ended)
+    settle(known, end and recorded(end))  # the input of an active run is always in memory, so this one's is over
     return known
 
 
@@ -62,7 +59,7 @@ def as_delivered(known: KnownInput, delivered: Entry | None) -> KnownInput:
     if delivered is None:
         return known
     told = replace(known)
-    _settle(told, _event_of(delivered))
+    settle(told, recorded(delivered))
     return told
 
 
@@ -78,21 +75,6 @@ def _requested(session_id: str, entry: Entry | None) -> KnownInput | None:
         return None
     run_id = RunId(session_id=session_id, run_seq=entry.provenance.run_seq)
     return KnownInput(event.input_id, event.input_digest, event.input_ref, run_id, form=form_of(event.run_overrides))
-
-
-def _settle(known: KnownInput, ended: SessionEventKind | None) -> None:
-    """As the fold of the journal would have it."""
-    match ended:
-        case RunCompleted():
-            known.became, known.result_ref = "answered", ended.result_ref
-        case RunFailed():
-            known.became, known.result_ref, known.code = "failed", ended.detail_ref or "", ended.code
-        case RunCancelled():
-            known.became, known.code = "failed", "cancelled"
-        case TurnDegraded():
-            known.became, known.result_ref = "degraded", ended.reply_ref
-        case _:  # over, and without an answer: the input of an active run is always in memory
-            known.became, known.code = "failed", "execution_error"
 
 
 def _event_of(entry: Entry | None) -> SessionEventKind | None:

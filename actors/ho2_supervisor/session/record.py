@@ -43,6 +43,22 @@ class KnownInput:
     form: str | None = None  # `form_of` what it asked for; None: nobody recorded it
 
 
+def settle(known: KnownInput, ended: Recorded | None) -> None:
+    """What became of the input by this end; without one its run is over, and nobody says how."""
+    match None if ended is None else ended.event.event:
+        case events.RunCompleted(result_ref=ref):
+            known.became, known.result_ref, known.code = "answered", ref, ""
+        case events.RunFailed(detail_ref=ref, code=code):
+            known.became, known.result_ref, known.code = "failed", ref or "", code
+        case events.RunCancelled():
+            told = body_ref(ended.submission_id, 1) if ended is not None and len(ended.bodies) > 1 else ""
+            known.became, known.result_ref, known.code = "failed", told, "cancelled"
+        case events.TurnDegraded(reply_ref=ref):
+            known.became, known.result_ref, known.code = "degraded", ref, ""
+        case _:
+            known.became, known.code = "failed", "execution_error"
+
+
 @dataclass(slots=True)
 class Forgotten:
     """Of what a record has let some go, so that an input that it does not know may stand in the ledger."""
@@ -183,11 +199,8 @@ class SessionRecord:
                 self._requested(entry, event)
             case events.RunCompleted():
                 self._completed(entry, event)
-            case events.RunFailed():
-                self._ended(entry, event.input_id, "failed", code=event.code, result_ref=event.detail_ref or "")
-            case events.RunCancelled():
-                told = body_ref(entry.submission_id, 1) if len(entry.bodies) > 1 else ""
-                self._ended(entry, event.input_id, "failed", code="cancelled", result_ref=told)
+            case events.RunFailed() | events.RunCancelled():
+                self._ended(entry, event.input_id)
             case events.TurnDegraded():
                 self._degraded(entry, event)
             case events.StateSnapshot():
@@ -260,23 +273,21 @@ class SessionRecord:
         if result is not None:
             self._spent(result)
         is_escalated = result is not None and result.quality_gate_passed is False
-        self._ended(entry, event.input_id, "answered", result_ref=event.result_ref, is_escalated=is_escalated)
+        self._ended(entry, event.input_id, is_escalated=is_escalated)
 
-    def _ended(  # noqa: PLR0913 - how a run ended
-        self, entry: Recorded, input_id: str, became: AnswerKind, *, result_ref: str = "", code: str = "",
-        is_escalated: bool = False,
-    ) -> None:  # fmt: skip
+    def _ended(self, entry: Recorded, input_id: str, *, is_escalated: bool = False) -> None:
         known = self.inputs[input_id]
-        known.became, known.result_ref, known.code = became, result_ref, code
+        settle(known, entry)
         if self.run is not None:
-            failed = "" if code == "cancelled" else "failed"
+            failed = "" if known.code == "cancelled" else "failed"
             answered = "escalated" if is_escalated else "success"
-            self.last_run = ended_run(self.run, answered if became == "answered" else failed, entry.submission_id)
+            outcome = answered if known.became == "answered" else failed
+            self.last_run = ended_run(self.run, outcome, entry.submission_id)
         self.run = None
 
     def _degraded(self, entry: Recorded, event: events.TurnDegraded) -> None:
         known = self.inputs.get(event.input_id) or KnownInput(event.input_id, None, event.input_ref, None)
-        known.became, known.result_ref, known.code = "degraded", event.reply_ref, ""
+        settle(known, entry)
         self.degraded_agent_id = entry.agent_id
         self.inputs[event.input_id] = known
         own_input = own_text(entry, event.input_ref)
