@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bus.messages.base import pack
 from bus.messages.ledger import STREAMS, WriteEntry
 from bus.record.catalog import EVENT_TYPES, is_session_stream
+from bus.record.payload import pack_payload
+from bus.record.payloads.governance import Denied
 
 DENIED = "DENIED"
 
@@ -59,5 +60,9 @@ class Denials:
             decision="REJECTED",
             reason="not_kept" if is_rest else "scope",
             at_us=now_us,
-            bodies=[pack({**what._asdict(), "count": count, "first_at_us": first_us})],
+            bodies=[
+                pack_payload(
+                    Denied(what.sender, count, first_us, what.type, event_type=what.event_type, stream=what.stream)
+                )
+            ],
         )

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bus.messages.base import pack
 from bus.messages.ledger import Ack, WriteEntry
 from bus.record.catalog import is_session_stream
 from bus.record.entry import encode_stored, packed_entry, to_stored
+from bus.record.payload import pack_payload
+from bus.record.payloads.governance import WriteConflict
 from config.schema import LedgerConfig
 from ledger_service.admission import Earlier, StreamHead, advance, fault_of_shape, judge, refusal
 from ledger_service.frame import salted_hash
@@ -128,9 +129,7 @@ class Intake:
         submission_id = f"{WRITE_CONFLICT}:{entry.submission_id}"
         if self._tables.by_submission(submission_id) is not None:
             return
-        facts = {
-            "submission_id": entry.submission_id, "writer": writer, "sequence": first.sequence, "origin": first.origin,
-        }  # fmt: skip
+        facts = WriteConflict(entry.submission_id, writer, first.sequence, first.origin)
         record = WriteEntry(
             submission_id=submission_id,
             stream="governance",
@@ -140,7 +139,7 @@ class Intake:
             provenance=entry.provenance,
             parents=[entry.submission_id],
             at_us=batch.now_us,
-            bodies=[pack(facts)],
+            bodies=[pack_payload(facts)],
         )
         self._stage(record, self._world.origin, StreamHead(), batch)
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from bus.errors import LedgerError
-from bus.messages.base import pack
 from bus.messages.ledger import WriteEntry
 from bus.port import Disk
+from bus.record.payload import pack_payload
+from bus.record.payloads.governance import BatchSetAside
 from config.schema import LedgerConfig
 from ledger_service.index import FILE as INDEX
 from ledger_service.index import FILES, Index, Position
@@ -147,5 +148,5 @@ def _record_of(removed: Removed, world: World) -> WriteEntry:
         event_type="RECOVERED",
         reason=f"{removed.kind}_batch",
         at_us=world.now_us(),
-        bodies=[pack(removed._asdict())],
+        bodies=[pack_payload(BatchSetAside(*removed))],
     )

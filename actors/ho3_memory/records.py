@@ -7,22 +7,31 @@ reason) is body 1, so that it can be erased and the rest stands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pydantic import TypeAdapter
 
 from actors.ho3_memory.event_time import micros
 from actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
-from bus.messages.base import canonical_bytes, pack, unpack
 from bus.messages.ids import entry_id, overlay_id
 from bus.messages.ledger import Entry, Provenance, WriteEntry
 from bus.messages.memory import (
     Artifact,
     DeactivateOverlay,
+    GateResult,
     LogConsolidationFailure,
     Signal,
     SignalId,
     UpdateOverlayWeight,
+)
+from bus.record.catalog import read_body
+from bus.record.payload import pack_payload
+from bus.record.payloads.memory import (
+    ConsolidationFailed,
+    GateThen,
+    OverlayDeactivated,
+    OverlayLogged,
+    SignalLogged,
+    WeightUpdated,
 )
 
 SIGNALS = "signals"
@@ -37,41 +46,40 @@ def signal_entry(agent_id: str, signal: Signal, *, trace: str, at_us: int) -> Wr
     """HO3_SIGNAL, named by agent and event: sent again it adds nothing."""
     provenance = Provenance(agent_id=agent_id, session_id=signal.session_id)
     name = entry_id("HO3_SIGNAL", f"{agent_id}/{signal.event_id}")
-    return _entry(name, SIGNALS, [canonical_bytes(signal)], provenance, trace=trace, at_us=at_us)
+    said = SignalLogged(signal.signal_id, signal.at, dict(sorted(signal.metadata.items())))
+    return _entry(name, SIGNALS, [pack_payload(said)], provenance, trace=trace, at_us=at_us)
 
 
 def overlay_entry(agent_id: str, artifact: Artifact, *, earlier: int, trace: str, at_us: int) -> WriteEntry:
     """HO3_OVERLAY; `earlier` entries about this artifact stand already."""
     again = f"/{earlier}" if earlier else ""
     name = entry_id("HO3_OVERLAY", f"{overlay_id(agent_id, artifact.artifact_id)}{again}")
-    facts = artifact.model_dump(mode="json", exclude={"context_line"})
     provenance = Provenance(agent_id=agent_id, session_id=artifact.session_id or "")
-    bodies = [_sorted_pack(facts), artifact.context_line.encode()]
+    bodies = [pack_payload(_logged(artifact)), artifact.context_line.encode()]
     return _entry(name, OVERLAYS, bodies, provenance, trace=trace, at_us=at_us)
 
 
 def deactivated_entry(message: DeactivateOverlay, *, trace: str, at_us: int) -> WriteEntry:
     """HO3_OVERLAY_DEACTIVATED, named by artifact and time."""
     name = entry_id("HO3_OVERLAY_DEACTIVATED", f"{overlay_id(message.agent_id, message.artifact_id)}/{message.at}")
-    facts = {"artifact_id": message.artifact_id, "at": message.at}
-    bodies = [_sorted_pack(facts), message.reason.encode()]
+    bodies = [pack_payload(OverlayDeactivated(message.artifact_id, message.at)), message.reason.encode()]
     return _entry(name, OVERLAYS, bodies, Provenance(agent_id=message.agent_id), trace=trace, at_us=at_us)
 
 
 def weight_entry(message: UpdateOverlayWeight, *, trace: str, at_us: int) -> WriteEntry:
     """HO3_OVERLAY_WEIGHT_UPDATED, named by artifact and time."""
     name = entry_id("HO3_OVERLAY_WEIGHT_UPDATED", f"{overlay_id(message.agent_id, message.artifact_id)}/{message.at}")
-    facts = {"artifact_id": message.artifact_id, "at": message.at, "new_weight": message.new_weight}
-    bodies = [_sorted_pack(facts), message.reason.encode()]
+    said = WeightUpdated(message.artifact_id, message.at, message.new_weight)
+    bodies = [pack_payload(said), message.reason.encode()]
     return _entry(name, OVERLAYS, bodies, Provenance(agent_id=message.agent_id), trace=trace, at_us=at_us)
 
 
 def failure_entry(message: LogConsolidationFailure, *, trace: str, at_us: int) -> WriteEntry:
     """HO3_CONSOLIDATION_FAILED, named by signal and order; by time where there was no order."""
     name = entry_id("HO3_CONSOLIDATION_FAILED", f"{message.agent_id}/{message.signal_id}/{message.wo_id or message.at}")
-    facts = {"signal_id": message.signal_id, "wo_id": message.wo_id, "code": message.code, "at": message.at}
+    said = ConsolidationFailed(message.signal_id, message.code, message.at)
     provenance = Provenance(agent_id=message.agent_id, work_order_id=message.wo_id)
-    return _entry(name, OVERLAYS, [_sorted_pack(facts)], provenance, trace=trace, at_us=at_us)
+    return _entry(name, OVERLAYS, [pack_payload(said)], provenance, trace=trace, at_us=at_us)
 
 
 def owned(entry: WriteEntry, packages: Mapping[str, str]) -> WriteEntry:
@@ -84,39 +92,65 @@ def owned(entry: WriteEntry, packages: Mapping[str, str]) -> WriteEntry:
 def fact_of(sequence: int, entry: Entry | WriteEntry) -> Fact | None:
     """What an entry says; None for one whose facts were erased or that is not of memory.
 
-    Raises ValueError, TypeError or LookupError for one that cannot be read.
+    Raises ValueError for one that cannot be read.
     """
-    body = entry.bodies[0] if entry.bodies else None
-    if body is None:
-        return None
-    name, agent_id, said = entry.submission_id, entry.provenance.agent_id, unpack(body)
-    match entry.event_type:
-        case "HO3_SIGNAL":
-            at_us, signal_id = micros(said["at"]), _SIGNAL_ID.validate_python(said["signal_id"])
-            return SignalFact(sequence, agent_id, name, said["event_id"], signal_id, said["session_id"], at_us)
-        case "HO3_OVERLAY":
+    name, agent_id = entry.submission_id, entry.provenance.agent_id
+    match read_body(entry):
+        case SignalLogged(signal_id=signal_id, at=at):
+            event_id, session_id = name.removeprefix(f"HO3_SIGNAL:{agent_id}/"), entry.provenance.session_id
+            known_id = _SIGNAL_ID.validate_python(signal_id)
+            return SignalFact(sequence, agent_id, name, event_id, known_id, session_id, micros(at))
+        case OverlayLogged() as said:
             return OverlayFact(sequence, agent_id, name, _artifact_of(said, entry.bodies))
-        case "HO3_OVERLAY_DEACTIVATED":
-            return DeactivatedFact(sequence, agent_id, name, said["artifact_id"], micros(said["at"]))
-        case "HO3_OVERLAY_WEIGHT_UPDATED":
-            at_us = micros(said["at"])
-            return WeightFact(sequence, agent_id, name, said["artifact_id"], said["new_weight"], at_us)
-        case "HO3_CONSOLIDATION_FAILED":
-            return FailureFact(sequence, agent_id, name, said["signal_id"], micros(said["at"]))
+        case OverlayDeactivated(artifact_id=artifact_id, at=at):
+            return DeactivatedFact(sequence, agent_id, name, artifact_id, micros(at))
+        case WeightUpdated(artifact_id=artifact_id, at=at, new_weight=weight):
+            return WeightFact(sequence, agent_id, name, artifact_id, weight, micros(at))
+        case ConsolidationFailed(signal_id=signal_id, at=at):
+            return FailureFact(sequence, agent_id, name, signal_id, micros(at))
         case _:
             return None
 
 
-def _artifact_of(said: dict[str, Any], bodies: Sequence[bytes | None]) -> Artifact:
-    line = bodies[1]
-    if line is None:
-        return Artifact.model_validate({**said, "context_line": ERASED_LINE, "enabled": False})
-    return Artifact.model_validate({**said, "context_line": line.decode()})
+def _logged(artifact: Artifact) -> OverlayLogged:
+    gate = artifact.gate_snapshot
+    return OverlayLogged(
+        artifact_id=artifact.artifact_id,
+        artifact_type=artifact.artifact_type,
+        domain_labels=tuple(artifact.labels.domain),
+        task_labels=tuple(artifact.labels.task),
+        weight=artifact.weight,
+        decay_modifier=artifact.decay_modifier,
+        scope=artifact.scope,
+        session_id=artifact.session_id,
+        enabled=artifact.enabled,
+        created_at_event_ts=artifact.created_at_event_ts,
+        expires_at_event_ts=artifact.expires_at_event_ts,
+        source_signal_ids=tuple(artifact.source_signal_ids),
+        source_event_ids=tuple(artifact.source_event_ids),
+        gate_snapshot=None if gate is None else GateThen(*gate.model_dump().values()),
+        model=artifact.model,
+        prompt_pack_version=artifact.prompt_pack_version,
+        consolidation_event_ts=artifact.consolidation_event_ts,
+        window_start=artifact.window_start,
+        window_end=artifact.window_end,
+    )
 
 
-def _sorted_pack(facts: dict[str, Any]) -> bytes:
-    """The same facts give the same bytes; nested values come from models, whose keys stand in one order."""
-    return pack(dict(sorted(facts.items())))
+def _artifact_of(said: OverlayLogged, bodies: Sequence[bytes | None]) -> Artifact:
+    if len(bodies) < 2:  # noqa: PLR2004 - payload and line
+        raise ValueError("an overlay without a line")
+    line, gate = bodies[1], said.gate_snapshot
+    values = said._asdict()
+    labels = {"domain": list(values.pop("domain_labels")), "task": list(values.pop("task_labels"))}
+    values |= {
+        "labels": labels,
+        "source_signal_ids": list(said.source_signal_ids),
+        "source_event_ids": list(said.source_event_ids),
+        "gate_snapshot": None if gate is None else dict(zip(GateResult.model_fields, gate, strict=True)),
+        "context_line": ERASED_LINE if line is None else line.decode(),
+    }
+    return Artifact.model_validate(values if line is not None else values | {"enabled": False})
 
 
 def _entry(  # noqa: PLR0913 - an entry has these parts

@@ -10,6 +10,8 @@ from bus.messages.ids import body_ref, candidates_key, delivered_key, entry_id, 
 from bus.messages.ledger import Provenance, WriteEntry, session_stream
 from bus.messages.session import SessionEvent, TurnDegraded
 from bus.record.journal import payload_of
+from bus.record.payload import pack_payload
+from bus.record.payloads.governance import Degradation
 
 _REASON_MAX_CHARS = 64
 
@@ -35,7 +37,7 @@ def degradation(turn: Turn, fault: RuntimeFault, *, now: float) -> WriteEntry:
         provenance=_provenance(turn),
         trace=turn.trace,
         at_us=round(now * 1_000_000),
-        bodies=[pack({"session_id": turn.session_id, "agent_id": turn.agent_id, "input_id": turn.input_id})],
+        bodies=[pack_payload(Degradation(turn.input_id))],
     )
 
 

@@ -28,9 +28,9 @@ from bench.documents import markdown, put_between
 from bench.hostile.enrol import enrolled
 from bench.hostile.floods import Asked, ask_on
 from bench.hostile.fuzzer import How, Words
-from bus.messages.base import unpack
 from bus.messages.control import Peers, ReadPeers
 from bus.port import Bus
+from bus.record.catalog import read_body
 from bus.zeromq.context import ZeroMQ
 from bus.zeromq.tap import TapReader
 from launch import run_file
@@ -46,7 +46,6 @@ WORKERS_MAX = 32
 EVERY_LIFE_S = 300.0
 _CLIENTS = ("door", "operator")
 _SERVICES = ("host", "ho1", "ho2", "ho3", "gateway", "ledger")
-_NOTHING = b"\x80"
 _RECORDED = ("DENIED", "KEY_REFUSED", "DEAD_LETTER")
 
 
@@ -114,7 +113,7 @@ def recorded(up: Cluster) -> Counter[str]:
     found: Counter[str] = Counter()
     for event_type in _RECORDED:
         for entry in read_entries(up.record, Filter(event_type=event_type), with_bodies=True):
-            found[f"{event_type} {entry.reason}"] += int(unpack(entry.bodies[0] or _NOTHING).get("count", 1))
+            found[f"{event_type} {entry.reason}"] += getattr(read_body(entry), "times", 1)
     return found
 
 

@@ -16,6 +16,7 @@ from bus.codec import decode
 from bus.envelope import Kind, header
 from bus.errors import BusError, RuntimeFault
 from bus.messages.control import CreateToken, Hello, Join, Joined, Refused, RefusedKey, TokenCreated
+from bus.record.payloads.governance import KeyRefused
 
 Authenticate = Callable[[Hello], Refused | None]
 
@@ -85,7 +86,7 @@ class Enrolment:
         name = self._refused_keys.add(fingerprint, address, state.now)
         if name is None:
             return
-        self._records.keep(KeyRecord("KEY_REFUSED", "REJECTED", "unknown_key", (("key", name), ("address", address))))
+        self._records.keep(KeyRecord("KEY_REFUSED", "REJECTED", "unknown_key", KeyRefused(name, address=address)))
         state.tap("denied", header(Kind.HELLO, ""), "", worker=f"{name} {address}", code="unknown_key")
 
     def refused_keys(self) -> list[RefusedKey]:

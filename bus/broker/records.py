@@ -15,8 +15,9 @@ from bus.catalog import CLASSES
 from bus.codec import decode, encode
 from bus.envelope import Header, Kind, header
 from bus.errors import RuntimeFault
-from bus.messages.base import pack
 from bus.messages.ledger import Write, WriteEntry, Written
+from bus.record.payload import pack_payload
+from bus.record.payloads.governance import Denied, KeyRefused
 from bus.settings import BusSettings
 
 _ID = re.compile(r"[A-Za-z0-9._:@#/-]{1,200}")
@@ -121,14 +122,7 @@ class RecordBook:
         self._entries_made += 1
         if isinstance(note, KeyRecord):
             return self._key_entry(note, first_us, count)
-        payload = {
-            "sender": note.sender,
-            "type": note.type,
-            "service": note.service,
-            "message_id": note.message_id,
-            "count": count,
-            "first_at_us": first_us,
-        }
+        payload = Denied(note.sender, count, first_us, note.type, note.service, note.message_id)
         return WriteEntry(
             submission_id=f"{self._instance}/{self._entries_made}",
             stream="governance",
@@ -136,13 +130,13 @@ class RecordBook:
             decision="REJECTED" if note.event_type == "DENIED" else "",
             reason=note.code,
             at_us=self._wall_us,
-            bodies=[pack(payload)],
+            bodies=[pack_payload(payload)],
         )
 
     def _key_entry(self, record: KeyRecord, first_us: int, count: int) -> WriteEntry:
-        payload: dict[str, str | int] = dict(record.facts)
-        if not record.submission_id:
-            payload |= {"count": count, "first_at_us": first_us}
+        payload = record.facts
+        if isinstance(payload, KeyRefused):
+            payload = payload._replace(times=count, first_at_us=first_us)
         return WriteEntry(
             submission_id=record.submission_id or f"{self._instance}/{self._entries_made}",
             stream="governance",
@@ -150,5 +144,5 @@ class RecordBook:
             decision=record.decision,
             reason=record.reason,
             at_us=self._wall_us,
-            bodies=[pack(payload)],
+            bodies=[pack_payload(payload)],
         )

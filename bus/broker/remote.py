@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
+from bus.record.payloads.governance import KeyEnrolled, KeyRefused, KeyRevoked, TokenMade
 
 
 class KeyRecord(NamedTuple):
@@ -18,7 +19,7 @@ class KeyRecord(NamedTuple):
     event_type: str
     decision: str
     reason: str
-    facts: tuple[tuple[str, str | int], ...]
+    facts: TokenMade | KeyEnrolled | KeyRevoked | KeyRefused
     submission_id: str = ""
 
 

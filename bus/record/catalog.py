@@ -22,7 +22,7 @@ from bus.messages.ledger import STREAMS
 from bus.messages.session import ENTRY_NAMES, SessionEventKind
 from bus.record.entry import Entry, WriteEntry
 from bus.record.payload import payload_of
-from bus.record.payloads import orders, prompts
+from bus.record.payloads import governance, memory, orders, prompts
 
 SESSION = "session"
 """Stands in this table for every session's journal."""
@@ -332,30 +332,88 @@ KINDS: tuple[EntryKind, ...] = (
         payload=prompts.BreakerChanged,
     ),
     # HO3
-    EntryKind("HO3_SIGNAL", "signals", ("ho3",), _OWN, "Something that was noticed in a run."),
-    EntryKind("HO3_OVERLAY", "overlays", ("ho3",), _OWN, "An artifact: what was learned.", texts=("its line",)),
-    EntryKind("HO3_OVERLAY_DEACTIVATED", "overlays", ("ho3",), _OWN, "It is switched off.", texts=("the reason",)),
-    EntryKind("HO3_OVERLAY_WEIGHT_UPDATED", "overlays", ("ho3",), _OWN, "Its weight changed.", texts=("the reason",)),
-    EntryKind("HO3_CONSOLIDATION_FAILED", "overlays", ("ho3",), _OWN, "A consolidation brought nothing."),
-    # everybody else
-    EntryKind("DEGRADATION", "governance", ("host",), _OWN, "A turn is answered without its supervisor, and why."),
     EntryKind(
-        "DENIED", "governance", ("broker",), _COUNTED, "What was refused, of whom, how often.", has_type_in_id=False
+        "HO3_SIGNAL", "signals", ("ho3",), _OWN, "Something that was noticed in a run.",
+        payload=memory.SignalLogged,
     ),
-    EntryKind("DENIED", "governance", ("ledger",), _OWN, "What was refused, of whom, how often."),
-    EntryKind("DEAD_LETTER", "governance", ("broker",), _COUNTED, "A message that nobody took.", has_type_in_id=False),
-    EntryKind("TOKEN_CREATED", "governance", ("broker",), _OWN, "A worker elsewhere may join."),
-    EntryKind("KEY_ENROLLED", "governance", ("broker",), _OWN, "It has joined."),
-    EntryKind("KEY_REFUSED", "governance", ("broker",), _COUNTED, "Unknown keys knocked.", has_type_in_id=False),
-    EntryKind("KEY_REVOKED", "governance", ("broker",), _OWN, "A worker's key was taken back."),
+    EntryKind(
+        "HO3_OVERLAY", "overlays", ("ho3",), _OWN, "An artifact: what was learned.",
+        payload=memory.OverlayLogged, texts=("its line",),
+    ),
+    EntryKind(
+        "HO3_OVERLAY_DEACTIVATED", "overlays", ("ho3",), _OWN, "It is switched off.",
+        payload=memory.OverlayDeactivated, texts=("the reason",),
+    ),
+    EntryKind(
+        "HO3_OVERLAY_WEIGHT_UPDATED", "overlays", ("ho3",), _OWN, "Its weight changed.",
+        payload=memory.WeightUpdated, texts=("the reason",),
+    ),
+    EntryKind(
+        "HO3_CONSOLIDATION_FAILED", "overlays", ("ho3",), _OWN, "A consolidation brought nothing.",
+        payload=memory.ConsolidationFailed,
+    ),
+    # everybody else
+    EntryKind(
+        "DEGRADATION", "governance", ("host",), _OWN, "A turn is answered without its supervisor, and why.",
+        payload=governance.Degradation,
+    ),
+    EntryKind(
+        "DENIED", "governance", ("broker",), _COUNTED, "What was refused, of whom, how often.",
+        payload=governance.Denied, has_type_in_id=False,
+    ),
+    EntryKind(
+        "DENIED", "governance", ("ledger",), _OWN, "What was refused, of whom, how often.",
+        payload=governance.Denied,
+    ),
+    EntryKind(
+        "DEAD_LETTER", "governance", ("broker",), _COUNTED, "A message that nobody took.",
+        payload=governance.Denied, has_type_in_id=False,
+    ),
+    EntryKind(
+        "TOKEN_CREATED", "governance", ("broker",), _OWN, "A worker elsewhere may join.",
+        payload=governance.TokenMade,
+    ),
+    EntryKind(
+        "KEY_ENROLLED", "governance", ("broker",), _OWN, "It has joined.",
+        payload=governance.KeyEnrolled,
+    ),
+    EntryKind(
+        "KEY_REFUSED", "governance", ("broker",), _COUNTED, "Unknown keys knocked.",
+        payload=governance.KeyRefused, has_type_in_id=False,
+    ),
+    EntryKind(
+        "KEY_REVOKED", "governance", ("broker",), _OWN, "A worker's key was taken back.",
+        payload=governance.KeyRevoked,
+    ),
     EntryKind("CONFIG_SNAPSHOT", "governance", ("launcher",), _OWN, "The configuration that a cluster runs under."),
-    EntryKind("TAP_BODIES_READ", "governance", ("operator",), _OWN, "Somebody looks at what is said."),
-    EntryKind("TAP_BODIES_CLOSED", "governance", ("operator",), _OWN, "The look is over."),
-    EntryKind("TRANSCRIPT_DELIVERED", "governance", ("http",), _TRANSCRIPT_ID, "Which session a transcript is."),
-    EntryKind("HTTP_KEY_CREATED", "governance", ("http",), _HTTP_KEY_ID, "A key of the HTTP door was made."),
-    EntryKind("HTTP_KEY_REVOKED", "governance", ("http",), _HTTP_KEY_ID, "It was taken back."),
-    EntryKind("RECOVERED", "governance", ("ledger",), _OWN, "A start set a batch aside that was not whole."),
-    EntryKind("WRITE_CONFLICT", "governance", ("ledger",), _OWN, "Somebody gave a known id another content."),
+    EntryKind(
+        "TAP_BODIES_READ", "governance", ("operator",), _OWN, "Somebody looks at what is said.",
+        payload=governance.BodiesRead,
+    ),
+    EntryKind(
+        "TAP_BODIES_CLOSED", "governance", ("operator",), _OWN, "The look is over.",
+        payload=governance.BodiesClosed,
+    ),
+    EntryKind(
+        "TRANSCRIPT_DELIVERED", "governance", ("http",), _TRANSCRIPT_ID, "Which session a transcript is.",
+        payload=governance.TranscriptDelivered,
+    ),
+    EntryKind(
+        "HTTP_KEY_CREATED", "governance", ("http",), _HTTP_KEY_ID, "A key of the HTTP door was made.",
+        payload=governance.HttpKeyCreated,
+    ),
+    EntryKind(
+        "HTTP_KEY_REVOKED", "governance", ("http",), _HTTP_KEY_ID, "It was taken back.",
+        payload=governance.HttpKeyRevoked,
+    ),
+    EntryKind(
+        "RECOVERED", "governance", ("ledger",), _OWN, "A start set a batch aside that was not whole.",
+        payload=governance.BatchSetAside,
+    ),
+    EntryKind(
+        "WRITE_CONFLICT", "governance", ("ledger",), _OWN, "Somebody gave a known id another content.",
+        payload=governance.WriteConflict,
+    ),
 )  # fmt: skip
 
 EVENT_TYPES = frozenset(row.event_type for row in KINDS)

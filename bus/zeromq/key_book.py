@@ -27,6 +27,7 @@ from bus.errors import BusError
 from bus.messages.base import Record
 from bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
 from bus.messages.ids import iso
+from bus.record.payloads.governance import KeyEnrolled, KeyRefused, KeyRevoked, TokenMade
 from bus.settings import BusSettings
 from bus.zeromq import curve
 
@@ -134,8 +135,8 @@ class KeyFiles:
         token = self._tokens.get(_hash(key.encode()))
         refused = self._refusal(join, key, token, now)
         if refused is not None:
-            reason, facts = refused.code, (("key", _shown(join.public_key)), ("token", token.token_id if token else ""))
-            self._records.append(KeyRecord("KEY_REFUSED", "REJECTED", reason, facts))
+            facts = KeyRefused(_shown(join.public_key), token=token.token_id if token else "")
+            self._records.append(KeyRecord("KEY_REFUSED", "REJECTED", refused.code, facts))
             return refused
         worker = self._workers.get(join.public_key)
         if worker is None and token is not None:
@@ -356,21 +357,18 @@ def _number_of(name: str) -> int:
 
 
 def _token_record(token: TokenFile) -> KeyRecord:
-    facts = (
-        ("token", token.token_id), ("role", token.role), ("uses", token.uses),
-        ("created_at_us", token.created_at_us), ("expires_at_us", token.expires_at_us),
-    )  # fmt: skip
+    facts = TokenMade(token.token_id, token.role, token.uses, token.created_at_us, token.expires_at_us)
     return KeyRecord("TOKEN_CREATED", "", "", facts, submission_id=f"TOKEN_CREATED:{token.token_id}")
 
 
 def _worker_record(worker: WorkerFile) -> KeyRecord:
-    facts = (
-        ("key", worker.fingerprint), ("name", worker.name), ("role", worker.role), ("token", worker.token_id),
-        ("host", worker.host), ("version", worker.version), ("enrolled_at_us", worker.enrolled_at_us),
+    facts = KeyEnrolled(
+        worker.fingerprint, worker.name, worker.role, worker.token_id, worker.host, worker.version,
+        worker.enrolled_at_us,
     )  # fmt: skip
     return KeyRecord("KEY_ENROLLED", "ACCEPTED", "", facts, submission_id=f"KEY_ENROLLED:{worker.fingerprint}")
 
 
 def _revoked_record(use: Use) -> KeyRecord:
-    facts = (("key", use.key), ("name", use.worker), ("token", use.token_id))
+    facts = KeyRevoked(use.key, use.worker, use.token_id)
     return KeyRecord("KEY_REVOKED", "", "", facts, submission_id=f"KEY_REVOKED:{use.key}")

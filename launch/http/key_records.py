@@ -11,9 +11,10 @@ from collections.abc import Iterable
 import structlog
 
 from bus.errors import RuntimeFault
-from bus.messages.base import pack
 from bus.messages.ledger import Write, WriteEntry, Written
 from bus.port import Bus
+from bus.record.payload import pack_payload
+from bus.record.payloads.governance import HttpKeyCreated, HttpKeyRevoked
 from launch.home import Home
 from launch.http.keys import HttpKey, RevokedKey, Watched, keys_in, revoked_in
 
@@ -25,10 +26,16 @@ _log = structlog.get_logger("http")
 def entries_of(keys: Iterable[HttpKey], revoked: Iterable[RevokedKey]) -> list[WriteEntry]:
     """One each, the same ones at every door: names, times and fingerprints. Pure."""
     made = [
-        _entry(CREATED, key.principal, key.fingerprint, key.created_at_us, expires_at_us=key.expires_at_us)
+        _entry(CREATED, key, HttpKeyCreated(_named(key), key.principal, key.created_at_us, key.expires_at_us))
         for key in keys
     ]
-    return made + [_entry(REVOKED, key.principal, key.fingerprint, key.revoked_at_us) for key in revoked]
+    return made + [
+        _entry(REVOKED, key, HttpKeyRevoked(_named(key), key.principal, key.revoked_at_us)) for key in revoked
+    ]
+
+
+def _named(key: HttpKey | RevokedKey) -> str:
+    return f"key:{key.fingerprint}"
 
 
 async def keep_recorded(bus: Bus, home: Home, *, interval_s: float, timeout_s: float) -> None:
@@ -55,9 +62,8 @@ async def _written(bus: Bus, news: list[WriteEntry], told: set[str], *, timeout_
     return True
 
 
-def _entry(event_type: str, principal: str, fingerprint: str, at_us: int, **facts: int | None) -> WriteEntry:
-    said = {"key": f"key:{fingerprint}", "name": principal, "at_us": at_us, **facts}
+def _entry(event_type: str, key: HttpKey | RevokedKey, said: HttpKeyCreated | HttpKeyRevoked) -> WriteEntry:
     return WriteEntry(
-        submission_id=f"{event_type}:{principal}/{fingerprint}", stream=_STREAM, event_type=event_type, at_us=at_us,
-        bodies=[pack(said)],
+        submission_id=f"{event_type}:{key.principal}/{key.fingerprint}", stream=_STREAM, event_type=event_type,
+        at_us=said.at_us, bodies=[pack_payload(said)],
     )  # fmt: skip

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
-from bus.messages.base import pack, unpack
 from bus.messages.ids import requested_id, turn_key
 from bus.messages.ledger import (
     Entries,
@@ -29,6 +28,8 @@ from bus.messages.ledger import (
     session_stream,
 )
 from bus.port import Bus
+from bus.record.payload import pack_payload, payload_in
+from bus.record.payloads.governance import TranscriptDelivered
 from launch.sessions.commands_seen import turns_in
 
 EVENT = "TRANSCRIPT_DELIVERED"
@@ -105,10 +106,10 @@ async def find(bus: Bus, record_id: str, *, timeout_s: float) -> Kept | None:
         "ledger", Lookup(submission_ids=[record_id], with_bodies=True), expect=Found, timeout_s=timeout_s
     )
     entry = found.entries[0]
-    if entry is None or not entry.bodies or entry.bodies[0] is None:
+    kept = None if entry is None else payload_in(TranscriptDelivered, entry)
+    if entry is None or kept is None:
         return None
-    kept = unpack(entry.bodies[0])
-    return Kept(session_id=str(kept["session_id"]), input_id=str(kept["input_id"]))
+    return Kept(session_id=entry.provenance.session_id, input_id=kept.input_id)
 
 
 async def keep(bus: Bus, record_id: str, kept: Kept, *, timeout_s: float) -> None:
@@ -120,7 +121,7 @@ async def keep(bus: Bus, record_id: str, kept: Kept, *, timeout_s: float) -> Non
         provenance=Provenance(session_id=kept.session_id),
         trace=kept.session_id,
         at_us=round(bus.now() * 1_000_000),
-        bodies=[pack({"session_id": kept.session_id, "input_id": kept.input_id})],
+        bodies=[pack_payload(TranscriptDelivered(kept.input_id))],
     )
     await bus.request("ledger", Write(entries=[entry]), expect=Written, timeout_s=timeout_s)
 

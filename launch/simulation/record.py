@@ -17,6 +17,7 @@ from bus.messages.ledger import Entry
 from bus.messages.session import OrderDispatched
 from bus.record.journal import event_in
 from bus.record.payload import P, payload_in
+from bus.record.payloads.memory import OverlayLogged
 from bus.record.payloads.orders import ContextAssembled
 from launch.simulation.broken import Broken, must
 
@@ -195,7 +196,7 @@ class _Memory:
         if entry.event_type == "HO3_SIGNAL":
             self._events.add(entry.submission_id.partition("/")[2])
         elif entry.event_type == "HO3_OVERLAY":
-            rests_on = set(payload_of(entry)["source_event_ids"])
+            rests_on = set(known_payload(OverlayLogged, entry).source_event_ids)
             must(self._events >= rests_on, f"{entry.submission_id} rests on what was never logged")
 
 

@@ -5,13 +5,14 @@ Source: spec page "Launching, scaling, tapping, watching", Tap and audit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bus.errors import RuntimeFault
-from bus.messages.base import pack
 from bus.messages.ledger import Write, WriteEntry, Written
 from bus.port import Clock
+from bus.record.payload import pack_payload
+from bus.record.payloads.governance import BodiesClosed, BodiesRead
 from launch import exit_codes
 from launch.client import connected
 from launch.endpoints import Place
@@ -45,7 +46,7 @@ class Look:
         """
         seen = sum(one.record.sensitive and one.record.body is not None for one in choice.chosen)
         if seen and self._opened_at is None:
-            facts = {"look": self.look_id, "filter": list(self.filters), "since_s": self.since_s}
+            facts = BodiesRead(self.look_id, tuple(self.filters), self.since_s)
             try:
                 await self._write(OPENED, facts)
             except RuntimeFault as fault:
@@ -65,19 +66,19 @@ class Look:
         elapsed_ms = round((self.clock.monotonic() - self._opened_at) * 1000)
         self._opened_at = None
         try:
-            await self._write(CLOSED, {"look": self.look_id, "bodies": self.bodies, "elapsed_ms": elapsed_ms})
+            await self._write(CLOSED, BodiesClosed(self.look_id, self.bodies, elapsed_ms))
         except (RuntimeFault, CommandError) as fault:
             return f"the end of this look could not be recorded: {fault}"
         return ""
 
-    async def _write(self, event_type: str, facts: Mapping[str, object]) -> None:
+    async def _write(self, event_type: str, facts: BodiesRead | BodiesClosed) -> None:
         entry = WriteEntry(
             submission_id=f"{event_type}:{self.look_id}",
             stream="governance",
             event_type=event_type,
             parents=[] if event_type == OPENED else [f"{OPENED}:{self.look_id}"],
             at_us=round(self.clock.now() * 1_000_000),
-            bodies=[pack(dict(facts))],
+            bodies=[pack_payload(facts)],
         )
         timeout_s = self.place.snapshot.config.ledger.request_timeout_ms / 1000
         async with connected(self.place, "operator") as bus:

@@ -2,9 +2,8 @@
 
 import pytest
 
-from bus.messages.base import unpack
 from bus.messages.ledger import Provenance, WriteEntry
-from bus.record.catalog import kind_of, may_write_entry
+from bus.record.catalog import kind_of, may_write_entry, read_body
 from bus.sim.disk import SimDisk
 from tests.ledger_service.rig import SESSION, medium, running, write
 
@@ -132,5 +131,5 @@ async def test_an_enrolled_worker_breaks_no_session_and_takes_no_turn():
         assert [ack.outcome for ack in acks] == ["committed"] * 2
         await ledger.bus.release()
         (denied,) = [e for e in await ledger.read("governance", with_bodies=True) if e.event_type == "DENIED"]
-        said = unpack(denied.bodies[0] or b"")
-        assert (said["sender"], said["event_type"], said["count"]) == (WORKER, "WO_COMPLETED", 4)
+        said = read_body(denied)
+        assert (said.sender, said.event_type, said.times) == (WORKER, "WO_COMPLETED", 4)

@@ -7,7 +7,7 @@ import pytest
 
 from bus.disk import RealDisk
 from bus.errors import LedgerError
-from bus.messages.base import unpack
+from bus.record.catalog import read_body
 from bus.sim.disk import SimDisk
 from ledger_service.frame import GENESIS, VERSION
 from ledger_service.opening import INDEX, open_ledger
@@ -86,8 +86,8 @@ async def test_a_recovery_is_recorded_and_the_batch_can_be_submitted_again():
         assert (record.sequence, record.event_type, record.submission_id, record.origin, record.reason) == (
             2, "RECOVERED", "RECOVERED:ledger/1@2/1", "ledger/1@2", "torn_batch",
         )  # fmt: skip
-        facts = unpack(record.bodies[0] or b"")
-        assert facts["file"] == FIRST and len(device.files[facts["kept_in"]].content) == facts["size_bytes"]
+        facts = read_body(record)
+        assert facts.file == FIRST and len(device.files[facts.kept_in].content) == facts.size_bytes
 
 
 async def test_removed_bytes_are_durable_before_they_are_removed():

@@ -7,9 +7,9 @@ import pytest
 
 from bus.catalog import ROLES
 from bus.errors import BusError
-from bus.messages.base import unpack
 from bus.messages.ledger import EVERY_SESSION, STREAMS, GetBody, Lookup, Query, Read, Tail
-from bus.record.catalog import EVENT_TYPES, KINDS, kind_of
+from bus.record.catalog import EVENT_TYPES, KINDS, kind_of, read_body
+from bus.record.payloads.governance import Denied
 from bus.sim.disk import SimDisk
 from ledger_service.scope import READS, may_read, may_read_entry
 from tests.ledger_service.rig import SESSION, call, medium, running, take_over, write
@@ -131,7 +131,7 @@ async def _ledger():
 async def _denials(ledger):
     await ledger.bus.release()
     found = await ledger.read("governance", with_bodies=True)
-    return [(e, unpack(e.bodies[0])) for e in found if e.event_type == "DENIED"]
+    return [(e, read_body(e)) for e in found if e.event_type == "DENIED"]
 
 
 @pytest.mark.parametrize("role", ["door", "operator", "ho3", "ho1", "gateway"])
@@ -172,16 +172,9 @@ async def test_denials_are_recorded_with_a_count_and_without_content():
         await ledger.write(write("v", "a poem", event_type="another poem"), sender="door/1@9")
         recorded = await _denials(ledger)
         assert [(e.origin, e.decision, e.reason) for e, _ in recorded] == [("ledger/1@1", "REJECTED", "scope")] * 2
-        facts = [{k: v for k, v in payload.items() if k != "first_at_us"} for _, payload in recorded]
-        assert facts == [
-            {
-                "sender": "door/1@9",
-                "type": "ledger.write",
-                "event_type": "PROMPT_SENT",
-                "stream": "prompts",
-                "count": 50,
-            },
-            {"sender": "door/1@9", "type": "ledger.write", "event_type": "", "stream": "", "count": 1},
+        assert [payload._replace(first_at_us=0) for _, payload in recorded] == [
+            Denied("door/1@9", 50, 0, "ledger.write", event_type="PROMPT_SENT", stream="prompts"),
+            Denied("door/1@9", 1, 0, "ledger.write"),
         ]
         assert ledger.service.counters()["denied"] == 51
 
@@ -191,11 +184,11 @@ async def test_denials_are_bounded_per_interval():
     async with _ledger() as ledger:
         for n in range(10):
             await ledger.write(write("x"), sender=f"door/{n}@9")
-        assert [(e.reason, p["sender"], p["count"]) for e, p in await _denials(ledger)] == [
+        assert [(e.reason, p.sender, p.times) for e, p in await _denials(ledger)] == [
             ("scope", "door/0@9", 1), ("scope", "door/1@9", 1), ("scope", "door/2@9", 1), ("not_kept", "ledger/1@1", 7),
         ]  # fmt: skip
         await ledger.write(write("x"), sender="door/4@9")
-        assert [p["sender"] for _, p in (await _denials(ledger))[4:]] == ["door/4@9"]
+        assert [p.sender for _, p in (await _denials(ledger))[4:]] == ["door/4@9"]
 
 
 async def test_denials_that_were_not_recorded_yet_are_when_the_ledger_stops():
@@ -250,7 +243,7 @@ async def test_a_read_outside_the_scope_is_denied_by_name(role: str, question):
             await _ask(ledger, question, role)
         assert denied.value.code == "denied" and not denied.value.retryable
         assert f"role {role} may not read" in denied.value.detail and question.TYPE in denied.value.detail
-        assert [(p["sender"], p["type"]) for _, p in await _denials(ledger)] == [(f"{role}/1@1", question.TYPE)]
+        assert [(p.sender, p.type) for _, p in await _denials(ledger)] == [(f"{role}/1@1", question.TYPE)]
 
 
 @pytest.mark.parametrize(

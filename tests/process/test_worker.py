@@ -18,7 +18,7 @@ import zmq
 from bus.clock import SystemClock
 from bus.envelope import HEADER_VERSION, Kind
 from bus.join_token import JoinToken, decode
-from bus.messages.base import Message, unpack
+from bus.messages.base import Message
 from bus.messages.control import (
     AnnounceTools,
     Beat,
@@ -33,6 +33,7 @@ from bus.messages.control import (
     Welcome,
 )
 from bus.messages.failure import Failure
+from bus.record.catalog import read_body
 from bus.zeromq import curve
 from bus.zeromq.key_book import workers_in
 from launch import identity
@@ -204,7 +205,7 @@ def test_a_forged_token_is_refused_on_both_sides_within_a_second(site: Site) -> 
     assert fingerprint in site.cluster("ps").err
     assert fingerprint in site.cluster.home.log("broker/1").read_text()
     entries = eventually(lambda: site.cluster.entries("KEY_REFUSED"))
-    assert unpack(entries[0].bodies[0])["key"] == fingerprint
+    assert read_body(entries[0]).key == fingerprint
 
 
 def test_a_damaged_token_and_one_for_nobody_s_address_are_named(site: Site) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from bus.codec import decode, encode
 from bus.envelope import Kind, header
-from bus.messages.base import unpack
 from bus.messages.ledger import Ack, Write, Written
+from bus.record.catalog import read_body
 from tests.bus.broker.rig import BIG, Rig
 
 
@@ -53,8 +53,8 @@ def test_denials_are_counted_into_one_entry_per_sender_and_reason(rig):
         "unknown_type",
     )
     assert entry.submission_id == "broker/1@e1/1"
-    payload = unpack(entry.bodies[0])
-    assert (payload["sender"], payload["count"], payload["type"]) == ("ho1/1@a", 50, "ledger.write")
+    payload = read_body(entry)
+    assert (payload.sender, payload.times, payload.type) == ("ho1/1@a", 50, "ledger.write")
     acknowledge(rig, ledger, message_id, write)
     rig.advance(2)
     assert writes(rig, ledger) == []
@@ -85,7 +85,7 @@ def test_garbage_and_refused_hellos_are_recorded(rig):
     rig.hello("ho1/2@a", protocol=9)
     rig.advance(0.6)
     ((_, write),) = writes(rig, ledger)
-    noted = {(entry.reason, unpack(entry.bodies[0])["sender"]) for entry in write.entries}
+    noted = {(entry.reason, read_body(entry).sender) for entry in write.entries}
     assert noted == {("malformed", "ho1/1@a"), ("malformed", "unbound"), ("bad_protocol", "unbound")}
 
 
@@ -134,7 +134,7 @@ def test_the_book_is_bounded_and_says_what_it_did_not_keep():
     rig.advance(1)
     ((_, write),) = writes(rig, ledger)
     assert [entry.reason for entry in write.entries] == ["unknown_type", "unknown_type", "not_kept"]
-    assert unpack(write.entries[2].bodies[0])["count"] == 3
+    assert read_body(write.entries[2]).times == 3
 
 
 def test_dead_letters_are_recorded_one_by_one_with_their_ids():
@@ -148,7 +148,7 @@ def test_dead_letters_are_recorded_one_by_one_with_their_ids():
     rig.advance(0.6)
     ((_, write),) = writes(rig, ledger)
     assert [(entry.event_type, entry.reason) for entry in write.entries] == [("DEAD_LETTER", "attempts_exhausted")] * 2
-    assert [unpack(entry.bodies[0])["message_id"] for entry in write.entries] == ["WO-0", "WO-1"]
+    assert [read_body(entry).message_id for entry in write.entries] == ["WO-0", "WO-1"]
 
 
 def test_refused_entries_are_given_up_and_counted(rig):

@@ -8,7 +8,6 @@ from bus.broker.events import FrameReceived, KeyRefused, Origin
 from bus.broker.refused_keys import RefusedKeys
 from bus.codec import decode, encode, pack_header
 from bus.envelope import HEADER_VERSION, Kind, header
-from bus.messages.base import unpack
 from bus.messages.control import (
     CreateToken,
     Hello,
@@ -23,6 +22,7 @@ from bus.messages.control import (
     Welcome,
 )
 from bus.messages.ledger import Write
+from bus.record.catalog import read_body
 from bus.zeromq import curve
 from bus.zeromq.key_book import KeyFiles
 from tests.bus.broker.rig import BIG, Rig, settings_with
@@ -195,7 +195,7 @@ def test_what_happens_to_keys_reaches_the_ledger_without_the_secret(there, opera
         "TOKEN_CREATED", "TOKEN_CREATED", "KEY_ENROLLED", "KEY_REFUSED",
     ]  # fmt: skip
     assert {entry.stream for entry in entries} == {"governance"}
-    assert (entries[3].reason, unpack(entries[3].bodies[0])["key"]) == ("unknown_key", "key:0123456789abcdef")
+    assert (entries[3].reason, read_body(entries[3]).key) == ("unknown_key", "key:0123456789abcdef")
 
 
 def test_a_refused_key_is_shown_and_counted(there, operator):

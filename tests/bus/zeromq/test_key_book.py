@@ -229,9 +229,9 @@ def test_a_key_that_was_taken_back_gives_no_use_back(tmp_path, how):
     assert again.join(mine, token, NOW).code == "not_enrolled"
     assert again.join(mine, token_for(again), NOW).code == "not_enrolled"
     assert again.join(join(), token_for(again), NOW).name == "ho1/remote-2"
-    told = {record.submission_id: dict(record.facts) for record in book(tmp_path).take_records()}
+    told = {record.submission_id: record.facts for record in book(tmp_path).take_records()}
     key = curve.fingerprint(mine.public_key.encode())
-    assert told[f"KEY_REVOKED:{key}"]["name"] == "remote-1"
+    assert told[f"KEY_REVOKED:{key}"].name == "remote-1"
 
 
 def test_a_use_that_a_crash_kept_from_being_written_follows_at_the_next_start(tmp_path):
@@ -290,7 +290,7 @@ def test_a_refused_join_is_recorded_with_its_reason(tmp_path):
     keys.join(wanted, token, NOW)
     (record,) = keys.take_records()
     assert (record.event_type, record.reason) == ("KEY_REFUSED", "bad_version")
-    assert dict(record.facts)["key"] == curve.fingerprint(wanted.public_key.encode())
+    assert record.facts.key == curve.fingerprint(wanted.public_key.encode())
 
 
 def test_what_a_token_needs_is_in_the_answer(tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.clock import SystemClock
-from bus.messages.base import unpack
+from bus.record.catalog import read_body
 from launch.home import home_of
 from launch.http.key_records import CREATED, REVOKED, entries_of
 from launch.http.keys import KeyBook, Ownership, create, directory_of, keys_in, owner_secret, revoke, revoked_in
@@ -71,7 +71,7 @@ def test_what_is_recorded_of_keys_is_no_key(tmp_path):
     words = [create(home, name, new_id=NEW_ID, now_us=5, ttl_s=9) for name in ("alice", "bob")]
     assert revoke(home, "bob", now_us=7)
     one, two = (entries_of(keys_in(home), revoked_in(home)) for _ in range(2))
-    assert one == two and [(entry.event_type, unpack(entry.bodies[0])["name"]) for entry in one] == [
+    assert one == two and [(entry.event_type, read_body(entry).name) for entry in one] == [
         (CREATED, "alice"), (REVOKED, "bob"),
     ]  # fmt: skip
     assert not any(word.removeprefix("hobus-") in repr(one) for word in words)

@@ -19,6 +19,7 @@ from bus.messages.session import OrderDispatched, SessionEvent
 from bus.record.entry import WriteEntry, encode_stored, to_entry, to_stored
 from bus.record.journal import payload_of
 from bus.record.payload import pack_payload
+from bus.record.payloads.memory import OverlayLogged
 from bus.record.payloads.orders import ContextAssembled
 from bus.record.payloads.prompts import BudgetAllocated, PromptFailed, PromptReceived, PromptSent
 from bus.sim.disk import SimDisk, SimMedium
@@ -80,7 +81,7 @@ def turn(record: Record) -> None:
     record.owned("OrderEnded", ORDER, order=ORDER)
     record.owned("RunCompleted", f"{SESSION}/1", once=f"turn:{SESSION}/in-0")
     record.add("HO3_SIGNAL", "S/EVT-1", stream="signals", origin="ho3/1@s1")
-    record.add("HO3_OVERLAY", "ART-1", stream="overlays", origin="ho3/1@s1", payload={"source_event_ids": ["EVT-1"]})
+    record.add("HO3_OVERLAY", "ART-1", stream="overlays", origin="ho3/1@s1", payload=overlay("EVT-1"))
     record.add("WO_DISPATCHED", "WO-CONS-1", order="WO-CONS-1", stream="ho2m", parents=[f"RunCompleted:{SESSION}/1"])
 
 
@@ -89,6 +90,13 @@ def sent(
 ) -> PromptSent:
     """What a PROMPT_SENT says; `of_order`: the tokens of its order."""
     return PromptSent("p", "m", "PRC-X-001", "PRM-X-001", "", tokens, 0.0, mode, tokens, 0, of_order)
+
+
+def overlay(event_id: str) -> OverlayLogged:
+    """What an HO3_OVERLAY says that rests on this event."""
+    return OverlayLogged(
+        "ART", "PREFERENCE_BIAS", (), (), 1.0, 1.0, "agent", None, True, "", None, ("s:x",), (event_id,), None, "", "", "", "", "",  # noqa: FBT003
+    )  # fmt: skip
 
 
 def received(tokens: int) -> PromptReceived:
@@ -141,7 +149,7 @@ PLANTED: dict[str, Callable[[Record], None]] = {
     ),
     "memory wrote elsewhere": lambda r: r.add("HO3_SIGNAL", "S/EVT-2", stream="prompts", origin="ho3/1@s1"),
     "rests on what was never logged": lambda r: r.add(
-        "HO3_OVERLAY", "ART-2", stream="overlays", origin="ho3/1@s1", payload={"source_event_ids": ["EVT-7"]}
+        "HO3_OVERLAY", "ART-2", stream="overlays", origin="ho3/1@s1", payload=overlay("EVT-7")
     ),
     "a memory line that no record names": lambda r: r.dispatched("WO-9", input_context=[{"artifact_id": "ART-9"}]),
     "consolidated before the answer stood": lambda r: r.add(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bus.errors import LedgerError
+from bus.record.payloads.governance import BodiesClosed, BodiesRead
 from launch import exit_codes
 from launch.errors import CommandError
 from launch.filters.tap_fields import tap_filter
@@ -37,7 +38,7 @@ class WatchedLook(Look):
     async def _write(self, event_type, facts) -> None:
         if self.fault is not None:
             raise self.fault
-        self.written.append((event_type, dict(facts)))
+        self.written.append((event_type, facts))
 
 
 @pytest.fixture
@@ -59,8 +60,8 @@ async def test_the_first_sensitive_body_is_recorded_once_and_the_end_with_its_nu
     await look.before(choice(body=b"text", sensitive=True))
     assert await look.close() == ""
     assert look.written == [
-        (OPENED, {"look": "L", "filter": ["type=wo.*"], "since_s": 60.0}),
-        (CLOSED, {"look": "L", "bodies": 4, "elapsed_ms": 2500}),
+        (OPENED, BodiesRead("L", ("type=wo.*",), 60.0)),
+        (CLOSED, BodiesClosed("L", 4, 2500)),
     ]
 
 

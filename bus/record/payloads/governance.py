@@ -1,0 +1,124 @@
+"""Stream `governance`: refusals, keys, looks, recoveries: ids, names and figures, never a secret."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+
+class Degradation(NamedTuple):
+    """DEGRADATION: which input is answered without its supervisor."""
+
+    input_id: Annotated[str, Field(description="of the turn")]
+
+
+class Denied(NamedTuple):
+    """DENIED and DEAD_LETTER: what was refused, or taken by nobody; a claimed name stands here if it is one."""
+
+    sender: Annotated[str, Field(description="stamped instance, or unbound")]
+    times: Annotated[int, Field(description="how often")]
+    first_at_us: Annotated[int, Field(description="when first; microseconds since 1970 UTC")]
+    type: Annotated[str, Field(description="of the message; empty: none that is known")] = ""
+    service: Annotated[str, Field(description="that it was for; empty: not the broker's word")] = ""
+    message_id: Annotated[str, Field(description="of a dead letter")] = ""
+    event_type: Annotated[str, Field(description="of the entry that was not written; empty: it was no write")] = ""
+    stream: Annotated[str, Field(description="that it was about; empty: none that is known")] = ""
+
+
+class TokenMade(NamedTuple):
+    """TOKEN_CREATED: a worker elsewhere may join with it."""
+
+    token: Annotated[str, Field(description="its id")]
+    role: Annotated[str, Field(description="as which a worker may join")]
+    uses: Annotated[int, Field(description="how often")]
+    created_at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
+    expires_at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
+
+
+class KeyEnrolled(NamedTuple):
+    """KEY_ENROLLED: a worker elsewhere has joined."""
+
+    key: Annotated[str, Field(description="its fingerprint")]
+    name: Annotated[str, Field(description="of the worker")]
+    role: Annotated[str, Field(description="of the worker")]
+    token: Annotated[str, Field(description="id of the token that it joined with")]
+    host: Annotated[str, Field(description="as it calls its own")]
+    version: Annotated[str, Field(description="of its software")]
+    enrolled_at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
+
+
+class KeyRevoked(NamedTuple):
+    """KEY_REVOKED: a worker's key was taken back."""
+
+    key: Annotated[str, Field(description="its fingerprint")]
+    name: Annotated[str, Field(description="of the worker")]
+    token: Annotated[str, Field(description="id of the token that it joined with")]
+
+
+class KeyRefused(NamedTuple):
+    """KEY_REFUSED: a key that was not let in."""
+
+    key: Annotated[str, Field(description="its fingerprint; empty: it is none")]
+    times: Annotated[int, Field(description="how often")] = 1
+    first_at_us: Annotated[int, Field(description="when first; microseconds since 1970 UTC")] = 0
+    address: Annotated[str, Field(description="where it came from; empty: it wanted to join")] = ""
+    token: Annotated[str, Field(description="id of the token that it wanted to join with; empty: none")] = ""
+
+
+class BodiesRead(NamedTuple):
+    """TAP_BODIES_READ: somebody looks at what is said."""
+
+    look: Annotated[str, Field(description="its id")]
+    filter: Annotated[tuple[str, ...], Field(description="what is looked at")]
+    since_s: Annotated[float | None, Field(description="how far back; None: from now on")]
+
+
+class BodiesClosed(NamedTuple):
+    """TAP_BODIES_CLOSED: the look is over."""
+
+    look: Annotated[str, Field(description="its id")]
+    bodies: Annotated[int, Field(description="how many were shown")]
+    elapsed_ms: Annotated[int, Field(description="how long it took")]
+
+
+class TranscriptDelivered(NamedTuple):
+    """TRANSCRIPT_DELIVERED: the last input of the session that a transcript is."""
+
+    input_id: Annotated[str, Field(description="of the turn")]
+
+
+class HttpKeyCreated(NamedTuple):
+    """HTTP_KEY_CREATED: a key of the HTTP door was made."""
+
+    key: Annotated[str, Field(description="`key:<fingerprint>`")]
+    name: Annotated[str, Field(description="principal that it stands for")]
+    at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
+    expires_at_us: Annotated[int | None, Field(description="microseconds since 1970 UTC; None: never")]
+
+
+class HttpKeyRevoked(NamedTuple):
+    """HTTP_KEY_REVOKED: it was taken back."""
+
+    key: Annotated[str, Field(description="`key:<fingerprint>`")]
+    name: Annotated[str, Field(description="principal that it stood for")]
+    at_us: Annotated[int, Field(description="microseconds since 1970 UTC")]
+
+
+class BatchSetAside(NamedTuple):
+    """RECOVERED: bytes that a start of the ledger set aside."""
+
+    file: Annotated[str, Field(description="segment that they stood in")]
+    byte: Annotated[int, Field(description="where they began")]
+    size_bytes: Annotated[int, Field(description="how many")]
+    kept_in: Annotated[str, Field(description="file that has them now")]
+    kind: Annotated[str, Field(description="torn; or stray: beyond the end, where no write left them")]
+
+
+class WriteConflict(NamedTuple):
+    """WRITE_CONFLICT: somebody gave a known id another content."""
+
+    submission_id: Annotated[str, Field(description="the id")]
+    writer: Annotated[str, Field(description="stamped instance that tried")]
+    sequence: Annotated[int, Field(description="of the entry that stands")]
+    origin: Annotated[str, Field(description="instance that wrote that one")]

@@ -1,0 +1,77 @@
+"""Streams `signals` and `overlays`: what HO3 logs. An entry's provenance names its agent and session, its id the rest.
+
+The text of a person or a model (a context line, a reason) is body 1, so that it can be erased and the rest stands.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
+
+
+class SignalLogged(NamedTuple):
+    """HO3_SIGNAL: one observation; its event is named by the entry's id, behind the agent."""
+
+    signal_id: Annotated[str, Field(description="`<kind>:<what was noticed>`")]
+    at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
+    metadata: Annotated[dict[str, str | int | float | bool], Field(description="facts about it, no text")]
+
+
+class GateThen(NamedTuple):
+    """The gate of a signal as it was."""
+
+    signal_id: Annotated[str, Field(description="`<kind>:<what was noticed>`")]
+    crossed: Annotated[bool, Field(description="it could be consolidated")]
+    event_count: Annotated[int, Field(description="events that counted")]
+    session_count: Annotated[int, Field(description="distinct sessions among them")]
+    already_consolidated: Annotated[bool, Field(description="an overlay of that window named the signal")]
+    reason: Annotated[str, Field(description="a sentence that a person can read")]
+    evidence: Annotated[float, Field(description="bistable mode: decayed evidence; counting mode: 0")]
+
+
+class OverlayLogged(NamedTuple):
+    """HO3_OVERLAY: an artifact without its line."""
+
+    artifact_id: Annotated[str, Field(description="`ART-…`")]
+    artifact_type: Annotated[str, Field(description="what kind of thing was learned")]
+    domain_labels: Annotated[tuple[str, ...], Field(description="what it is about")]
+    task_labels: Annotated[tuple[str, ...], Field(description="what it asks for")]
+    weight: Annotated[float, Field(description="0 to 1")]
+    decay_modifier: Annotated[float, Field(description="factor per day since the consolidation; 1: none")]
+    scope: Annotated[Literal["session", "agent", "global"], Field(description="where it holds")]
+    session_id: Annotated[str | None, Field(description="of scope session; None otherwise")]
+    enabled: Annotated[bool, Field(description="false: deactivated")]
+    created_at_event_ts: Annotated[str, Field(description="ISO 8601, UTC")]
+    expires_at_event_ts: Annotated[str | None, Field(description="returned while this is not past; None: for ever")]
+    source_signal_ids: Annotated[tuple[str, ...], Field(description="signals it rests on")]
+    source_event_ids: Annotated[tuple[str, ...], Field(description="every one a logged event")]
+    gate_snapshot: Annotated[GateThen | None, Field(description="None: stated explicitly")]
+    model: Annotated[str, Field(description="model that wrote the line; empty: stated explicitly")]
+    prompt_pack_version: Annotated[str, Field(description="of the pack that asked for it")]
+    consolidation_event_ts: Annotated[str, Field(description="ISO 8601, UTC")]
+    window_start: Annotated[str, Field(description="ISO 8601, UTC")]
+    window_end: Annotated[str, Field(description="ISO 8601, UTC")]
+
+
+class OverlayDeactivated(NamedTuple):
+    """HO3_OVERLAY_DEACTIVATED: it is switched off."""
+
+    artifact_id: Annotated[str, Field(description="`ART-…`")]
+    at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
+
+
+class WeightUpdated(NamedTuple):
+    """HO3_OVERLAY_WEIGHT_UPDATED: its weight from then on."""
+
+    artifact_id: Annotated[str, Field(description="`ART-…`")]
+    at: Annotated[str, Field(description="event time; ISO 8601, UTC")]
+    new_weight: Annotated[float, Field(description="0 to 1")]
+
+
+class ConsolidationFailed(NamedTuple):
+    """HO3_CONSOLIDATION_FAILED: a consolidation brought nothing."""
+
+    signal_id: Annotated[str, Field(description="`<kind>:<what was noticed>`")]
+    code: Annotated[str, Field(description="why")]
+    at: Annotated[str, Field(description="event time; ISO 8601, UTC")]

@@ -1,0 +1,226 @@
+"""The bytes of every kind of payload: what changes one of them changes the record, and needs another format number."""
+
+# ruff: noqa: FBT003 - fields of payloads stand in their order
+
+from __future__ import annotations
+
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+from pydantic.fields import FieldInfo
+
+from bus.messages.base import pack
+from bus.record.catalog import KINDS, SESSION
+from bus.record.payload import pack_payload, payload_of
+from bus.record.payloads.governance import (
+    BatchSetAside,
+    BodiesClosed,
+    BodiesRead,
+    Degradation,
+    Denied,
+    HttpKeyCreated,
+    HttpKeyRevoked,
+    KeyEnrolled,
+    KeyRefused,
+    KeyRevoked,
+    TokenMade,
+    TranscriptDelivered,
+    WriteConflict,
+)
+from bus.record.payloads.memory import (
+    ConsolidationFailed,
+    GateThen,
+    OverlayDeactivated,
+    OverlayLogged,
+    SignalLogged,
+    WeightUpdated,
+)
+from bus.record.payloads.orders import (
+    ChainComplete,
+    ConsolidationDispatched,
+    ContextAssembled,
+    Escalation,
+    OrderEnd,
+    OwnersSettled,
+    QualityGate,
+    RunBudget,
+    SignalsNamed,
+    ToolStarted,
+    Used,
+)
+from bus.record.payloads.prompts import (
+    AnswerCalls,
+    BreakerChanged,
+    BudgetAllocated,
+    BudgetCrossed,
+    BudgetReleased,
+    BudgetSnapshot,
+    CallAsked,
+    PromptFailed,
+    PromptReceived,
+    PromptRejected,
+    PromptSent,
+    ScopeFigures,
+    SentMessage,
+    SentRequest,
+    SentText,
+)
+
+CALL = CallAsked("001", "c1", "list_packages", {"n": 1})
+USED = Used(10, 2, 12, 0, 0, 1, 0, (), 3, None)
+TEXTS = (3, SentText("history", "RunCompleted:r/1"), SentText("user_input", None, "hi"))
+SAMPLES: tuple[tuple[Any, str], ...] = (
+    (
+        PromptSent(
+            "offline", "m", "PRC-A-001", "PRM-A-001", "sha256:1", 9, 0.5, "warn", 19, 10, 400, ("a",), degraded=True
+        ),
+        "dc0011a76f66666c696e65a16da95052432d412d303031a950524d2d412d303031a87368613235363a3109cb3fe0000000000000a47761726e130acd019091a16190c2c0c0c3",
+    ),
+    (
+        SentRequest(b"\1\2", b"\3", (SentMessage("user", TEXTS), SentMessage("tool", (), (CALL,), "001"))),
+        "93c4020102c401039294a475736572930393a7686973746f7279b052756e436f6d706c657465643a722f31a093aa757365725f696e707574c0a2686990a094a4746f6f6c909194a3303031a26331ad6c6973745f7061636b6167657381a16e01a3303031",
+    ),
+    (
+        PromptReceived("offline", "m", 10, 2, 0.25, None, 7, "stop"),
+        "98a76f66666c696e65a16d0a02cb3fd0000000000000c007a473746f70",
+    ),
+    (AnswerCalls((CALL,)), "919194a3303031a26331ad6c6973745f7061636b6167657381a16e01"),
+    (
+        PromptFailed(
+            "offline", "m", "broken", retryable=True, tokens=19, cost_usd=None, is_unknown=True, was_sent=True
+        ),
+        "98a76f66666c696e65a16da662726f6b656ec313c0c3c3",
+    ),
+    (PromptRejected("PRC-A-001", "no", "REJECTED"), "93a95052432d412d303031a26e6fa852454a4543544544"),
+    (BudgetAllocated("session:s", 200_000), "92a973657373696f6e3a73ce00030d40"),
+    (BudgetReleased(19, ("session:s", "agent:a")), "921392a973657373696f6e3a73a76167656e743a61"),
+    (BudgetCrossed("session:s", 100, 90, 19), "94a973657373696f6e3a73645a13"),
+    (
+        BudgetSnapshot(41, {"session:s": ScopeFigures(100, 90)}, ("WO-1#1/1",)),
+        "932981a973657373696f6e3a7397645a0000cb000000000000000000c291a8574f2d3123312f31",
+    ),
+    (
+        BreakerChanged("offline", "m", "closed", "open", 5, 1_000_000),
+        "96a76f66666c696e65a16da6636c6f736564a46f70656e05ce000f4240",
+    ),
+    (ToolStarted("charge", idempotent=False, number=1), "93a6636861726765c201"),
+    (
+        OrderEnd(0, 37, USED, text="answer", text_name="answer", finish_reason="stop", tool_calls=(CALL,)),
+        "9800259a0a020c000001009003c0c0a6616e73776572a6616e73776572a473746f709194a3303031a26331ad6c6973745f7061636b6167657381a16e01",
+    ),
+    (
+        OrderEnd(0, 37, USED, failure="no", executed_by="ho1/1@a", completed_at_us=5),
+        "9e00259a0a020c000001009003c0a26e6fa0a0a090c0c29090a7686f312f31406105",
+    ),
+    (
+        ChainComplete(("1.1", "1.2.001"), b"\1", USED, ("system",), (), ("task",)),
+        "9692a3312e31a7312e322e303031c401019a0a020c000001009003c091a673797374656d9091a47461736b",
+    ),
+    (QualityGate(("blank",)), "9191a5626c616e6b"),
+    (Escalation("WO-1", ("blank",)), "92a4574f2d3191a5626c616e6b"),
+    (RunBudget(90, 100), "925a64"),
+    (SignalsNamed(("domain:system",)), "9191ad646f6d61696e3a73797374656d"),
+    (OwnersSettled(41, ("ho2/1@a",)), "922991a7686f322f314061"),
+    (
+        ConsolidationDispatched({"wo_id": "WO-CONS-1"}, {"crossed": True}, "2026-01-01T00:00:00.000000Z"),
+        "9381a5776f5f6964a9574f2d434f4e532d3181a763726f73736564c3bb323032362d30312d30315430303a30303a30302e3030303030305a",
+    ),
+    (
+        ContextAssembled("2026-01-01T00:00:00.000000Z", 41, 3, 2000, 9, ("ART-1",)),
+        "96bb323032362d30312d30315430303a30303a30302e3030303030305a2903cd07d00991a54152542d31",
+    ),
+    (
+        SignalLogged("domain:system", "2026-01-01T00:00:00.000000Z", {"n": 1, "s": "x"}),
+        "93ad646f6d61696e3a73797374656dbb323032362d30312d30315430303a30303a30302e3030303030305a82a16e01a173a178",
+    ),
+    (
+        OverlayLogged(
+            "ART-1",
+            "PREFERENCE_BIAS",
+            ("system",),
+            (),
+            0.5,
+            1.0,
+            "agent",
+            None,
+            True,
+            "t",
+            None,
+            ("s:x",),
+            ("EVT-1",),
+            GateThen("s:x", True, 5, 3, False, "crossed", 0.0),
+            "m",
+            "1.0.0",
+            "t",
+            "t",
+            "t",
+        ),
+        "dc0013a54152542d31af505245464552454e43455f4249415391a673797374656d90cb3fe0000000000000cb3ff0000000000000a56167656e74c0c3a174c091a3733a7891a54556542d3197a3733a78c30503c2a763726f73736564cb0000000000000000a16da5312e302e30a174a174a174",
+    ),
+    (
+        OverlayDeactivated("ART-1", "2026-01-01T00:00:00.000000Z"),
+        "92a54152542d31bb323032362d30312d30315430303a30303a30302e3030303030305a",
+    ),
+    (
+        WeightUpdated("ART-1", "2026-01-01T00:00:00.000000Z", 0.5),
+        "93a54152542d31bb323032362d30312d30315430303a30303a30302e3030303030305acb3fe0000000000000",
+    ),
+    (
+        ConsolidationFailed("s:x", "expired", "2026-01-01T00:00:00.000000Z"),
+        "93a3733a78a765787069726564bb323032362d30312d30315430303a30303a30302e3030303030305a",
+    ),
+    (Degradation("in-1"), "91a4696e2d31"),
+    (
+        Denied("ho1/1@a", 3, 5, "ledger.write", event_type="WO_COMPLETED", stream="ho1m"),
+        "98a7686f312f3140610305ac6c65646765722e7772697465a0a0ac574f5f434f4d504c45544544a4686f316d",
+    ),
+    (TokenMade("t1", "ho1", 2, 5, 9), "95a27431a3686f31020509"),
+    (
+        KeyEnrolled("key:1", "ho1/remote-1", "ho1", "t1", "there", "0.1.0", 5),
+        "97a56b65793a31ac686f312f72656d6f74652d31a3686f31a27431a57468657265a5302e312e3005",
+    ),
+    (KeyRevoked("key:1", "ho1/remote-1", "t1"), "93a56b65793a31ac686f312f72656d6f74652d31a27431"),
+    (KeyRefused("key:1", 3, 5, "10.0.0.66"), "94a56b65793a310305a931302e302e302e3636"),
+    (BodiesRead("L", ("type=wo.*",), 60.0), "93a14c91a9747970653d776f2e2acb404e000000000000"),
+    (BodiesClosed("L", 4, 2500), "93a14c04cd09c4"),
+    (TranscriptDelivered("in-1"), "91a4696e2d31"),
+    (HttpKeyCreated("key:1", "alice", 5, None), "94a56b65793a31a5616c69636505c0"),
+    (HttpKeyRevoked("key:1", "alice", 7), "93a56b65793a31a5616c69636507"),
+    (BatchSetAside("0.seg", 100, 50, "0.aside", "torn"), "95a5302e7365676432a7302e6173696465a4746f726e"),
+    (
+        WriteConflict("WO_COMPLETED:x", "ho1/1@a", 7, "ho1/2@a"),
+        "94ae574f5f434f4d504c455445443a78a7686f312f31406107a7686f312f324061",
+    ),
+)
+
+
+@pytest.mark.parametrize(("sample", "golden"), SAMPLES, ids=lambda value: type(value).__name__)
+def test_a_payload_has_these_bytes_and_reads_back(sample, golden):
+    """Byte for byte; an old record stays readable as long as this holds."""
+    assert pack_payload(sample).hex() == golden
+    assert payload_of(type(sample), bytes.fromhex(golden)) == sample
+
+
+def test_every_kind_of_entry_has_a_class_and_a_sample():
+    """But for a session's events, and the configuration, whose bytes are its own."""
+    rows = [row for row in KINDS if row.stream != SESSION]
+    assert [row.event_type for row in rows if row.payload is None] == ["CONFIG_SNAPSHOT"]
+    classes = {cls for row in rows for cls in (row.payload, *row.behind) if cls is not None}
+    assert classes == {type(sample) for sample, _ in SAMPLES}
+
+
+def test_every_field_says_what_it_is():
+    """In one line, as those of messages do."""
+    for sample, _ in SAMPLES:
+        for name, hint in get_type_hints(type(sample), include_extras=True).items():
+            about = [one for one in get_args(hint) if isinstance(one, FieldInfo)] if get_origin(hint) else []
+            assert about and about[0].description, f"{type(sample).__name__}.{name}"
+
+
+@pytest.mark.parametrize(("sample", "_golden"), SAMPLES, ids=lambda value: type(value).__name__)
+def test_what_is_no_such_payload_is_refused_by_its_name(sample, _golden):
+    """One field too many, none at all where one has to be, a map as former versions wrote it, and junk."""
+    cls = type(sample)
+    for body in (pack([*sample, None]), pack([]), pack(sample._asdict()), b"\xc1"):
+        with pytest.raises(ValueError, match=f"^{cls.__name__}"):
+            payload_of(cls, body)
