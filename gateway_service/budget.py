@@ -185,8 +185,9 @@ def _forget_unused(state: BudgetState, order: str) -> None:
 def _hold(state: BudgetState, reservation: Reservation) -> None:
     state.open[reservation.reservation_id] = reservation
     for name in reservation.scopes:
-        scope = state.scopes.get(name, _UNLIMITED)
-        state.scopes[name] = _judged(scope._replace(reserved=scope.reserved + reservation.tokens))
+        limit, used, reserved, calls, cost, unknown, _ = state.scopes.get(name, _UNLIMITED)
+        reserved += reservation.tokens
+        state.scopes[name] = Scope(limit, used, reserved, calls, cost, unknown, _is_over(limit, used + reserved))
         state.idle_orders.pop(name, None)
 
 
@@ -195,18 +196,18 @@ def _settle(state: BudgetState, reservation_id: str, settlement: Settlement) -> 
     if reservation is None:
         return
     for name in reservation.scopes:
-        scope = state.scopes[name]
-        cost = None if scope.cost_usd is None or settlement.cost_usd is None else scope.cost_usd + settlement.cost_usd
-        state.scopes[name] = _judged(
-            scope._replace(
-                used=scope.used + settlement.tokens,
-                reserved=scope.reserved - reservation.tokens,
-                calls=scope.calls + settlement.was_sent,
-                cost_usd=cost,
-                unknown_calls=scope.unknown_calls + settlement.is_unknown,
-            )
+        limit, used, reserved, calls, cost, unknown, _ = state.scopes[name]
+        used, reserved = used + settlement.tokens, reserved - reservation.tokens
+        state.scopes[name] = Scope(
+            limit,
+            used,
+            reserved,
+            calls + settlement.was_sent,
+            None if cost is None or settlement.cost_usd is None else cost + settlement.cost_usd,
+            unknown + settlement.is_unknown,
+            _is_over(limit, used + reserved),
         )
-        if is_order(name) and not state.scopes[name].reserved:
+        if is_order(name) and not reserved:
             _rest(state, name)
 
 
@@ -218,9 +219,8 @@ def _rest(state: BudgetState, order: str) -> None:
         del state.scopes[forgotten]
 
 
-def _judged(scope: Scope) -> Scope:
-    is_over = scope.limit is not None and scope.used + scope.reserved > scope.limit
-    return scope if is_over == scope.is_over else scope._replace(is_over=is_over)
+def _is_over(limit: int | None, tokens: int) -> bool:
+    return limit is not None and tokens > limit
 
 
 # --- what a prompt draws on ---------------------------------------------------------------------------------------

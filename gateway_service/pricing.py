@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from bus.errors import GatewayError
 from bus.messages.base import pack, unpack
@@ -18,8 +17,8 @@ from bus.messages.gateway import Prompt, PromptResponse
 from config.schema import ModelConfig
 
 _PER_MILLION = 1_000_000
-_SCHEMAS_KEPT = 256
-_SCHEMA_KEPT_BYTES = 16 * 1024
+_TOOLS_KEPT = 64
+_TOOLS_KEPT_BYTES = 64 * 1024
 """Only speed depends on these."""
 TOKENS_MAX = 2**63 - 1  # the largest number that every reader of MessagePack takes
 
@@ -49,29 +48,38 @@ def texts(prompt: Prompt) -> Iterator[str]:
         for call in message.tool_calls:
             yield call.tool_id + _json(call.arguments)
     for tool in prompt.tools:
-        yield tool.tool_id + tool.description + _schema_json(tool.parameters)
+        yield tool.tool_id + tool.description + _json(tool.parameters)
     if prompt.structured_output:
         yield _json(prompt.output_schema)
 
 
 def input_tokens(prompt: Prompt, chars_per_token: int) -> int:
-    """Estimate by its length of what a provider counts as input, rounded up."""
-    return max(1, -(-sum(map(len, texts(prompt))) // chars_per_token))
+    """Estimate by its length of what a provider counts as input (`texts`), rounded up."""
+    chars = _chars_of_tools(pack([(tool.tool_id, tool.description, tool.parameters) for tool in prompt.tools]))
+    for message in prompt.messages:
+        for segment in message.segments:
+            chars += len(segment.text)
+        for call in message.tool_calls:
+            chars += len(call.tool_id) + len(_json(call.arguments))
+    if prompt.structured_output:
+        chars += len(_json(prompt.output_schema))
+    return max(1, -(-chars // chars_per_token))
 
 
 _json = json.JSONEncoder(ensure_ascii=False).encode
 """As providers are sent it: letters are themselves."""
 
 
-def _schema_json(schema: dict[str, Any]) -> str:
-    """The JSON of a tool's schema, the same in nearly every prompt; known by its bytes, in which 1 is not 1.0."""
-    packed = pack(schema)
-    return _json(schema) if len(packed) > _SCHEMA_KEPT_BYTES else _json_of_packed(packed)
+def _chars_of_tools(packed: bytes) -> int:
+    """Of tools with their schemas, the same in nearly every prompt; known by their bytes, in which 1 is not 1.0."""
+    return (_counted if len(packed) > _TOOLS_KEPT_BYTES else _counted_once)(packed)
 
 
-@lru_cache(maxsize=_SCHEMAS_KEPT)
-def _json_of_packed(packed: bytes) -> str:
-    return _json(unpack(packed))
+def _counted(packed: bytes) -> int:
+    return sum(len(tool_id) + len(description) + len(_json(schema)) for tool_id, description, schema in unpack(packed))
+
+
+_counted_once = lru_cache(maxsize=_TOOLS_KEPT)(_counted)
 
 
 def cost_usd(model: ModelConfig | None, response: PromptResponse) -> float | None:

@@ -28,19 +28,19 @@ from gateway_service.records import Ask, record_id
 
 def reservation_in(entry: Entry) -> Reservation | None:
     """The reservation of a PROMPT_SENT; None where its payload was erased."""
+    return held_in(entry)[0]
+
+
+def held_in(entry: Entry) -> tuple[Reservation | None, tuple[str, int] | None]:
+    """The reservation of a PROMPT_SENT, and (scope, limit) of its order where that has a bound; None where erased."""
     sent = payload_in(PromptSent, entry)
     if sent is None:
-        return None
+        return None, None
     name = entry.submission_id.removeprefix("PROMPT_SENT:")
-    return Reservation(name, sent.reserved_tokens, scopes_of(entry.provenance, sent))
-
-
-def order_limit_in(entry: Entry) -> tuple[str, int] | None:
-    """(scope, limit) of the order behind a PROMPT_SENT; None where its payload was erased, or it has no bound."""
-    sent = payload_in(PromptSent, entry)
-    if sent is None or sent.token_budget is None:
-        return None
-    return order_scope(entry.provenance.work_order_id), sent.token_budget
+    reservation = Reservation(name, sent.reserved_tokens, scopes_of(entry.provenance, sent))
+    if sent.token_budget is None:
+        return reservation, None
+    return reservation, (order_scope(entry.provenance.work_order_id), sent.token_budget)
 
 
 def snapshot_in(entry: Entry) -> BudgetSnapshot:

@@ -74,7 +74,7 @@ class Attempt:
     @property
     def name(self) -> str:
         """`<call key>/<attempt>`."""
-        return attempt_name(self.ask.prompt.idempotency_key, self.number)
+        return self.reservation.reservation_id
 
 
 def attempt_name(call_key: str, number: int) -> str:
@@ -351,20 +351,19 @@ def provenance_of(prompt: Prompt) -> Provenance:
 
 
 def _end(attempt: Attempt, event: Name, bodies: list[bytes], *, reason: str, at_us: int) -> WriteEntry:
-    return checked(  # its reason may be a plugin's own
-        WriteEntry(
-            submission_id=record_id(event, attempt.name),
-            stream=STREAM,
-            event_type=event,
-            reason=reason,
-            provenance=provenance_of(attempt.ask.prompt),
-            parents=[record_id("PROMPT_SENT", attempt.name)],
-            trace=attempt.ask.trace,
-            at_us=at_us,
-            bodies=bodies,
-            once=got_key(attempt.name),
-        )
+    entry = WriteEntry(
+        submission_id=record_id(event, attempt.name),
+        stream=STREAM,
+        event_type=event,
+        reason=reason,
+        provenance=provenance_of(attempt.ask.prompt),
+        parents=[record_id("PROMPT_SENT", attempt.name)],
+        trace=attempt.ask.trace,
+        at_us=at_us,
+        bodies=bodies,
+        once=got_key(attempt.name),
     )
+    return checked(entry) if reason else entry  # it may be a plugin's own
 
 
 def _failed(route: Route | None, message: str, settlement: Settlement, *, retryable: bool) -> PromptFailed:

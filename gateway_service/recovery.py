@@ -138,11 +138,13 @@ class Recovery:
 
     def _apply(self, entry: Entry) -> None:
         name = entry.submission_id.partition(":")[2]
-        if entry.event_type == "PROMPT_SENT" and (reservation := recorded.reservation_in(entry)) is not None:
-            if (order := recorded.order_limit_in(entry)) is not None:
+        if entry.event_type == "PROMPT_SENT":
+            reservation, order = recorded.held_in(entry)
+            if order is not None:
                 apply(self.state, Allocate(*order))
-            apply(self.state, Restore(reservation))
-            self._unended[name] = entry
+            if reservation is not None:
+                apply(self.state, Restore(reservation))
+                self._unended[name] = entry
         elif entry.event_type in ("PROMPT_RECEIVED", "PROMPT_FAILED"):
             apply(self.state, Settle(name, recorded.settlement_in(entry)))
             self._unended.pop(name, None)

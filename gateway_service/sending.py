@@ -79,7 +79,7 @@ class Sender:
         An order's prompt would wait for the ledger behind it in any case; the last resort does not wait.
         Raises GatewayError(UNAVAILABLE) when the ledger is away.
         """
-        if ask.is_degraded:
+        if ask.is_degraded or self._none_undecided.is_set():
             return
         wait_s = max(0.0, min(self._ledger_wait_s(ask), self._left(deadline)))
         try:
@@ -317,7 +317,7 @@ class Sender:
         settlement = pricing.settle_response(answer, routing.model_of(route, self._config.gateway))
         received_id = record_id("PROMPT_RECEIVED", attempt.name)
         response = PromptResponse.model_validate(
-            answer.model_dump(warnings=False)
+            vars(answer)
             | {
                 "tool_calls": [call.model_dump(warnings=False) for call in records.numbered(answer.tool_calls)],
                 "content_ref": f"{received_id}/1",

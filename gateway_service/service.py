@@ -342,6 +342,8 @@ class GatewayService(Actor):
 
         Raises GatewayError(RATE_LIMITED) when none is free in time.
         """
+        if ticket.begins_at_once():
+            return
         try:
             async with asyncio.timeout(max(0.0, until - self._bus.clock.monotonic())):
                 await ticket.turn()

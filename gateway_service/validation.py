@@ -17,7 +17,7 @@ _ROUND = re.compile(r"^WO-[0-9a-f-]{36}-\d+\.(\d+)\.\d+")
 def check_prompt(prompt: Prompt, key_max_chars: int) -> None:
     """Raises GatewayError(INVALID_INPUT) naming every fault at once, and never the prompt's text."""
     faults: list[str] = []
-    if not any(message.text.strip() for message in prompt.messages):
+    if not any(segment.text.strip() for message in prompt.messages for segment in message.segments):
         faults.append("messages: no text in any message")
     if not prompt.contract_id.strip():
         faults.append("contract_id: blank")

@@ -132,7 +132,7 @@ def _as_text(default: Any) -> str:
 
 def _value(name: str, segments: Sequence[Segment], schema: Any) -> Any:
     """An input as its schema sees it: text, or the JSON value in it where the schema asks for something else."""
-    text = "".join(segment.text for segment in segments)
+    text = segments[0].text if len(segments) == 1 else "".join([segment.text for segment in segments])
     wanted = schema.get("type", "string") if isinstance(schema, dict) else "string"
     if wanted == "string" or (isinstance(wanted, list) and "string" in wanted):
         return text

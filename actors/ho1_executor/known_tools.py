@@ -40,8 +40,8 @@ class Known:
 
     def lacking(self, offered: Collection[str], told: Collection[str]) -> list[str]:
         """Those wanted names of which a model was told nothing: the missing ones, and what it would be offered now."""
-        due = [name for name in self.wanted if name in self.missing or not missing_of([name], offered)]
-        return missing_of(due, told)
+        untold = missing_of(self.wanted, told)  # of nearly every order none
+        return [name for name in untold if name in self.missing or not missing_of([name], offered)]
 
 
 class KnownTools:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 
 from actors.ho1_executor.tools.definition import ToolDefinition
 from bus.errors import WorkOrderFault
@@ -28,8 +29,8 @@ class _Offer:
         return (
             agent is self.agent
             and allowed == self.allowed
-            and len(known) == len(self.known)
-            and all(self.known.get(tool_id) is tool for tool_id, tool in known.items())
+            and list(known) == list(self.known)
+            and all(map(is_, known.values(), self.known.values()))
         )
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from actors.session_host.turns import Turn, reason_of
 from bus.errors import RuntimeFault
-from bus.messages.base import pack
 from bus.messages.gateway import PromptResponse
 from bus.messages.ids import body_ref, candidates_key, delivered_key, entry_id, iso, turn_key
 from bus.messages.ledger import Provenance, WriteEntry, session_stream
 from bus.messages.session import SessionEvent, TurnDegraded
-from bus.record.journal import payload_of
+from bus.record.journal import pack_event
 from bus.record.payload import pack_payload
 from bus.record.payloads.governance import Degradation
 
@@ -65,7 +64,7 @@ def turn_degraded(
         trace=turn.trace,
         at_us=round(now * 1_000_000),
         bodies=[
-            payload_of(envelope, submission_id, round(now * 1_000_000)),
+            pack_event(envelope, submission_id, round(now * 1_000_000)),
             turn.text.encode(),
             response.content.encode(),
         ],

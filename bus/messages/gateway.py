@@ -32,7 +32,7 @@ class PromptMessage(Record):
     @property
     def text(self) -> str:
         """The exact text that the provider gets."""
-        return "".join(segment.text for segment in self.segments)
+        return "".join([segment.text for segment in self.segments])
 
 
 class Prompt(Message):

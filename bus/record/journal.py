@@ -51,7 +51,7 @@ class _About(NamedTuple):
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def payload_of(event: SessionEvent, submission_id: str, at_us: int) -> bytes:
+def pack_event(event: SessionEvent, submission_id: str, at_us: int) -> bytes:
     """Body 0 of the entry that has this id and time. Raises ValueError for an event of several runs or sessions."""
     said = event.event
     run_id, turn_id, step_id = event.run_id, event.turn_id, event.step_id

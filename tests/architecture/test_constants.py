@@ -152,7 +152,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "only the cost of the same result depends on it: caches, and how much is read or looked at in one go": (
         "bus.broker.deadlines._COMPACT_FROM", "bus.broker.ring.*", "bus.collector.*", "bus.deadlines._SLACK",
-        "bus.zeromq.unsent._MARK_BYTES", "config.json_schema._KEPT_MAX", "gateway_service.pricing._SCHEMA*", "launch.chat.meanwhile._READ_AT_ONCE",
+        "bus.zeromq.unsent._MARK_BYTES", "config.json_schema._KEPT_MAX", "gateway_service.pricing._TOOLS*", "launch.chat.meanwhile._READ_AT_ONCE",
         "launch.chat.piped._READ_AT_ONCE", "launch.commands.ledger._PAGE", "launch.sessions.standing.LAST",
         "launch.log_files._PIECE_BYTES", "launch.log_tail.*",
         "launch.http.transcript._LAST", "launch.sessions.journal.*", "launch.turns._STARTS_MAX",

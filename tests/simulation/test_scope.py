@@ -11,7 +11,7 @@ from bus.messages.base import pack
 from bus.messages.ids import iso
 from bus.messages.ledger import Entries, Read, Tail, Write, WriteEntry, Written, session_stream
 from bus.messages.session import ProcessTurn, SessionEvent, TurnDegraded, TurnResult
-from bus.record.journal import payload_of
+from bus.record.journal import pack_event
 from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import check_record, count_of
@@ -26,7 +26,7 @@ def _forgeries(session_id: str) -> list[WriteEntry]:
         input_id="in-2", input_ref=f"{degraded_id}/1", reply_ref=f"{degraded_id}/2", delivered=False, at=iso(1.0)
     )
     envelope = SessionEvent(session_id=session_id, session_epoch=0, step_epoch=0, event=event)
-    bodies = [payload_of(envelope, degraded_id, 0), b"is the ledger intact?", b"FORGED"]
+    bodies = [pack_event(envelope, degraded_id, 0), b"is the ledger intact?", b"FORGED"]
     once = f"turn:{session_id}/in-2"
     return [
         WriteEntry(

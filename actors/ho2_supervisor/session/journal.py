@@ -13,7 +13,7 @@ from actors.ho2_supervisor.session.state import SessionState
 from bus.messages.ids import completed_id, entry_id
 from bus.messages.ledger import Entry, Provenance, WriteEntry, session_stream
 from bus.messages.session import ENTRY_NAMES, SessionEvent, SessionEventKind
-from bus.record.journal import payload_of
+from bus.record.journal import pack_event
 
 
 def input_digest(input_id: str, text: str) -> str:
@@ -78,7 +78,7 @@ def entry_of(  # noqa: PLR0913 - an entry has these fields
         provenance=provenance,
         trace=trace,
         at_us=at_us,
-        bodies=[payload_of(event, submission_id, at_us), *bodies],
+        bodies=[pack_event(event, submission_id, at_us), *bodies],
         prev=prev,
         tenure=tenure,
         once=once,

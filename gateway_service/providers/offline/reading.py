@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 _TAG = re.compile(
     r"\n<(/?)(preferences|context|earlier_messages|classification|reviewer_note|message|draft|steer|active_objective"
@@ -86,6 +86,15 @@ class Reading:
         return {tool.name: tool for tool in self.tools}
 
 
+class _Tag(NamedTuple):
+    """Where a block begins or, with a slash, ends."""
+
+    slash: str
+    name: str
+    start: int
+    end: int
+
+
 def read_request(request: Mapping[str, Any]) -> Reading:
     """The reading of a chat completion's request."""
     system: list[str] = []
@@ -121,28 +130,28 @@ def blocks_in(text: str) -> tuple[dict[str, str], str]:
     end of its name; without any end there is none.
     """
     text = "\n" + text
-    tags = list(_TAG.finditer(text))
-    last_end = {tag.group(2): number for number, tag in enumerate(tags) if tag.group(1)}
+    tags = [_Tag(tag[1], tag[2], *tag.span()) for tag in _TAG.finditer(text)]
+    last_end = {tag.name: number for number, tag in enumerate(tags) if tag.slash}
     blocks: dict[str, str] = {}
     outside: list[str] = []
     number, position = 0, 0
     while number < len(tags):
         tag = tags[number]
-        if tag.group(1) or last_end.get(tag.group(2), -1) < number:
+        if tag.slash or last_end.get(tag.name, -1) < number:
             number += 1
             continue
-        end = _end_of(tags, number, last_end[tag.group(2)])
-        outside.append(text[position : tag.start()])
-        blocks[tag.group(2)] = text[tag.end() : tags[end].start()].strip()
-        number, position = end + 1, tags[end].end()
+        end = _end_of(tags, number, last_end[tag.name])
+        outside.append(text[position : tag.start])
+        blocks[tag.name] = text[tag.end : tags[end].start].strip()
+        number, position = end + 1, tags[end].end
     return blocks, "".join([*outside, text[position:]])
 
 
-def _end_of(tags: Sequence[re.Match[str]], start: int, last: int) -> int:
-    name, depth = tags[start].group(2), 0
+def _end_of(tags: Sequence[_Tag], start: int, last: int) -> int:
+    name, depth = tags[start].name, 0
     for number in range(start, last + 1):
-        if tags[number].group(2) == name:
-            depth += -1 if tags[number].group(1) else 1
+        if tags[number].name == name:
+            depth += -1 if tags[number].slash else 1
             if depth == 0:
                 return number
     return last

@@ -42,7 +42,7 @@ from bus.messages.work_order import (
     WorkOrderError,
 )
 from bus.port import Bus
-from bus.record.journal import payload_of
+from bus.record.journal import pack_event
 from bus.sim.world import World
 from config.snapshot import Snapshot, load_snapshot
 from ledger_service.service import LedgerService
@@ -325,6 +325,6 @@ def degraded_entry(input_id: str, text: str, reply: str, *, delivered: bool = Fa
     envelope = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
     return WriteEntry(
         submission_id=submission_id, stream=session_stream(SESSION), event_type="TurnDegraded", at_us=1,
-        bodies=[payload_of(envelope, submission_id, 1), text.encode(), reply.encode()],
+        bodies=[pack_event(envelope, submission_id, 1), text.encode(), reply.encode()],
         once=(delivered_key if delivered else turn_key)(SESSION, input_id),
     )  # fmt: skip

@@ -21,7 +21,7 @@ from bus.messages.base import pack, unpack
 from bus.messages.ledger import Entries, Entry, WriteEntry
 from bus.messages.session import TurnResult
 from bus.messages.work_order import OutputResult, Segment, WorkOrder
-from bus.record.journal import event_in, payload_of, recorded
+from bus.record.journal import event_in, pack_event, recorded
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -129,7 +129,7 @@ def changed(entry: Entry, **changes: Any) -> Entry:
     """The entry with another event."""
     event = event_in(entry)
     other = event._replace(event=event.event.model_copy(update=changes))
-    return with_body(entry, 0, payload_of(other, entry.submission_id, entry.at_us))
+    return with_body(entry, 0, pack_event(other, entry.submission_id, entry.at_us))
 
 
 def with_body(entry: Entry, number: int, body: bytes | None) -> Entry:

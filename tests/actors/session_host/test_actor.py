@@ -33,7 +33,7 @@ from bus.messages.session import (
     TurnResult,
 )
 from bus.messages.work_order import Cost
-from bus.record.journal import event_in, payload_of
+from bus.record.journal import event_in, pack_event
 from bus.record.payload import pack_payload
 from bus.record.payloads.orders import SignalsNamed
 from bus.spent import fact_of
@@ -152,7 +152,7 @@ def journal(
     envelope = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
     return WriteEntry(
         submission_id=submission_id, stream=session_stream(SESSION), event_type=envelope.entry_name, at_us=1,
-        bodies=[payload_of(envelope, submission_id, 1), *([body] if body else [])], prev=prev, tenure=1,
+        bodies=[pack_event(envelope, submission_id, 1), *([body] if body else [])], prev=prev, tenure=1,
         once=f"turn:{SESSION}/in-1" if once else None,
     )  # fmt: skip
 

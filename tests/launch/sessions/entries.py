@@ -9,7 +9,7 @@ from bus.messages import session as events
 from bus.messages.ids import body_ref
 from bus.messages.ledger import Entry, Provenance, session_stream
 from bus.messages.session import Command, HostCommand, SessionEventKind
-from bus.record.journal import payload_of
+from bus.record.journal import pack_event
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 AT = "2026-01-01T00:00:00.000000Z"
@@ -46,7 +46,7 @@ class Written:
                 provenance=Provenance(session_id=session_id, run_seq=0 if run is None else run.run_seq), parents=[],
                 trace="", at_us=number, ledger_at_us=number, body_hashes=[], body_lengths=[],
                 prev=self.entries[-1].submission_id if self.entries else "", tenure=1, once=None, chain=b"",
-                bodies=[payload_of(one, name, number), *bodies],
+                bodies=[pack_event(one, name, number), *bodies],
             )
         )  # fmt: skip
         return self

@@ -17,7 +17,7 @@ from bus.messages.ledger import Entry, Provenance
 from bus.messages.memory import ReadSignals
 from bus.messages.session import OrderDispatched, SessionEvent
 from bus.record.entry import WriteEntry, encode_stored, to_entry, to_stored
-from bus.record.journal import payload_of
+from bus.record.journal import pack_event
 from bus.record.payload import pack_payload
 from bus.record.payloads.memory import OverlayLogged
 from bus.record.payloads.orders import ContextAssembled
@@ -56,7 +56,7 @@ class Record:
         entry = self.entries[-1]
         event = OrderDispatched(wo_id=order, wo_type="synthesize", step_id=STEP, order=form, at=iso(0))
         enveloped = SessionEvent(SESSION, 0, 0, event, STEP.turn_id.run_id)
-        self.entries[-1] = entry._replace(bodies=[payload_of(enveloped, entry.submission_id, entry.at_us)])
+        self.entries[-1] = entry._replace(bodies=[pack_event(enveloped, entry.submission_id, entry.at_us)])
 
     def _blank(self, event: str, about: str, order: str) -> Entry:
         provenance = Provenance(session_id=SESSION, run_seq=1, work_order_id=order)

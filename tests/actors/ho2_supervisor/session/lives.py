@@ -23,7 +23,7 @@ from bus.messages.base import pack
 from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso, lease_id_of, parse_iso, work_order_id
 from bus.messages.ledger import Provenance, WriteEntry
 from bus.messages.session import SessionEvent, SessionEventKind, TurnResult
-from bus.record.journal import Recorded, payload_of, recorded
+from bus.record.journal import Recorded, pack_event, recorded
 from tests.actors.ho2_supervisor.journals import CONFIG, SESSION, at
 
 LIMITS = HistoryLimits(budget_tokens=100, turns_max=2, digest_chars=60, chars_per_token=4, known_max=3)
@@ -97,7 +97,7 @@ class Life:
             event_type=enveloped.entry_name,
             provenance=Provenance(agent_id="ADMIN", session_id=SESSION),
             at_us=1,
-            bodies=[payload_of(enveloped, submission_id, 1), *bodies],
+            bodies=[pack_event(enveloped, submission_id, 1), *bodies],
             prev=None if is_hosts else record.head,
             tenure=None if is_hosts else tenure,
         )
