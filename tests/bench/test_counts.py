@@ -14,13 +14,13 @@ from bus.messages.work_order import Segment, ToolCall
 BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer of bench.turn, and as shipped
     "frames_received": (14, 22),
     "frames_sent": (14, 22),
-    "ledger_writes": (13, 18),
+    "ledger_writes": (10, 13),
     "commits": (8, 10),
     "entries": (25, 37),
-    "record_bytes": (32_320, 42_100),
-    "wire_bytes": (137_640, 172_060),
-    "validations": (122, 188),
-    "model_copies": (40, 52),
+    "record_bytes": (20_296, 27_992),
+    "wire_bytes": (124_424, 156_123),
+    "validations": (100, 159),
+    "model_copies": (25, 34),
 }
 """Each is what a turn costs today. Whoever makes a turn dearer is stopped; whoever makes it cheaper lowers the bound."""
 SLACK = 50
