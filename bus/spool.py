@@ -114,6 +114,11 @@ class Spool:
         return list(content.entries)
 
     @property
+    def has_waiting(self) -> bool:
+        """Whether there are such entries."""
+        return bool(self._waiting)
+
+    @property
     def waiting(self) -> list[WriteEntry]:
         """Entries that are not known to be in the ledger, in order."""
         return list(self._waiting.values())
@@ -312,8 +317,9 @@ class RecordKeeper:
         self._hand_over_left()
 
     def _hand_over_left(self) -> None:
-        for entry in self._left():
-            self._hand_over(entry)
+        if self._silent or self._spool.has_waiting:
+            for entry in self._left():
+                self._hand_over(entry)
 
     def _left(self) -> list[WriteEntry]:
         """What waits here, may leave, and the client no longer holds, in order."""
