@@ -81,18 +81,18 @@ def fill_pack(pack: PromptPack, inputs: Mapping[str, Sequence[Segment]]) -> list
 
     Raises WorkOrderFault(input_schema_invalid) that names every missing input.
     """
-    missing = [name for name in pack.variables if name not in inputs]
-    if missing:
-        raise WorkOrderFault("input_schema_invalid", f"{pack.pack_id} needs inputs that nobody gave: {missing}")
     messages: list[PromptMessage] = []
-    for section in pack.sections:
-        segments: list[Segment] = []
-        for part in section.parts:
-            if isinstance(part, Variable):
-                segments.extend(segment for segment in inputs[part.name] if segment.text)
-            else:
-                segments.append(part)
-        messages.append(PromptMessage(role=section.role, segments=segments))
+    try:
+        for section in pack.sections:
+            segments: list[Segment] = []
+            for part in section.parts:
+                segments += [part] if type(part) is Segment else [one for one in inputs[part.name] if one.text]
+            messages.append(PromptMessage(role=section.role, segments=segments))
+    except KeyError:
+        missing = [name for name in pack.variables if name not in inputs]
+        raise WorkOrderFault(
+            "input_schema_invalid", f"{pack.pack_id} needs inputs that nobody gave: {missing}"
+        ) from None
     return messages
 
 

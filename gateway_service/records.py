@@ -110,7 +110,7 @@ def with_answer_cap(ask: Ask, max_tokens: int) -> Ask:
 
 def rerouted(ask: Ask, route: Route) -> Ask:
     """The same request of this model; its key stands for the same."""
-    if route == ask.route:
+    if route is ask.route or route == ask.route:
         return ask
     return replace(ask, route=route, digest=_digest(ask.prompt, route, ask.said))
 

@@ -26,6 +26,8 @@ class CheckedContract:
     output: Validator | None
     defaults: Mapping[str, Segment]
     """Inputs that the input schema declares a default for."""
+    read_as_json: Mapping[str, Any]
+    """Inputs that the input schema wants as something else than text, and what as."""
     is_asked_for: bool = False
     """Its output schema is that of whoever asked: to be told to the model."""
 
@@ -57,6 +59,7 @@ def check_contract(contract: Contract) -> CheckedContract:
             for name, schema in _properties(contract).items()
             if isinstance(schema, dict) and "default" in schema
         },
+        read_as_json={name: wanted for name, schema in _properties(contract).items() if (wanted := _wanted(schema))},
     )
 
 
@@ -96,8 +99,13 @@ def gather_inputs(
         inputs.setdefault(name, list(segments))
     for name, segment in checked.defaults.items():
         inputs.setdefault(name, [segment])
-    properties = _properties(checked.contract)
-    document = {name: _value(name, segments, properties.get(name)) for name, segments in inputs.items()}
+    document: dict[str, Any] = {
+        name: segments[0].text if len(segments) == 1 else "".join([segment.text for segment in segments])
+        for name, segments in inputs.items()
+    }
+    for name, wanted in checked.read_as_json.items():
+        if name in document:
+            document[name] = _value(name, document[name], wanted)
     if faults := schema_faults(checked.inputs, document):
         raise WorkOrderFault("input_schema_invalid", f"{checked.contract.contract_id}: {'; '.join(faults)}")
     return inputs
@@ -130,12 +138,14 @@ def _as_text(default: Any) -> str:
     return default if isinstance(default, str) else json.dumps(default, sort_keys=True)
 
 
-def _value(name: str, segments: Sequence[Segment], schema: Any) -> Any:
-    """An input as its schema sees it: text, or the JSON value in it where the schema asks for something else."""
-    text = segments[0].text if len(segments) == 1 else "".join([segment.text for segment in segments])
+def _wanted(schema: Any) -> Any:
+    """What an input's schema asks for where that is not text; else nothing."""
     wanted = schema.get("type", "string") if isinstance(schema, dict) else "string"
-    if wanted == "string" or (isinstance(wanted, list) and "string" in wanted):
-        return text
+    return None if wanted == "string" or (isinstance(wanted, list) and "string" in wanted) else wanted
+
+
+def _value(name: str, text: str, wanted: Any) -> Any:
+    """An input as its schema sees it: the JSON value in its text."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -7,6 +7,8 @@ import pytest
 from actors.ho2_supervisor.composed import Shown, body_of
 from bus.messages.base import pack
 from bus.messages.ledger import Entry, Provenance
+from bus.record.payload import pack_payload
+from bus.record.payloads.prompts import PromptRejected, SentMessage, SentRequest, SentText
 from launch.entry_view import entry_document, is_wanted, readable
 from launch.output import as_json
 from ledger_service.reader import Filter
@@ -49,6 +51,19 @@ def test_a_document_has_hashes_in_hexadecimal_and_bodies_only_on_demand():
     without = json.loads(as_json(entry_document(entry())))
     assert without["chain"] == "ff" * 32 and without["body_hashes"] == ["01"] and "bodies" not in without
     assert entry_document(entry(bodies=[pack({"k": 1})]))["bodies"] == [{"k": 1}]
+
+
+def test_what_stands_in_a_payload_is_shown_by_name():
+    """Those of the class that its kind has; one that is not as its class has it, as it is; an erased one as null."""
+    sent = SentRequest(b"\1", b"\2", (SentMessage("user", (3, SentText("history", "a/1"))),))
+    rejected = {"stream": "prompts", "event_type": "PROMPT_REJECTED"}
+    whole = entry_document(entry(**rejected, bodies=[pack_payload(PromptRejected("PRC-A-001", "no", "REJECTED"))]))
+    assert whole["bodies"] == [{"contract_id": "PRC-A-001", "message": "no", "outcome": "REJECTED", "degraded": False}]
+    assert entry_document(entry(**rejected, bodies=[pack(["odd"])]))["bodies"] == [["odd"]]
+    prompt = entry_document(entry(stream="prompts", event_type="PROMPT_SENT", bodies=[None, pack_payload(sent)]))
+    parts = [3, {"name": "history", "ref": "a/1", "text": ""}]
+    assert prompt["bodies"][0] is None and prompt["bodies"][1]["messages"][0]["parts"] == parts
+    assert prompt["bodies"][1]["sha256"] == "01"
 
 
 @pytest.mark.parametrize(

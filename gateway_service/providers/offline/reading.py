@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 _TAG = re.compile(
     r"\n<(/?)(preferences|context|earlier_messages|classification|reviewer_note|message|draft|steer|active_objective"
@@ -86,13 +86,8 @@ class Reading:
         return {tool.name: tool for tool in self.tools}
 
 
-class _Tag(NamedTuple):
-    """Where a block begins or, with a slash, ends."""
-
-    slash: str
-    name: str
-    start: int
-    end: int
+_Tag = tuple[str, str, tuple[int, int]]
+"""A slash where a block ends, the block's name, from where to where."""
 
 
 def read_request(request: Mapping[str, Any]) -> Reading:
@@ -130,28 +125,30 @@ def blocks_in(text: str) -> tuple[dict[str, str], str]:
     end of its name; without any end there is none.
     """
     text = "\n" + text
-    tags = [_Tag(tag[1], tag[2], *tag.span()) for tag in _TAG.finditer(text)]
-    last_end = {tag.name: number for number, tag in enumerate(tags) if tag.slash}
+    tags: list[_Tag] = [(tag[1], tag[2], tag.span()) for tag in _TAG.finditer(text)]
+    last_end = {name: number for number, (slash, name, _) in enumerate(tags) if slash}
     blocks: dict[str, str] = {}
     outside: list[str] = []
     number, position = 0, 0
     while number < len(tags):
-        tag = tags[number]
-        if tag.slash or last_end.get(tag.name, -1) < number:
+        slash, name, (begins, opened) = tags[number]
+        if slash or last_end.get(name, -1) < number:
             number += 1
             continue
-        end = _end_of(tags, number, last_end[tag.name])
-        outside.append(text[position : tag.start])
-        blocks[tag.name] = text[tag.end : tags[end].start].strip()
-        number, position = end + 1, tags[end].end
+        end = _end_of(tags, number, last_end[name])
+        outside.append(text[position:begins])
+        closes, closed = tags[end][2]
+        blocks[name] = text[opened:closes].strip()
+        number, position = end + 1, closed
     return blocks, "".join([*outside, text[position:]])
 
 
 def _end_of(tags: Sequence[_Tag], start: int, last: int) -> int:
-    name, depth = tags[start].name, 0
+    name, depth = tags[start][1], 0
     for number in range(start, last + 1):
-        if tags[number].name == name:
-            depth += -1 if tags[number].slash else 1
+        slash, another, _ = tags[number]
+        if another == name:
+            depth += -1 if slash else 1
             if depth == 0:
                 return number
     return last
