@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from actors.ho2_supervisor import lookback
 from actors.ho2_supervisor.owner import OwnedSession, is_gone
-from actors.ho2_supervisor.session.record import KnownInput, result_of
+from actors.ho2_supervisor.session.record import KnownInput, result_or_none
 from actors.ho2_supervisor.verdicts import failure_code, is_verdict, verdict_result
 from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
 from bus.messages.ids import candidates_key, delivered_key, turn_key
-from bus.messages.session import TurnResult, candidates_in
+from bus.messages.session import TurnResult
 from bus.messages.work_order import Cost
+from bus.record.journal import candidates_in
 
 
 async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
@@ -39,7 +40,7 @@ async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
             known.code, session_id=session.session_id, run_id=known.run_id, input_id=known.input_id, cost=Cost(),
             elapsed_ms=0, tool_calls=[], exchange_entry_ids=[],
         )  # fmt: skip
-    result = result_of(await session.body(known.result_ref))
+    result = result_or_none(await session.body(known.result_ref))
     if result is None:
         raise LedgerError("damaged", f"{known.result_ref} holds no TurnResult")
     if known.became != "answered":

@@ -16,12 +16,12 @@ from actors.ho2_supervisor.pool import cancelled_receipt
 from actors.ho2_supervisor.session.record import RunMemo
 from actors.ho2_supervisor.verdicts import verdict_result
 from bus.ledger_client import LedgerClient
-from bus.messages.base import pack
 from bus.messages.ids import end_key, parse_iso, turn_key
 from bus.messages.ledger import Entry
 from bus.messages.session import OrderEnded, RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
 from bus.messages.work_order import Receipt
 from bus.port import Bus
+from bus.record.journal import pack_result
 from bus.record.payloads import orders
 from config.schema import SessionsConfig
 
@@ -59,7 +59,7 @@ class Closing:
                 reason=(run.cancel_reason if run is not None else None) or None,
                 at=session.now(),
             ),
-            bodies=[pack(result.model_dump())],
+            bodies=[pack_result(result)],
             once=turn_key(session.session_id, memo.requested.input_id),
             trace=trace,
         )

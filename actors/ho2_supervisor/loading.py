@@ -16,7 +16,7 @@ import structlog
 from actors.ho2_supervisor import composed
 from actors.ho2_supervisor.history import History, HistoryLimits
 from actors.ho2_supervisor.session import journal, snapshot
-from actors.ho2_supervisor.session.record import SessionRecord, result_of
+from actors.ho2_supervisor.session.record import SessionRecord, result_or_none
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.ids import split_body_ref
@@ -168,7 +168,7 @@ async def _with_texts(client: LedgerClient, record: SessionRecord) -> History:
     there = {entry.submission_id for entry in found if entry is not None}
     wanted = {ref: result_ref for ref, result_ref in results.items() if names[ref] not in there}
     bodies = await _bodies(client, list(wanted.values()))
-    answers = {ref: result_of(bodies[result_ref]) for ref, result_ref in wanted.items() if result_ref in bodies}
+    answers = {ref: result_or_none(bodies[result_ref]) for ref, result_ref in wanted.items() if result_ref in bodies}
     return history.filled({ref: answer.response for ref, answer in answers.items() if answer is not None})
 
 

@@ -25,9 +25,9 @@ from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.ids import RunId, candidates_key, iso_of_us, us_of_iso
 from bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
-from bus.messages.session import SessionEventKind, TookOver, TurnResult, candidates_in
+from bus.messages.session import SessionEventKind, TookOver, TurnResult
 from bus.port import Bus
-from bus.record.journal import Recorded
+from bus.record.journal import Recorded, candidates_in
 
 
 class AppendRefused(Exception):

@@ -348,12 +348,7 @@ class Run:
             if receipt.wo_id in self.receipts:
                 self.receipts[receipt.wo_id] = self.receipts.pop(receipt.wo_id)
         results = [
-            {
-                "call_id": call.call_id,
-                "state": receipt.state,
-                "code": chain.failure_code(receipt),
-                "wo_id": receipt.wo_id,
-            }
+            [call.call_id, receipt.state, chain.failure_code(receipt)]
             for call, receipt in zip(asked, receipts, strict=True)
         ]
         results_ref = f"{self.session.new_id('BatchSettled')}/1"

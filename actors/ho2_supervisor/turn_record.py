@@ -14,10 +14,10 @@ from actors.ho2_supervisor.quality_gate import Judgement
 from actors.ho2_supervisor.run import Run
 from actors.ho2_supervisor.verdicts import verdict_result
 from bus.errors import RuntimeFault
-from bus.messages.base import pack
 from bus.messages.ids import body_ref, completed_id, requested_id, turn_key
 from bus.messages.session import OpenCalls, RunCompleted, RunFailed, ToolCallSummary, TurnResult
 from bus.messages.work_order import REFUSAL, OutputResult
+from bus.record.journal import pack_result
 from bus.record.payloads.orders import ChainComplete, Escalation, QualityGate, RunBudget, Used, behind_run
 from bus.spent import fact_of
 
@@ -61,7 +61,7 @@ async def record_answer(
             else None,
             at=run.session.now(),
         ),
-        bodies=[pack(result.model_dump(exclude_defaults=True)), *([words.encode()] if has_own_text else [])],
+        bodies=[pack_result(result), *([words.encode()] if has_own_text else [])],
         once=turn_key(run.session.session_id, run.input_id),
         trace=run.trace,
         result=result,
@@ -113,7 +113,7 @@ async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[Too
     detail_ref = body_ref(run.session.new_id("RunFailed"), 1)
     run.session.append(
         RunFailed(input_id=run.input_id, code=code, detail_ref=detail_ref, at=run.session.now()),
-        bodies=[pack(result.model_dump(exclude_defaults=True))],
+        bodies=[pack_result(result)],
         once=turn_key(run.session.session_id, run.input_id),
         trace=run.trace,
     )

@@ -19,12 +19,11 @@ from bus.messages.session import (
     RunFailed,
     TurnDegraded,
     TurnResult,
-    answer_in,
     form_of,
     words_of,
 )
 from bus.messages.work_order import Cost
-from bus.record.journal import event_in, form_in
+from bus.record.journal import answer_in, event_in, form_in
 from bus.spent import before, with_call
 from config.schema import HostConfig
 

@@ -14,12 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp, unpack
+from bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
 from bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
-from bus.messages.ledger import Entry
 from bus.messages.work_order import Cost, ToolChoice, ToolSpec
-from bus.record.payload import payload_in
-from bus.record.payloads.orders import SignalsNamed
 
 Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]
 ReasoningEffort = Literal["Low", "Medium", "High"]
@@ -532,20 +529,6 @@ class TurnResult(Message):
         default="",
         description="degraded: who had not answered and why, for the user to read; no prompt text; empty: not known",
     )
-
-
-def candidates_in(due: Entry | None) -> list[str]:
-    """The candidates that this CONSOLIDATION_DUE names; none without it, or once its payload is erased."""
-    named = None if due is None else payload_in(SignalsNamed, due)
-    return [] if named is None else list(named.signal_ids)
-
-
-def answer_in(body: bytes, due: Entry | None) -> TurnResult:
-    """A recorded TurnResult with the candidates that stand beside it; a verdict names none. Raises ValueError."""
-    result = TurnResult.model_validate(unpack(body))
-    if result.outcome != "success":
-        return result
-    return result.model_copy(update={"consolidation_candidates": candidates_in(due)})
 
 
 class StartSession(Message):

@@ -4,8 +4,8 @@
 
 The entry itself says which session, which kind of event and when, and the payload says none of that again: times are
 microseconds after the entry's own, ids are numbers, a text that follows from the entry's id is a number too (0: what
-the entry is about; n: its n-th body), and in any other ref the session's id stands as `~`, in bytes. Nothing is
-guessed: an array of another length, or a field of another type, is no event.
+the entry is about; n: its n-th body), in any other ref the session's id stands as `~`, in bytes, and a digest as its
+bytes. Nothing is guessed: an array of another length, or a field of another type, is no event.
 """
 
 from __future__ import annotations
@@ -19,8 +19,12 @@ from bus.messages.base import pack, unpack
 from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
 from bus.messages.ledger import Entry, WriteEntry
 from bus.messages.session import ENTRY_NAMES, RunRequested, SessionEvent, SessionEventKind, TurnResult, form_of
+from bus.record.entry import HASH_BYTES
+from bus.record.payload import payload_in
+from bus.record.payloads.orders import SignalsNamed, Used
 
 _HEAD = ("run", "round", "step", "session_epoch", "step_epoch", "at")
+_SHA256 = "sha256:"
 _OWN_SESSION = "~"
 """Stands in no id and no instance."""
 
@@ -94,6 +98,21 @@ def _shorts(texts: list[str], about: _About) -> list[str | int | bytes]:
     return [_short(text, about) for text in texts]
 
 
+def _hash(text: str, _about: _About) -> str | bytes:
+    """A SHA-256 in hexadecimal as its 32 bytes; what is none as it is."""
+    try:
+        found = bytes.fromhex(text)
+    except ValueError:
+        return text
+    return found if len(found) == HASH_BYTES and found.hex() == text else text
+
+
+def _digest(text: str, about: _About) -> str | bytes:
+    """The same of `sha256:<hex>`."""
+    found = _hash(text.removeprefix(_SHA256), about) if text.startswith(_SHA256) else text
+    return found if type(found) is bytes else text
+
+
 def _us_after(text: str, about: _About) -> int:
     return us_of_iso(text) - about.at_us
 
@@ -155,6 +174,8 @@ def _order(form: dict[str, Any], about: _About) -> dict[str, Any]:
     for name in _ORDER_IDS:
         if name in kept and kept[name] is not None:
             kept[name] = _of_session(kept[name], session_id)
+    if "config_digest" in kept:
+        kept["config_digest"] = _digest(kept["config_digest"], about)
     for name in _CONTEXTS:
         if name in kept:
             kept[name] = [_segment(segment, session_id) for segment in kept[name]]
@@ -192,6 +213,21 @@ _KNOWN = frozenset({"wo_id", "session_id", "wo_type"})
 _TIMES = ("planned_at", "completed_at")
 _ORDER_IDS = ("parent_wo_id", "like")
 _CONTEXTS = ("input_context", "more_context")
+
+
+def pack_result(result: TurnResult) -> bytes:
+    """The body that holds an answer, as a map of what is not at its default.
+
+    Its run is a number, its cost as in other payloads, and in ids its session stands as `~`.
+    """
+    form = result.model_dump(exclude_defaults=True)
+    if "cost" in form:
+        form["cost"] = Used.of(result.cost)
+    if result.run_id is not None and result.run_id.session_id == result.session_id:
+        form["run_id"] = result.run_id.run_seq
+    if result.exchange_entry_ids:
+        form["exchange_entry_ids"] = [_of_session(one, result.session_id) for one in result.exchange_entry_ids]
+    return pack(form)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -234,6 +270,36 @@ def event_in(entry: Entry | WriteEntry | None) -> SessionEvent:
     _fill(kind, values, about)
     said = kind.__pydantic_validator__.validate_python(values)
     return SessionEvent(session_id=session_id, session_epoch=fields[3], step_epoch=fields[4], event=said, **where)
+
+
+def result_of(body: bytes) -> TurnResult:
+    """The answer behind `pack_result`. Raises ValueError, naming what is not as it should be."""
+    form = unpack(body)
+    if type(form) is not dict:
+        raise ValueError("not an answer")
+    session_id, run_seq = form.get("session_id"), form.get("run_id")
+    if "cost" in form:
+        form["cost"] = dict(zip(Used._fields, _listed(form["cost"]), strict=True))
+    if type(session_id) is str:
+        if type(run_seq) is int:
+            form["run_id"] = {"session_id": session_id, "run_seq": run_seq}
+        if "exchange_entry_ids" in form:
+            form["exchange_entry_ids"] = [_with_session(one, session_id) for one in _listed(form["exchange_entry_ids"])]
+    return TurnResult.model_validate(form)
+
+
+def answer_in(body: bytes, due: Entry | None) -> TurnResult:
+    """A recorded answer with the candidates that stand beside it; a verdict names none. Raises ValueError."""
+    result = result_of(body)
+    if result.outcome != "success":
+        return result
+    return result.model_copy(update={"consolidation_candidates": candidates_in(due)})
+
+
+def candidates_in(due: Entry | None) -> list[str]:
+    """The candidates that this CONSOLIDATION_DUE names; none without it, or once its payload is erased."""
+    named = None if due is None else payload_in(SignalsNamed, due)
+    return [] if named is None else list(named.signal_ids)
 
 
 def own_text(entry: Recorded, ref: str) -> str | None:
@@ -298,6 +364,18 @@ def _longs(values: Any, about: _About) -> list[str]:
     return [_long(value, about) for value in _listed(values)]
 
 
+def _hash_of(value: Any, _about: _About) -> str:
+    if type(value) is bytes and len(value) == HASH_BYTES:
+        return value.hex()
+    if type(value) is not str:
+        raise ValueError("not a hash")
+    return value
+
+
+def _digest_of(value: Any, about: _About) -> str:
+    return _SHA256 + _hash_of(value, about) if type(value) is bytes else _hash_of(value, about)
+
+
 def _time(value: Any, about: _About) -> str:
     if type(value) is not int:
         raise ValueError("at: not a number of microseconds")
@@ -341,6 +419,8 @@ def _order_of(form: Any, about: _About) -> dict[str, Any]:
     for name in _CONTEXTS:
         if name in found:
             found[name] = [_segment_of(segment, session_id) for segment in _listed(found[name])]
+    if "config_digest" in found:
+        found["config_digest"] = _digest_of(found["config_digest"], about)
     if "exchanges" in found:
         found["exchanges"] = [
             exchange
@@ -391,6 +471,8 @@ _WRITTEN: dict[str, _Writer] = {
     "steers": _shorts,
     "results": _given,
     "open_calls": _open_calls,
+    "input_digest": _hash,
+    "config_digest": _digest,
     "command": _command,
     "order": _order,
     "receipt": _receipt,
@@ -403,7 +485,8 @@ _WRITTEN: dict[str, _Writer] = {
 
 _READERS: dict[_Writer, Callable[[Any, _About], Any]] = {
     _short: _long, _shorts: _longs, _subject: _of_subject, _us_after: _time, _step: _step_of, _batch: _batch_of,
-    _given: _given_of, _open_calls: _open_calls_of, _order: _order_of, _receipt: _receipt_of,
+    _hash: _hash_of, _digest: _digest_of, _given: _given_of, _open_calls: _open_calls_of, _order: _order_of,
+    _receipt: _receipt_of,
 }  # fmt: skip
 
 _KINDS: dict[str, Any] = {cls.model_fields["kind"].default: cls for cls in get_args(get_args(SessionEventKind)[0])}

@@ -17,8 +17,8 @@ BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer
     "ledger_writes": (10, 13),
     "commits": (8, 10),
     "entries": (25, 37),
-    "record_bytes": (20_296, 27_992),
-    "wire_bytes": (124_424, 156_123),
+    "record_bytes": (19_920, 27_576),
+    "wire_bytes": (124_034, 155_698),
     "validations": (100, 159),
     "model_copies": (25, 34),
 }

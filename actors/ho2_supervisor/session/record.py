@@ -17,10 +17,9 @@ from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.reducer import reduce
 from actors.ho2_supervisor.session.state import SessionState
 from bus.messages import session as events
-from bus.messages.base import unpack
 from bus.messages.ids import RunId, body_ref
 from bus.messages.session import TurnResult
-from bus.record.journal import Recorded, own_text
+from bus.record.journal import Recorded, own_text, result_of
 
 _OF_STEPS = frozenset(
     {"RunStarted", "StepStarted", "OrderDispatched", "OrderEnded", "ToolBatchIssued", "ToolReceipt", "BatchSettled"}
@@ -350,7 +349,7 @@ def result_in(entry: Recorded, ref: str) -> TurnResult | None:
         return entry.result
     _, _, number = ref.rpartition("/")
     body = entry.bodies[int(number)] if number.isdigit() and int(number) < len(entry.bodies) else None
-    return None if body is None else result_of(body)
+    return None if body is None else result_or_none(body)
 
 
 def reply_in(entry: Recorded, event: events.RunCompleted, result: TurnResult | None) -> str | None:
@@ -359,9 +358,9 @@ def reply_in(entry: Recorded, event: events.RunCompleted, result: TurnResult | N
     return own if own is not None or result is None else result.response
 
 
-def result_of(body: bytes) -> TurnResult | None:
+def result_or_none(body: bytes) -> TurnResult | None:
     """The TurnResult in a body; None if it is none."""
     try:
-        return TurnResult.model_validate(unpack(body))
+        return result_of(body)
     except ValueError:
         return None

@@ -27,6 +27,7 @@ from bus.messages.session import (
 )
 from bus.messages.work_order import WorkOrder, WorkOrderError
 from bus.port import Bus
+from bus.record.journal import result_of
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,
@@ -524,7 +525,7 @@ def test_completed_answer_refuses_a_degraded_one() -> None:
         (ack,) = rig.run(rig.write(degraded_entry("i1", "hello", "bare reply")))
         assert (ack.outcome, ack.event_type) == ("lost", "RunCompleted")
         entry = rig.run(rig.client.lookup([ack.submission_id], with_bodies=True))[0]
-        assert TurnResult.model_validate(unpack(entry.bodies[1])) == result
+        assert result_of(entry.bodies[1]) == result
 
 
 def test_what_was_delivered_meanwhile_is_the_answer_to_whoever_asks_again() -> None:

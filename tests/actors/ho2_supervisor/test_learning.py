@@ -8,11 +8,11 @@ import pytest
 
 from actors.ho2_supervisor.own_entries import OwnEntries
 from bus.errors import RuntimeFault
-from bus.messages.base import unpack
 from bus.messages.ledger import Provenance
 from bus.messages.session import TurnResult
 from bus.messages.work_order import OutputResult, Segment, WorkOrder, WorkOrderError
 from bus.record.catalog import read_body
+from bus.record.journal import result_of
 from bus.record.payloads.orders import SignalsNamed
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, names, one_tool
 from tests.actors.ho2_supervisor.test_recall import ON, asked, remembering
@@ -28,7 +28,7 @@ def logged(memory: Any) -> list[list[str]]:
 def recorded_result(rig: Rig) -> TurnResult:
     """The TurnResult in RunCompleted."""
     [entry] = [e for e in rig.run(rig.journal()) if e.event_type == "RunCompleted"]
-    return TurnResult.model_validate(unpack(entry.bodies[1] or b""))
+    return result_of(entry.bodies[1] or b"")
 
 
 def test_a_turns_signals_leave_in_one_message() -> None:

@@ -170,7 +170,7 @@ def test_tool_calls_go_out_as_orders_of_their_own_and_come_back_in_call_order() 
         ended = [entry for entry in journal if entry.event_type == "ToolReceipt"]
         assert [event_in(entry).event.call_id for entry in ended] == ["003", "002", "001"]
         settled = next(entry for entry in journal if entry.event_type == "BatchSettled")
-        assert [row["call_id"] for row in unpack(settled.bodies[1] or b"")] == ["001", "002", "003"]
+        assert [call_id for call_id, _, _ in unpack(settled.bodies[1] or b"")] == ["001", "002", "003"]
         assert result.elapsed_ms < 1000  # in parallel: the slowest alone
 
 

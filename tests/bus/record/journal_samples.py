@@ -81,7 +81,7 @@ SAMPLES: dict[str, SessionEventKind] = {
                 }
             ],
             "constraints": {"token_budget": 10, "timeout_seconds": 60.0, "budget_mode": "warn"},
-            "config_digest": "sha256:0",
+            "config_digest": "sha256:" + "ef" * 32,
         },
         at=at(),
     ),

@@ -7,13 +7,17 @@ record's format number rises with it (`python -m tests.bus.record.test_journal_b
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.messages.base import pack, unpack
-from bus.record.journal import event_in, recorded
+from bus.messages.ids import RunId
+from bus.messages.session import ToolCallSummary, TurnResult
+from bus.messages.work_order import Cost
+from bus.record.journal import event_in, pack_result, recorded, result_of
 from tests.bus.record.journal_samples import ALL_KINDS, SAMPLES, SESSION, entry, enveloped
 
 FILE = Path(__file__).parent / "journal_bytes.txt"
@@ -87,6 +91,45 @@ def test_junk_is_no_event_and_harms_nobody(name: str, data: st.DataObject) -> No
     for payload in (pack(fields), data.draw(st.binary(max_size=40)), pack(data.draw(VALUES))):
         taken = recorded(right._replace(bodies=[payload]))
         assert taken is None or taken.event.session_id == SESSION
+
+
+ANSWER = TurnResult(
+    response="done", outcome="success", session_id=SESSION, run_id=RunId(session_id=SESSION, run_seq=7), input_id="in-1",
+    tool_calls=[ToolCallSummary(tool_id="t", status="Succeeded")],
+    exchange_entry_ids=[f"PROMPT_RECEIVED:WO-{SESSION}-7.1.1#1/1", "elsewhere/1"], quality_gate_passed=True,
+    cost=Cost(input_tokens=7, total_tokens=7, tool_ids_used=["t"], cost_usd=None),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"run_id": None},
+        {"run_id": RunId(session_id="0" * 8 + "-0000-0000-0000-" + "0" * 12, run_seq=1)},
+        {"exchange_entry_ids": [f"a~{SESSION}/1"], "cost": Cost()},
+    ],
+)
+def test_an_answer_is_read_as_it_was_packed(changes: dict[str, Any]) -> None:
+    """Whatever its session and run, and whatever stands in its ids."""
+    answer = ANSWER.model_copy(update=changes)
+    assert result_of(pack_result(answer)) == answer
+
+
+def test_an_answer_spells_its_session_once() -> None:
+    """The ids in it follow from that."""
+    assert pack_result(ANSWER).count(SESSION.encode()) == 1
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [[], {}, {"session_id": 1}, {"cost": {}}, {"cost": [1]}, {"run_id": "7"}, {"exchange_entry_ids": 1}, {"more": 1}],
+)
+def test_what_is_no_answer_is_refused(spoilt: Any) -> None:
+    """Of another shape, or with a field of another type: never half an answer."""
+    form = unpack(pack_result(ANSWER)) | spoilt if spoilt and isinstance(spoilt, dict) else spoilt
+    with pytest.raises(ValueError):  # noqa: PT011 - pydantic's own is one
+        result_of(pack(form))
 
 
 if __name__ == "__main__":
