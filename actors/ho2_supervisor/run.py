@@ -212,18 +212,20 @@ class Run:
         """A step boundary, once the run may go on; what an order of this step carries."""
         self._step_seq += 1
         step_id = self._step(self.round_count, self._step_seq)
+        now = self.session.now()
         if f"StepStarted:{step_id}" not in self._memo.steps:
             await self.boundary()
+            now = self.session.now()
             is_new_round = self._step_seq == 1
             steers = list(self.session.record.state.pending_steer) if is_new_round else []
-            self.step(StepStarted(step_id=step_id, new_round=is_new_round, steers=steers, at=self.session.now()))
+            self.step(StepStarted(step_id=step_id, new_round=is_new_round, steers=steers, at=now))
         context = OrderContext(
             step_id=step_id,
             fence=self.session.record.state.fence,
             agent=self.agent,
             package_id=self.session.package_id,
             config_digest=self._memo.requested.config_digest,
-            planned_at=self.session.now(),
+            planned_at=now,
             budget_mode=self.config.budget.budget_mode,
         )
         for ref in self._memo.steers.get(str(step_id), ()):

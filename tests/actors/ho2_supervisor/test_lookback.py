@@ -9,7 +9,7 @@ import pytest
 from actors.ho2_supervisor.owner import OwnedSession
 from bus.errors import RuntimeFault
 from bus.messages.ledger import Lookup
-from bus.messages.session import CommandVerdict, HostCommand, Pause, SessionCommand, TurnResult
+from bus.messages.session import Cancel, CommandVerdict, HostCommand, Pause, SessionCommand, TurnResult
 from bus.messages.work_order import WorkOrder
 from tests.actors.ho2_supervisor.questions import listening
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, names, question_and_answer
@@ -111,6 +111,27 @@ def test_old_failed_input_has_failed() -> None:
             assert raised.value.code == "execution_error"
             rig.run(turns(rig, 4))
         assert names(rig.run(rig.journal())).count("RunFailed") == 1
+
+
+def test_old_cancelled_input_gets_the_result_that_was_recorded() -> None:
+    """What its calls had cost and called by then, the same as while it is in memory."""
+    with Rig(*FEW) as rig:
+        rig.run(rig.start_session())
+
+        async def run() -> TurnResult:
+            rig.pool.delay_s = lambda order: 1.0 if order.wo_type == "synthesize" else 0.0
+            async with asyncio.TaskGroup() as group:
+                running = group.create_task(rig.turn("c", "a long one"))
+                await rig.host.sleep(0.5)
+                await rig.command(Cancel())
+            rig.pool.delay_s = lambda _: 0.0
+            return running.result()
+
+        cancelled = rig.run(run())
+        assert cancelled.code == "cancelled" and cancelled.cost.llm_calls
+        rig.run(turns(rig, 5))
+        assert "c" not in session_of(rig).record.inputs
+        assert rig.run(rig.turn("c", "a long one")) == cancelled
 
 
 def test_old_input_that_only_the_host_answered_is_known() -> None:
