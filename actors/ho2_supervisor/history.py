@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from actors.ho2_supervisor.composed import Shown
 from bus.messages.work_order import Segment
@@ -126,7 +127,7 @@ def parts(history: History, limits: HistoryLimits) -> list[Shown]:
     for turn in history.turns[first:]:
         for lead, ref, text in (
             (_ASKED, turn.input_ref, turn.input_text),
-            (_answered(turn), turn.reply_ref, turn.reply_text),
+            (_answered(turn.tool_ids), turn.reply_ref, turn.reply_text),
         ):
             between += lead
             if text is None:  # a mark without ref, so that the record shows what the model saw
@@ -143,8 +144,9 @@ def newest_lines(history: History, limits: HistoryLimits) -> list[Segment]:
     return [Segment(name=_NAME, text=digest(turn, limits.digest_chars)) for turn in history.turns[-1:]]
 
 
-def _answered(turn: DeliveredTurn) -> str:
-    used = f" (used {', '.join(turn.tool_ids)})" if turn.tool_ids else ""
+@lru_cache(maxsize=64)
+def _answered(tool_ids: tuple[str, ...]) -> str:
+    used = f" (used {', '.join(tool_ids)})" if tool_ids else ""
     return f"\nassistant{used}: "
 
 
@@ -172,5 +174,7 @@ def _shown_at_most(digests: tuple[tuple[str, str], ...], limits: HistoryLimits) 
 def _tokens(turn: DeliveredTurn, limits: HistoryLimits) -> int:
     """Of the whole turn: length over characters per token, rounded up, so that a budget is kept."""
     asked, said = turn.input_text, turn.reply_text
-    chars = len(ERASED if asked is None else asked) + len(ERASED if said is None else said) + len(_answered(turn))
+    chars = (
+        len(ERASED if asked is None else asked) + len(ERASED if said is None else said) + len(_answered(turn.tool_ids))
+    )
     return -(-(chars + _AROUND_CHARS) // limits.chars_per_token)
