@@ -10,7 +10,6 @@ from actors.ho2_supervisor.session import journal
 from actors.ho2_supervisor.session import snapshot as snapshots
 from actors.ho2_supervisor.session.record import SessionRecord
 from actors.ho2_supervisor.turn import history_limits
-from bus.messages.base import pack
 from bus.messages.ids import iso, turn_key
 from bus.messages.ledger import Provenance, WriteEntry
 from bus.messages.session import (
@@ -25,7 +24,7 @@ from bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
-from bus.record.journal import Recorded
+from bus.record.journal import Recorded, pack_result
 from tests.actors.ho2_supervisor.questions import Questions, listening
 from tests.actors.ho2_supervisor.rig import Rig, one_tool
 
@@ -83,7 +82,7 @@ def lived(rig: Rig, session_id: str, turns: int) -> list[WriteEntry]:
             RunCompleted(
                 input_id=input_id, result_ref=f"RunCompleted:{run_id}/1", reply_ref=f"RunCompleted:{run_id}/2", at=at
             ),
-            pack(result.model_dump()),
+            pack_result(result),
             reply.encode(),
             once=turn_key(session_id, input_id),
         )

@@ -11,7 +11,6 @@ import pytest
 from actors.session_host.actor import SessionHost
 from bus.dispatch import Actor, Call
 from bus.errors import BusError, GatewayError, RuntimeFault, SessionFault, WorkOrderFault, plain_words
-from bus.messages.base import pack
 from bus.messages.ids import RunId, degraded_call_key, iso, session_id_of
 from bus.messages.ledger import Entry, Provenance, Write, WriteEntry, Written, session_stream
 from bus.messages.session import (
@@ -33,7 +32,7 @@ from bus.messages.session import (
     TurnResult,
 )
 from bus.messages.work_order import Cost
-from bus.record.journal import event_in, pack_event
+from bus.record.journal import event_in, pack_event, pack_result
 from bus.record.payload import pack_payload
 from bus.record.payloads.orders import SignalsNamed
 from bus.spent import fact_of
@@ -471,9 +470,7 @@ def test_a_run_that_completed_meanwhile_is_delivered_instead(make):
     async def act(_prompt):
         await cluster.write(
             TAKEN,
-            journal(
-                completed, TAKEN.submission_id, f"RunCompleted:{SESSION}-1", body=pack(done.model_dump()), once=True
-            ),
+            journal(completed, TAKEN.submission_id, f"RunCompleted:{SESSION}-1", body=pack_result(done), once=True),
         )
         return answered()
 
@@ -494,7 +491,7 @@ def test_a_verdict_that_came_first_is_delivered_instead(make, with_detail):
     )
     ref = f"RunFailed:{SESSION}/1.2/1" if with_detail else None
     failed = RunFailed(input_id="in-1", code="budget_exhausted", detail_ref=ref, at=iso(2.0))
-    body = pack(verdict.model_dump()) if with_detail else b""
+    body = pack_result(verdict) if with_detail else b""
 
     async def act(_prompt):
         await cluster.write(
@@ -522,7 +519,7 @@ def completed_run(text: str) -> tuple[TurnResult, list[WriteEntry]]:
     asked = requested(text, TAKEN.submission_id)
     name = f"RunCompleted:{SESSION}-1"
     event = RunCompleted(input_id="in-1", result_ref=f"{name}/1", reply_ref="x/1", at=iso(2.0))
-    return done, [TAKEN, asked, journal(event, asked.submission_id, name, body=pack(done.model_dump()), once=True)]
+    return done, [TAKEN, asked, journal(event, asked.submission_id, name, body=pack_result(done), once=True)]
 
 
 @pytest.mark.parametrize("text", ["hello", "something else"])

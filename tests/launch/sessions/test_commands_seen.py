@@ -1,8 +1,8 @@
 """What was asked of a session, and how its turns ended."""
 
 from bus.messages import session as events
-from bus.messages.base import pack
 from bus.messages.session import TurnResult
+from bus.record.journal import pack_result
 from launch.sessions.commands_seen import commands_in, turns_in
 from tests.launch.sessions.entries import AT, SESSION, Written
 
@@ -44,7 +44,7 @@ def test_turns_have_their_message_and_their_end():
     entry_id = f"RunCompleted:{written.state.run_id}"
     written.add(
         events.RunCompleted(input_id="followup:c1", result_ref=f"{entry_id}/1", reply_ref=f"{entry_id}/2", at=AT),
-        pack(result.model_dump()),
+        pack_result(result),
         b"yes",
     )
     assert [(one.run, one.text, one.outcome, one.code, one.reply) for one in turns_in(written.entries)] == [
