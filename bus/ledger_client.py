@@ -169,7 +169,6 @@ class LedgerClient:
                 retryable=True,
             )
         future: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(_seen)
         submitted = _Submitted(entries, resting, trace, future, is_urgent=urgent)
         try:
             submitted.entries = packed = [with_bytes(entry) for entry in entries]
@@ -418,17 +417,12 @@ def _resolve(submitted: _Submitted) -> None:
     if not submitted.future.done():
         if isinstance(submitted.outcome, RuntimeFault):
             submitted.future.set_exception(submitted.outcome)
+            submitted.future.exception()  # seen: it may be of interest to nobody, and asyncio need not complain
         else:
             submitted.future.set_result(submitted.outcome or [])
     for waiting in submitted.waiting:
         if not waiting.done():
             waiting.set_result(None)
-
-
-def _seen(future: asyncio.Future[list[Ack]]) -> None:
-    """A pipelined write's fault may be of interest to nobody; asyncio need not complain."""
-    if not future.cancelled():
-        future.exception()
 
 
 async def every_page(bus: Bus, question: Read | Query, *, timeout_s: float) -> tuple[list[Entry], bool]:

@@ -220,7 +220,6 @@ class RecordKeeper:
                 self._hand_over_left()
             return self._hand_over(entry, urgent=urgent)
         decided: asyncio.Future[list[Ack]] = asyncio.get_running_loop().create_future()
-        decided.add_done_callback(_seen)
         self._kept.setdefault(entry.submission_id, []).append(decided)
         self._silent[entry.submission_id] = entry
         self._await_silence()
@@ -305,6 +304,7 @@ class RecordKeeper:
                 continue
             if fault is not None:
                 decided.set_exception(fault)
+                decided.exception()  # seen: it may be of interest to nobody, and asyncio need not complain
             else:
                 decided.set_result(future.result())
 
@@ -330,9 +330,3 @@ class RecordKeeper:
         """Whether the entry that this one follows may still be handed over again, and so come after it."""
         earlier = self._behind.get(name)
         return earlier is not None and self._spool.held(earlier) is not None
-
-
-def _seen(future: asyncio.Future[list[Ack]]) -> None:
-    """The fault of a kept record may be of interest to nobody; asyncio need not complain."""
-    if not future.cancelled():
-        future.exception()
