@@ -480,3 +480,42 @@ async def test_every_page_of_a_question_is_fetched_up_to_its_limit(limit, pages,
     entries, more = await every_page(Ledger(), question, timeout_s=1)
     assert [entry.sequence for entry in entries] == (held[::-1] if newest_first else held)[:limit]
     assert (sizes, more) == (pages, further)
+
+
+def test_what_nobody_waits_for_leaves_after_its_time_also_behind_an_urgent_frame_that_was_full(world: World) -> None:
+    """Urgent and lazy ones of one step that are more than a frame takes: the rest has its bound, too."""
+    store = Store()
+    world.start(Journal(store), role="ledger")
+    client = client_of(world, lazy_commit_ms=40, batch_entries_max=3)
+
+    async def scenario() -> None:
+        await client.write([entry("z")])
+        client.submit([entry("a")], urgent=True)
+        client.submit([entry("b"), entry("c")])
+        client.submit([entry("d")])
+        await asyncio.sleep(5)
+
+    world.run(scenario())
+    assert store.frames == [["z"], ["a", "b", "c"], ["d"]]
+    assert client.outstanding == 0
+
+
+def test_what_nobody_waits_for_leaves_after_its_time_also_when_that_passed_while_urgent_ones_were_held(
+    world: World,
+) -> None:
+    """The time passes while an urgent frame is on its way; what the next urgent frame has no room for leaves too."""
+    store = Store()
+    world.start(Journal(store, delay_s=0.1), role="ledger")
+    client = client_of(world, lazy_commit_ms=40, batch_bytes_max=5_000, client_frames_max=1)
+
+    async def scenario() -> None:
+        client.submit([entry("a")], urgent=True)
+        await asyncio.sleep(0.01)
+        client.submit([entry("lazy1", size=3_000)])
+        client.submit([entry("urgent")], urgent=True)
+        client.submit([entry("lazy2", size=3_000)])
+        await asyncio.sleep(5)
+
+    world.run(scenario())
+    assert [one for frame in store.frames for one in frame] == ["a", "lazy1", "urgent", "lazy2"]
+    assert client.outstanding == 0
