@@ -207,3 +207,16 @@ def test_recorded_receipt_expands_to_the_same_bytes() -> None:
     for receipt in (by_ref, plain, failed):
         recorded = Receipt.model_validate(blank_receipt(receipt))
         assert pack(expand_receipt(recorded, {"r/9": "said"}).model_dump()) == pack(receipt.model_dump())
+
+
+@pytest.mark.parametrize(("first", "second"), [(True, 1), (1, 1.0), (0, False), ([1], [True])])
+def test_an_order_that_differs_in_a_type_alone_is_recorded_as_it_was_sent(first: Any, second: Any) -> None:
+    """A model that corrects `true` to `1` sends another call: what is recorded, and sent again, is that one."""
+    base = tool_order(tool_call=ToolCall(call_id="001", tool_id="list_tools", arguments={"limit": first}))
+    later = tool_order(
+        wo_id=f"WO-{SESSION}-3.3.1.001",
+        tool_call=ToolCall(call_id="001", tool_id="list_tools", arguments={"limit": second}),
+    )
+    earlier = {base.wo_id: whole(blank_order(base, {}), {})}
+    found = recorded_order(whole(blank_order(later, earlier), earlier))
+    assert pack(found.model_dump()) == pack(later.model_dump())
