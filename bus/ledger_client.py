@@ -182,9 +182,8 @@ class LedgerClient:
             self._leave_soon()
         elif at_once or self._held_entries >= self._frame_entries_max or self._held_bytes >= self._frame_bytes_max:
             self._leave(at_once=True)
-        elif self._lazily is None:
-            loop = asyncio.get_running_loop()
-            self._lazily = loop.call_later(self._lazy_s, self._leave_late, context=self._context)
+        else:
+            self._leave_in_time()
         return future
 
     async def write(self, entries: Sequence[WriteEntry], *, trace: str = "") -> list[Ack]:
@@ -236,6 +235,12 @@ class LedgerClient:
         if self._leaving is None and not self._goes_back and self._urgent_frames < self._frames_max:
             self._leaving = asyncio.get_running_loop().call_soon(self._leave, context=self._context)
 
+    def _leave_in_time(self) -> None:
+        """Those that nobody waits for, at the latest."""
+        if self._lazily is None:
+            loop = asyncio.get_running_loop()
+            self._lazily = loop.call_later(self._lazy_s, self._leave_late, context=self._context)
+
     def _leave_late(self) -> None:
         self._lazily = None
         if not self._held_urgent:  # else they leave with that
@@ -250,9 +255,11 @@ class LedgerClient:
             return
         while self._held and (at_once or (self._held_urgent and self._urgent_frames < self._frames_max)):
             self._send(self._next_frame())
-        if self._lazily is not None and not self._held:
+        if not self._held and self._lazily is not None:
             self._lazily.cancel()
             self._lazily = None
+        elif self._held and not self._held_urgent:  # what the frame of urgent ones had no room for has its bound, too
+            self._leave_in_time()
 
     def _next_frame(self) -> _Frame:
         """The first ones that are held, within what one batch of the ledger takes."""

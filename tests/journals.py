@@ -9,7 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from bus.messages.base import named
 from bus.messages.ledger import Entry
+from bus.record.journal import event_in, result_of
 from launch.simulation.record import ENDS, answer_text, answers_of, check_record, decoded
 
 _TIMES_AND_DURATIONS = re.compile(r"^(at|.*_at|elapsed_ms|latency_ms)$")
@@ -37,8 +39,14 @@ def _masked(entry: Entry) -> dict[str, Any]:
         "prev": entry.prev,
         "tenure": entry.tenure,
         "once": entry.once,
-        "bodies": [_mask(decoded(body)) for body in entry.bodies],
+        "bodies": [_mask(named(event_in(entry))), *(_mask(_named(body)) for body in entry.bodies[1:])],
     }
+
+
+def _named(body: bytes | None) -> Any:
+    """An answer by the names of its fields, anything else as it is."""
+    found = decoded(body)
+    return named(result_of(body)) if body and isinstance(found, dict) and "outcome" in found else found
 
 
 def _mask(value: Any) -> Any:

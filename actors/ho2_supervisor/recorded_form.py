@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from bus.messages.base import pack
 from bus.messages.ids import body_ref, ended_id
 from bus.messages.work_order import Constraints, Exchange, Receipt, Segment, WorkOrder
 
@@ -51,16 +52,21 @@ def _difference(form: dict[str, Any], wo_id: str, base: Mapping[str, Any]) -> di
     if _LIMITS in changed:
         changed[_LIMITS] = _changes(form[_LIMITS], base[_LIMITS], Constraints)
     shared = base.get(_CONTEXT, [])
-    if _CONTEXT in changed and shared and form.get(_CONTEXT, [])[: len(shared)] == shared:
+    if _CONTEXT in changed and shared and _is_same(form.get(_CONTEXT, [])[: len(shared)], shared):
         changed[_MORE] = changed.pop(_CONTEXT)[len(shared) :]
     return {name: form[name] for name in _OF_EACH if name in form} | {_LIKE: wo_id} | changed
 
 
 def _changes(form: Mapping[str, Any], base: Mapping[str, Any], cls: type[Any]) -> dict[str, Any]:
     """What differs; what alone the base says stands here as what it is without being said."""
-    changed = {name: value for name, value in form.items() if name not in base or base[name] != value}
+    changed = {name: value for name, value in form.items() if name not in base or not _is_same(base[name], value)}
     gone = {name: _DEFAULTS[cls][name] for name in base if name not in form}
-    return changed | {name: value for name, value in gone.items() if base[name] != value}
+    return changed | {name: value for name, value in gone.items() if not _is_same(base[name], value)}
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """By their bytes: to Python `1` is `True` and `1.0`, and a tool may see the difference."""
+    return one is other or (one == other and (type(one) is str or pack(one) == pack(other)))
 
 
 def whole(form: Mapping[str, Any], earlier: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
