@@ -159,7 +159,7 @@ class Tables:
         staged = self._staged.get(sequence)
         return self._recent[sequence] if staged is None else Committed(_nowhere(sequence), staged)
 
-    def _compared(self, places: list[Place], is_meant: Callable[[StoredEntry], bool]) -> Committed | None:
+    def _compared(self, places: Iterator[Place], is_meant: Callable[[StoredEntry], bool]) -> Committed | None:
         for place in places:
             entry = self._files.entry(place)
             if is_meant(entry):

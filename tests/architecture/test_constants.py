@@ -103,7 +103,7 @@ FACTS: dict[str, tuple[str, ...]] = {
     ),
     "the record's format, in docs/ledger.md, and ids that stand in it: a record outlives every configuration": (
         "bus.record.entry.*", "ledger_service.frame.*", "ledger_service.index.SCHEMA_VERSION",
-        "ledger_service.index._HASH_MIN",
+        "ledger_service.index._HASH_MIN", "ledger_service.index.(_PARTITION_BITS, _PARTITIONS_BITS)",
         "ledger_service.mask.*", "ledger_service.scan._WRITTEN_BYTES_MIN", "ledger_service.segment._DIGITS",
         "actors.ho2_supervisor.session.snapshot.VERSION", "bus.messages.memory.AgentId:*", "bus.messages.memory.ArtifactId:*",
         "bus.messages.memory.SignalId:*", "bus.messages.memory.Signal.event_id:*",

@@ -7,6 +7,8 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bus.disk import RealDisk
 from bus.errors import LedgerError
@@ -14,7 +16,17 @@ from bus.messages.ledger import Provenance
 from bus.record.entry import WriteEntry, to_stored
 from ledger_service import index as index_module
 from ledger_service.admission import StreamHead
-from ledger_service.index import FILE, FILES, Committed, Index, IndexReader, Position, key_hash
+from ledger_service.index import (
+    FILE,
+    FILES,
+    Committed,
+    Index,
+    IndexReader,
+    Position,
+    key_hash,
+    partition_of,
+    partitions_to,
+)
 from ledger_service.segment import Place
 from ledger_service.verify import verify_directory
 from tests.ledger_service.rig import running, start, write
@@ -55,13 +67,14 @@ def test_questions_between_commits_do_not_keep_the_log_from_being_taken_over(tmp
     with closing(Index.open(str(tmp_path / "index.sqlite"))) as index:
         for round_number in range(150):
             _apply(index, 20 * round_number, 20)
-            assert index.by_submission("nothing") == [] and len(index.by_once("k3")) == 1
+            assert not [*index.by_submission("nothing")] and len([*index.by_once("k3")]) == 1
         assert (tmp_path / "index.sqlite-wal").stat().st_size < 8_000_000
         assert (
             index.head("session/x") == StreamHead("id2980", 2980, "ho2/1@7") and index.head("session/y") == StreamHead()
         )
 
 
+@pytest.mark.usefixtures("small_partitions")
 def test_all_hashes_are_read_in_parts_while_entries_come_in(tmp_path, monkeypatch):
     """None is left out where a part ends among equal ones, and none of those that were there at the beginning."""
     monkeypatch.setattr(index_module, "_HASHES_AT_ONCE", 3)
@@ -76,6 +89,60 @@ def test_all_hashes_are_read_in_parts_while_entries_come_in(tmp_path, monkeypatc
     assert found >= {key_hash(f"{kind}{number}") for kind in ("id", "k") for number in range(20)}
 
 
+@given(st.integers(0, 1 << 40))
+def test_each_entry_is_in_one_of_the_partitions_up_to_it(sequence):
+    """Whichever entry is the last one: its own partition comes first, and each begins in front of the one before it."""
+    partitions = partitions_to(sequence)
+    assert partitions[0] == partition_of(sequence) <= sequence and partitions[-1] == 0
+    assert partitions == sorted(set(partitions), reverse=True)
+    assert {partition_of(number - 1) for number in partitions[:-1]} == set(partitions[1:])
+
+
+def test_a_partition_is_small_while_the_index_is_and_partitions_stay_few():
+    """Exact at the borders, since rows on disk have these numbers."""
+    assert [partition_of(number) for number in (0, 4095, 4096, 131_071)] == [0, 0, 4096, 126_976]
+    assert [partition_of(number) for number in (131_072, 139_263, 139_264)] == [131_072, 131_072, 139_264]
+    assert partitions_to(-1) == [] and partitions_to(4096) == [4096, 0]
+    assert [len(partitions_to(1 << bits)) for bits in (17, 18, 24)] == [33, 49, 145]
+
+
+@pytest.fixture
+def small_partitions(monkeypatch):
+    """Of four entries, so that few entries are in many."""
+    monkeypatch.setattr(index_module, "_PARTITION_BITS", 2)
+
+
+@pytest.mark.usefixtures("small_partitions")
+def test_an_id_is_found_in_whichever_partition_it_is_before_and_after_a_start(tmp_path):
+    """With all others of the same hash, the newest first."""
+    path = str(tmp_path / "index.sqlite")
+    with closing(Index.open(path)) as index:
+        assert not [*index.by_submission("id0")]
+        for first in range(0, 300, 10):
+            _apply(index, first, 10)
+        index.apply([_committed(300, submission_id="id7", once="k8")], {}, [Position(0, 300, 30_100, CHAIN)])
+    with closing(Index.open(path)) as opened, closing(Index.open(path)) as index:
+        _apply(index, 301, 10)
+        for asked, last in ((opened, 301), (index, 311)):
+            for number in set(range(last)) - {7, 8, 300}:
+                assert [place.sequence for place in asked.by_submission(f"id{number}")] == [number]
+                assert [place.sequence for place in asked.by_once(f"k{number}")] == [number]
+            assert [place.sequence for place in asked.by_submission("id7")] == [300, 7]
+            assert [place.sequence for place in asked.by_once("k8")] == [300, 8]
+        assert not [*index.by_submission("id311")]
+
+
+def test_a_transaction_writes_few_pages_however_many_entries_there_are(tmp_path):
+    """A hash is in no order of time; in one tree of all of them each new one would lie on another page."""
+    path = tmp_path / "index.sqlite"
+    with closing(Index.open(str(path))) as index:
+        for first in range(0, 40_000, 4_000):
+            _apply(index, first, 4_000)
+    with closing(Index.open(str(path))) as index:  # the log is empty
+        _apply(index, 40_000, 200)
+        assert path.with_name(f"{FILE}-wal").stat().st_size < 200 * 4_096
+
+
 def test_a_failed_transaction_leaves_the_position_where_it_was(tmp_path):
     """Entries and position are committed together or not at all."""
     path = str(tmp_path / "index.sqlite")
@@ -84,7 +151,7 @@ def test_a_failed_transaction_leaves_the_position_where_it_was(tmp_path):
         with pytest.raises(sqlite3.IntegrityError):
             _apply(index, 4, 5)
     with closing(Index.open(path)) as index:
-        assert index.positions() == [Position(0, 4, 500, CHAIN)] and index.by_submission("id5") == []
+        assert index.positions() == [Position(0, 4, 500, CHAIN)] and not [*index.by_submission("id5")]
 
 
 def test_an_index_of_another_schema_is_not_opened(tmp_path):
@@ -102,6 +169,7 @@ def test_fields_that_may_not_be_asked_for_are_refused():
         index.select({"chain": "x"}, after=-1, limit=1, newest_first=False)
 
 
+@pytest.mark.usefixtures("small_partitions")
 def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(tmp_path):
     """Ids, once keys, heads: the right answer or an error, wherever in the file the bit is."""
     path, damaged = tmp_path / "index.sqlite", tmp_path / "damaged.sqlite"
@@ -119,7 +187,7 @@ def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(tmp_path):
                 for number in range(320):
                     assert [place.sequence for place in index.by_submission(f"id{number}")] == [number], bit
                     assert [place.sequence for place in index.by_once(f"k{number}")] == [number], bit
-                    assert not index.by_submission(f"other{number}"), bit
+                    assert not [*index.by_submission(f"other{number}")], bit
                 hashes = {value for some in index.hashes() for value in some}
                 assert hashes == {key_hash(f"{kind}{number}") for kind in ("id", "k") for number in range(320)}, bit
                 assert index.head("session/x") == StreamHead("id0", 0, "ho2/1@7"), bit
