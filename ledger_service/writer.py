@@ -220,13 +220,16 @@ class Writer:
     def _decide(self, pending: _Pending, part: Part, batch: Batch) -> bool:
         """Whether a write is decided up to its end. What rests on others is never parted from them by a full batch."""
         acks, base = pending.acks, part.entries - part.resting
+        is_founded: bool | None = None  # asked once: a hostile frame may hold tens of thousands of either kind
         while (number := len(acks)) < part.entries:
             entry = pending.entries[pending.first + number]
             if number < base and self._intake.is_full(batch):
                 return False
+            if number >= base and is_founded is None:
+                is_founded = all(ack.is_first for ack in acks[:base])
             if pending.first + number in pending.denied:
                 acks.append(refusal(entry, "denied", StreamHead()))
-            elif number < base or all(ack.is_first for ack in acks[:base]):
+            elif number < base or is_founded:
                 acks.append(self._intake.decide(entry, pending.origin, batch))
             else:
                 acks.append(refusal(entry, "unfounded", StreamHead()))

@@ -6,7 +6,7 @@ import errno
 import pytest
 
 from bus.errors import BusError, LedgerError
-from bus.messages.ledger import GetBody, Lookup, Read, ReadLedgerStats, Tail
+from bus.messages.ledger import Ack, GetBody, Lookup, Read, ReadLedgerStats, Tail
 from bus.sim.disk import SimDisk
 from tests.ledger_service.rig import (
     FailingDisk,
@@ -144,6 +144,22 @@ async def test_what_rests_on_others_is_never_in_a_later_batch():
         (acks,) = await ledger.write_together([write(f"e{n}") for n in range(6)], resting=2)
         assert [ack.sequence for ack in acks] == list(range(6))
         assert (await _stats(ledger)).commits == 2  # of two entries, and of two with the two that rest on all of them
+
+
+async def test_whether_others_stand_is_asked_once_however_many_entries_rest_on_them(monkeypatch):
+    """A frame with thousands of either kind is decided in a time that grows with it, so it keeps nobody else waiting."""
+    asked = 0
+
+    def is_first(ack: Ack) -> bool:
+        nonlocal asked
+        asked += 1
+        return ack.outcome in ("committed", "known")
+
+    monkeypatch.setattr(Ack, "is_first", property(is_first))
+    async with running(SimDisk(medium())) as ledger:
+        (acks,) = await ledger.write_together([write(f"e{n}") for n in range(200)], resting=100)
+        assert [ack.outcome for ack in acks] == ["committed"] * 200
+    assert asked == 100
 
 
 async def test_writes_of_one_frame_have_nothing_to_do_with_each_other():
