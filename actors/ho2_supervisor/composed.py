@@ -111,6 +111,8 @@ def parts_in(body: bytes) -> list[Part] | None:
     if not body.startswith(_MARK):
         return None
     items = unpack(body[len(_MARK) :])
+    if type(items) is not list or not items or type(items[0]) is not str:
+        raise ValueError("not a list of parts")
     session_id = items[0]
 
     def whole_ref(ref: str | bytes) -> str:
@@ -121,12 +123,14 @@ def parts_in(body: bytes) -> list[Part] | None:
         match item:
             case str():
                 parts.append((None, item))
-            case int():
+            case int() if 0 < item < len(items) and type(items[item]) is str:
                 parts.append((None, items[item]))
             case bytes():
                 parts.append((whole_ref(item), ""))
+            case [(str() | bytes()) as ref, str() as stretch]:
+                parts.append((whole_ref(ref), stretch))
             case _:
-                parts.append((whole_ref(item[0]), item[1]))
+                raise ValueError("not a part of a list")
     return parts
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.ho2_supervisor.composed import Kept, Shown, body_of, of_part, parts_in, shared, whole
+from bus.messages.base import pack
 
 PARTS = st.lists(st.builds(Shown, ref=st.none() | st.text(min_size=1, max_size=9), text=st.text(max_size=20)))
 
@@ -47,3 +49,14 @@ def test_a_short_text_stands_in_the_list() -> None:
     """A few lines are not worth a body of their own."""
     body, kept = shared([Shown(None, "- user: hi\nuser: "), Shown("r/1", "x")], None, "o/1")
     assert kept is None and parts_in(body) == [(None, "- user: hi\nuser: "), ("r/1", "")]
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [5, None, [], {}, {"a": 1}, [7], ["", 0], ["", 9], ["", True], ["", 2, 1], ["", []], ["", ["x"]], ["", ["x", 1]],
+     ["", [1, ""]], ["", 1.5], ["", b"\xff"], [[], b"~"]],
+)  # fmt: skip
+def test_a_damaged_list_is_a_value_error(listed: object) -> None:
+    """Whoever wrote it: a reader shows the bytes as they are, and does not end with a defect."""
+    with pytest.raises(ValueError):  # noqa: PT011 - which of them is of no interest to anybody
+        parts_in(b"\xc1" + pack(listed))
