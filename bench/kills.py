@@ -256,8 +256,7 @@ def faults_of(cell: Cell) -> list[str]:
         "one effect": cell.effects == 1,
         "in doubt where it is, and reported": cell.tool_code == ("unknown_outcome" if is_in_doubt else ""),
         "run once where once is all it may": cell.tool == "charge_keyed" or cell.tool_runs == 1,
-        # An answer may be used by then and its record die with its gateway: then none is asked for again.
-        "no model call but for a lost answer": MODEL_CALLS <= cell.prompts <= MODEL_CALLS + is_lost_call,
+        "no model call but for a lost answer": cell.prompts == MODEL_CALLS + is_lost_call,
         "every prompt with exactly one end": cell.prompts_open == 0,
         "every tool order ended once": cell.tool_ends == cell.tool_orders == 1,
         "a whole record": cell.record == "ok",

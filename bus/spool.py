@@ -226,7 +226,7 @@ class RecordKeeper:
         if behind:
             self._behind[entry.submission_id] = behind
         if not self._has_to_wait(entry.submission_id):
-            self._hand_over(entry, urgent=urgent)
+            self._hand_over(entry, urgent=urgent, at_once=True)
         return decided
 
     def held(self, submission_id: str) -> WriteEntry | None:
@@ -252,9 +252,11 @@ class RecordKeeper:
             _log.error("spool_failed", error=type(error).__name__, submission_id=entry.submission_id)
         return decided
 
-    def _hand_over(self, entry: WriteEntry, *, urgent: bool = False) -> asyncio.Future[list[Ack]]:
+    def _hand_over(
+        self, entry: WriteEntry, *, urgent: bool = False, at_once: bool = False
+    ) -> asyncio.Future[list[Ack]]:
         try:
-            future = self._ledger.submit([entry], urgent=urgent)
+            future = self._ledger.submit([entry], urgent=urgent, at_once=at_once)
         except LedgerError as fault:
             future = asyncio.get_running_loop().create_future()
             future.set_exception(fault)

@@ -166,7 +166,9 @@ class Ledger:
         self.futures: list[asyncio.Future[list[Ack]]] = []
         self.is_full = False
 
-    def submit(self, entries: list[WriteEntry], *, trace: str = "", urgent: bool = False) -> asyncio.Future[list[Ack]]:
+    def submit(
+        self, entries: list[WriteEntry], *, trace: str = "", urgent: bool = False, at_once: bool = False
+    ) -> asyncio.Future[list[Ack]]:
         if self.is_full:
             raise LedgerError("busy", "full", retryable=True)
         self.written += [entry.submission_id for entry in entries]

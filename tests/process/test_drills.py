@@ -29,7 +29,7 @@ KILLS = (
     ("ho2/1", "after-send", "wo.execute", 4),
     ("ho2/1", "on-receive", "ledger.written", 4),
     ("ho2/1", "before-send", "ho2.turn_reply", 1),
-    ("gateway/1", "before-send", "ledger.write", 3),
+    ("gateway/1", "before-send", "ledger.write", 5),
     ("gateway/1", "on-receive", "gateway.prompt", 3),
     ("gateway/1", "before-send", "gateway.response", 3),
 )
