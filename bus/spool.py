@@ -36,7 +36,9 @@ _START = b"\0" * 32
 class Writes(Protocol):
     """The part of the ledger client that a keeper uses."""
 
-    def submit(self, entries: list[WriteEntry], *, trace: str = "", urgent: bool = False) -> asyncio.Future[list[Ack]]:
+    def submit(
+        self, entries: list[WriteEntry], *, trace: str = "", urgent: bool = False, at_once: bool = False
+    ) -> asyncio.Future[list[Ack]]:
         """Pipelines a write; the future holds its acks."""
         ...
 
