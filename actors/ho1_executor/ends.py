@@ -142,9 +142,8 @@ class Ends:
         end.outcome = None
         entry = end_entry(end.order, end.receipt, end.moment, parents=end.parents)
         try:
-            # A tool's effect is never in the record without its end because its worker was killed just then.
-            is_tools = end.order.tool_call is not None
-            done = self._ledger.submit([entry], trace=end.moment.trace, urgent=urgent, at_once=is_tools)
+            # No order ends in its journal without its end here because its worker was killed just then.
+            done = self._ledger.submit([entry], trace=end.moment.trace, urgent=urgent, at_once=True)
         except LedgerError as fault:  # busy: over ledger.client_outstanding_max
             self._not_taken(end, fault)
         else:

@@ -14,11 +14,11 @@ from bus.messages.work_order import Segment, ToolCall
 BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer of bench.turn, and as shipped
     "frames_received": (14, 22),
     "frames_sent": (14, 22),
-    "ledger_writes": (11, 15),
-    "commits": (8, 10),
+    "ledger_writes": (12, 17),
+    "commits": (7, 10),
     "entries": (25, 37),
-    "record_bytes": (19_920, 27_576),
-    "wire_bytes": (124_320, 156_213),
+    "record_bytes": (19_920, 27_584),
+    "wire_bytes": (124_582, 156_685),
     "validations": (100, 159),
     "model_copies": (25, 34),
 }

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.process
 QUESTION = "what packages are installed?"
 KILLS = (
     # actor, moment, type, the least number of strikes that a turn offers there
-    ("ho1/1", "before-send", "ledger.write", 2),
+    ("ho1/1", "before-send", "ledger.write", 4),
     ("ho1/1", "after-send", "gateway.prompt", 3),
     ("ho1/1", "on-receive", "wo.execute", 4),
     ("ho2/1", "before-send", "ledger.write", 4),
