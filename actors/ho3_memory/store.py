@@ -159,7 +159,7 @@ class Store:
         Raises LedgerError(unavailable) when that is not so in time: the outcome is unknown, and what becomes durable
         later counts from then on.
         """
-        future = self._ledger.submit(entries, trace=entries[0].trace)
+        future = self._ledger.submit(entries, trace=entries[0].trace, urgent=True)
         # The state follows the acknowledgements in their order, whether anybody still waits for this one or not.
         is_new: list[bool] = []
         future.add_done_callback(lambda done: is_new.extend(self._acknowledged(entries, done)))

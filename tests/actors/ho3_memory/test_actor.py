@@ -41,6 +41,16 @@ def test_a_turns_signals_are_durable_when_they_are_answered():
     assert {entry.origin.partition("/")[0] for entry in entries} == {"ho3"}
 
 
+def test_a_turn_waits_for_its_signals_no_longer_than_their_commit_takes():
+    """Somebody waits for them: they wait neither here nor at the ledger for others to share with."""
+    with cluster() as made:
+        lazy_s = made.snapshot.config.ledger.lazy_commit_ms / 1000
+        made.log(signal(0, 5))  # the first one waits for its connections as well
+        begun = made.world.loop.time()
+        made.log(signal(1, 6))
+        assert made.world.loop.time() - begun < lazy_s / 2
+
+
 @pytest.mark.parametrize(("count", "is_taken"), [(3, True), (4, False)])
 def test_more_events_at_once_than_configured_are_refused_whole(count, is_taken):
     """`ho3.signals_max`: at the border all are logged, beyond it none."""
