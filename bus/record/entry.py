@@ -2,8 +2,9 @@
 
 Its writer packs it once, as a positional MessagePack array; the ledger compares the type of each field exactly, as a
 header's are (True is no int here, and nothing is coerced), adds its own fields behind them, and stores and hashes those
-bytes. No free text stands in an entry; bodies lie beside it and are named by salted hashes. Source: spec page "The
-ledger", What is stored.
+bytes. Most ids of an entry name its session: in the bytes it is spelled once, in the provenance, and stands as `~`
+elsewhere. No free text stands in an entry; bodies lie beside it and are named by salted hashes. Source:
+spec page "The ledger", What is stored.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pydantic import Field
 from bus.messages.base import pack
 from bus.messages.ids import ID_MAX_CHARS
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 HASH_BYTES = 32
 INTEGER_MAX = 2**63 - 1
 """The index keeps integers as signed 64 bit; a larger one in an entry is invalid."""
@@ -189,6 +190,10 @@ _OPTIONAL = frozenset(
     (prev, tenure, once) for prev in (str, type(None)) for tenure in (int, type(None)) for once in (str, type(None))
 )
 _PROVENANCE = (str, str, str, str, str, int, int, str, str)
+_ABRIDGED = (str, str, str, str, bytes, int, int, str, str)  # the session in bytes: elsewhere it stands as `~`
+_MARK, _BETWEEN = "~", "\0"
+_SESSION_MAX_CHARS = 64
+"""A longer one is spelled out everywhere: nobody's few bytes become many here."""
 _ADDED = (str, int, tuple, tuple)
 _BYTES_ALONE, _TEXT_ALONE = frozenset((bytes,)), frozenset((str,))
 _ACK = (str, int, str, str, str, str, str, int)
@@ -213,7 +218,7 @@ _LENGTHS = _lengths()
 def packed_entry(entry: WriteEntry) -> bytes:
     """The bytes of the fields before `bodies`. Raises ValueError or OverflowError for what MessagePack cannot hold."""
     packed = entry.packed if isinstance(entry, PackedEntry) else b""
-    return packed or pack(entry[:_WRITTEN_FIELDS])
+    return packed or pack(_abridged(entry))
 
 
 def with_bytes(entry: WriteEntry) -> PackedEntry:
@@ -221,7 +226,7 @@ def with_bytes(entry: WriteEntry) -> PackedEntry:
     if isinstance(entry, PackedEntry) and entry.packed:
         return entry
     found: PackedEntry = tuple.__new__(PackedEntry, entry)  # `_make` counts the fields again, in Python
-    found.packed = pack(entry[:_WRITTEN_FIELDS])
+    found.packed = pack(_abridged(entry))
     return found
 
 
@@ -239,15 +244,12 @@ def written_entry(pair: Any) -> WriteEntry:
         raise ValueError("bodies: not bytes alone")
     if packed[:1] != _HEAD:
         raise ValueError(f"not an array of {_WRITTEN_FIELDS} fields")
-    fields = unpack_frozen(packed)
-    provenance = _provenance_in(fields)
+    fields = _written_in(unpack_frozen(packed))
     for number, name, least, most in _LENGTHS:
         text = fields[number]
         if text is not None and not least <= len(text) <= most:
             raise ValueError(f"{name}: {len(text)} characters, not {least} to {most}")
-    entry: PackedEntry = tuple.__new__(
-        PackedEntry, (*fields[:6], provenance, list(fields[7]), *fields[8:], list(bodies))
-    )
+    entry: PackedEntry = tuple.__new__(PackedEntry, (*fields[:7], list(fields[7]), *fields[8:], list(bodies)))
     entry.packed = packed
     return entry
 
@@ -276,7 +278,7 @@ def encode_stored(stored: StoredEntry, packed: bytes = b"") -> bytes:
 
     Raises ValueError or OverflowError for a value that MessagePack cannot hold.
     """
-    written = packed or pack(stored[1 : 1 + _WRITTEN_FIELDS])
+    written = packed or pack(_abridged(stored[1:]))
     return _STORED_HEAD + written[1:] + pack(stored[1 + _WRITTEN_FIELDS :])[1:]
 
 
@@ -355,18 +357,54 @@ def _read(fields: tuple[Any, ...], sequence: int, chain: bytes, bodies: Sequence
 
 def _stored(fields: tuple[Any, ...]) -> tuple[Any, ...]:
     """The checked fields of a committed entry behind its version."""
-    provenance = _provenance_in(fields[:_WRITTEN_FIELDS])
     added = fields[_WRITTEN_FIELDS:]
     _demand(tuple(map(type, added)) == _ADDED, "origin, ledger_at_us, body_hashes or body_lengths")
     _origin, ledger_at_us, hashes, lengths = added
     _demand(0 <= ledger_at_us <= INTEGER_MAX, "ledger_at_us")
     _demand(all(type(one) is bytes and len(one) == HASH_BYTES for one in hashes), "body_hashes")
     _demand(len(lengths) == len(hashes) and all(type(one) is int for one in lengths), "body_lengths")
-    return (*fields[:6], provenance, *fields[7:])
+    return (*_written_in(fields[:_WRITTEN_FIELDS]), *added)
 
 
-def _provenance_in(fields: Any) -> Provenance:
-    """Of a writer's fields, all of which are checked. Raises ValueError, naming the first that is wrong."""
+def _abridged(entry: Sequence[Any]) -> tuple[Any, ...]:
+    """A writer's fields as they are packed: its session is spelled in the provenance, in bytes, and is `~` elsewhere.
+
+    As they are, where that could not be undone: an id that holds `~` itself, a session id longer than any is.
+    """
+    fields = tuple(entry[:_WRITTEN_FIELDS])
+    provenance, prev, once = fields[6], fields[9], fields[11]
+    *who, session, run_seq, round_seq, order, tier = provenance
+    if not session or len(session) > _SESSION_MAX_CHARS or _BETWEEN in session:
+        return fields
+    texts = (fields[0], fields[1], fields[8], prev or "", once or "", order, *fields[7])
+    joined = _BETWEEN.join(texts)
+    if _MARK in joined or joined.count(_BETWEEN) >= len(texts) or joined.count(session) > 2 * len(texts):
+        return fields
+    ids = joined.replace(session, _MARK).split(_BETWEEN)
+    told = (*who, session.encode(), run_seq, round_seq, ids[5], tier)
+    return ids[0], ids[1], *fields[2:6], told, ids[6:], ids[2], prev and ids[3], fields[10], once and ids[4]
+
+
+def _spelled(fields: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What `_abridged` was given, of fields of the right types. Raises ValueError for what it does not make."""
+    provenance, prev, once = fields[6], fields[9], fields[11]
+    *who, named, run_seq, round_seq, order, tier = provenance
+    try:
+        session = named.decode()
+    except UnicodeDecodeError:
+        raise ValueError("provenance: its session is no text") from None
+    texts = (fields[0], fields[1], fields[8], prev or "", once or "", order, *fields[7])
+    joined = _BETWEEN.join(texts)
+    _demand(0 < len(session) <= _SESSION_MAX_CHARS, "provenance: its session")
+    _demand(joined.count(_MARK) <= 2 * len(texts), "ids that name the session more than twice each")
+    ids = joined.replace(_MARK, session).split(_BETWEEN)
+    _demand(len(ids) == len(texts), "an id with a zero byte in it")
+    whole: Provenance = tuple.__new__(Provenance, (*who, session, run_seq, round_seq, ids[5], tier))
+    return ids[0], ids[1], *fields[2:6], whole, tuple(ids[6:]), ids[2], prev and ids[3], fields[10], once and ids[4]
+
+
+def _written_in(fields: Any) -> tuple[Any, ...]:
+    """A writer's fields, checked, the session spelled out. Raises ValueError, naming the first that is wrong."""
     if type(fields) is not tuple or len(fields) != _WRITTEN_FIELDS:
         raise ValueError(f"not an array of {_WRITTEN_FIELDS} fields")
     types = tuple(map(type, fields))
@@ -377,7 +415,8 @@ def _provenance_in(fields: Any) -> Provenance:
         _demand(not wrong, next(iter(wrong), ""))
         _demand(holds=False, field="prev, tenure or once")
     provenance, parents = fields[6], fields[7]
-    if tuple(map(type, provenance)) != _PROVENANCE:
+    kinds = tuple(map(type, provenance))
+    if kinds != _PROVENANCE and kinds != _ABRIDGED:  # noqa: PLR1714 - a set would hash them
         _demand(holds=False, field="provenance")
     if not _TEXT_ALONE.issuperset(map(type, parents)):
         _demand(holds=False, field="parents")
@@ -385,8 +424,10 @@ def _provenance_in(fields: Any) -> Provenance:
     if min(numbers) < 0 or max(numbers) > INTEGER_MAX:
         named = zip(("at_us", "tenure", "run_seq", "round_seq"), numbers, strict=True)
         _demand(holds=False, field=next(name for name, number in named if not 0 <= number <= INTEGER_MAX))
-    checked_one: Provenance = tuple.__new__(Provenance, provenance)
-    return checked_one
+    if kinds == _ABRIDGED:
+        return _spelled(fields)
+    plain: Provenance = tuple.__new__(Provenance, provenance)
+    return (*fields[:6], plain, *fields[7:])
 
 
 def _demand(holds: bool, field: str) -> None:

@@ -11,7 +11,7 @@ from launch.simulated import SimulatedCluster, Strike
 from tests.journals import answers_of, check_record, count_of
 
 QUESTION = "what packages are installed?"
-STEP_S = 0.0024
+STEP_S = 0.0008
 
 
 def _kill(cluster: SimulatedCluster, after_s: float) -> Strike:

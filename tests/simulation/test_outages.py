@@ -15,7 +15,7 @@ from tests.journals import answers_of, check_record
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"
-STEP_S = 0.0028
+STEP_S = 0.0008
 DEADLINE_S = 60.0
 
 

@@ -33,17 +33,26 @@ from bus.record.entry import (
 BIG = 10**9
 _text = st.text(min_size=1, max_size=12)
 _count = st.integers(min_value=0, max_value=INTEGER_MAX)
+_session = st.sampled_from(["", "s", "6e8d-1", "~", "a~", "\0", "x" * 65]) | _text
+"""Of which many are in ids, beside characters that have a meaning in the bytes."""
+_id = st.lists(
+    st.sampled_from(["s", "6e8d-1", "6e8d-", "~", "~~", "\0", "x" * 65, "/1", "WO-"]), min_size=1, max_size=5
+)
+_name = _text | _id.map("".join)
 _provenance = st.builds(
     Provenance,
-    agent_id=_text, agent_class=_text, framework_id=_text, package_id=_text, session_id=_text,
-    run_seq=_count, round_seq=_count, work_order_id=_text, tier=_text,
+    agent_id=_text, agent_class=_text, framework_id=_text, package_id=_text, session_id=_session,
+    run_seq=_count, round_seq=_count, work_order_id=_name, tier=_text,
 )  # fmt: skip
 _written = st.builds(
     WriteEntry,
-    submission_id=_text, stream=_text, event_type=_text, at_us=_count, decision=_text, reason=_text,
-    provenance=_provenance, parents=st.lists(_text, max_size=3), trace=_text, prev=st.none() | _text,
-    tenure=st.none() | _count, once=st.none() | _text, bodies=st.lists(st.binary(max_size=9), max_size=3),
+    submission_id=_name.map(lambda text: text[:ID_MAX_CHARS]), stream=_name.map(lambda text: text[:80]),
+    event_type=_text, at_us=_count, decision=_text, reason=_text,
+    provenance=_provenance, parents=st.lists(_name, max_size=3), trace=_name.map(lambda text: text[:200]),
+    prev=st.none() | st.just("") | _name, tenure=st.none() | _count, once=st.none() | _name,
+    bodies=st.lists(st.binary(max_size=9), max_size=3),
 )  # fmt: skip
+SESSION = "6e8ddbdb-2a3e-5a6f-b6ac-0f966ad7f28a"
 WRITTEN = WriteEntry("id", "ho2m", "E", 5, parents=["p"], bodies=[b"abc"])
 SIMPLE = to_stored(WRITTEN, "ho2/1@1", 6, (bytes(HASH_BYTES),), (3,))
 
@@ -60,6 +69,42 @@ def test_what_is_written_survives_the_way_over_the_wire(entry):
     (got,) = decode(Write, encode(Write.model_construct(entries=[entry], urgent=False, parts=[]), BIG), BIG).entries
     assert got == entry and packed_entry(got) == packed_entry(entry) and type(got.provenance) is Provenance
     assert packed_entry(got._replace(trace="x")) == packed_entry(entry._replace(trace="x"))
+
+
+def of_session(number: int, value: object, provenance: dict[int, object] | None = None) -> bytes:
+    """The bytes of an entry of `SESSION`, one field of which is another, and these of its provenance."""
+    fields = list(unpack_frozen(packed_entry(WRITTEN._replace(provenance=Provenance(session_id=SESSION)))))
+    told = list(fields[6])
+    for place, given_value in (provenance or {}).items():
+        told[place] = given_value
+    fields[6], fields[number] = told, value
+    return pack(fields)
+
+
+def test_a_session_is_spelled_once_in_the_bytes_of_an_entry():
+    """However many of its ids name it; whoever reads them sees whole ids."""
+    order = f"WO-{SESSION}-1.1.1"
+    entry = WriteEntry(
+        f"OrderEnded:{order}", f"session/{SESSION}", "OrderEnded", 5, prev=f"WO_DISPATCHED:{order}", once=f"end:{order}",
+        parents=[f"PROMPT_RECEIVED:{order}#1/1", f"PROMPT_RECEIVED:{order}#2/1"], trace=f"{SESSION}-1", tenure=1,
+        provenance=Provenance(session_id=SESSION, work_order_id=order),
+    )  # fmt: skip
+    packed = packed_entry(entry)
+    assert packed.count(SESSION.encode()) == 1 and len(packed) < len(pack(entry[:12])) - 7 * 30
+    assert written_entry((packed, ()))[:12] == entry[:12]
+
+
+@pytest.mark.parametrize(
+    ("packed", "field"),
+    [(of_session(1, "~" * 15), "more than twice each"), (of_session(7, ["a\0b"]), "zero byte"),
+     (of_session(3, 5, {4: b""}), "provenance"), (of_session(3, 5, {4: b"\xff"}), "provenance"),
+     (of_session(3, 5, {4: b"s" * 65}), "provenance"), (of_session(3, 5, {4: 7}), "provenance"),
+     (of_session(3, 5, {7: b"WO"}), "provenance"), (of_session(0, "~" * 12), "submission_id")],
+)  # fmt: skip
+def test_a_shorter_writing_that_no_writer_makes_is_refused(packed, field):
+    """A few bytes do not become many, nor an id two."""
+    with pytest.raises(ValueError, match=field):
+        written_entry((packed, ()))
 
 
 @given(_written, _count)
@@ -141,7 +186,7 @@ def test_a_write_of_another_form_is_refused(body):
 
 @pytest.mark.parametrize(
     ("number", "value"),
-    [(0, 1), (0, 3), (1, 7), (3, None), (6, ["a"]), (6, list("abcdefghi")), (7, "p"), (7, [1]), (4, -1),
+    [(0, 1), (0, 2), (1, 7), (3, None), (6, ["a"]), (6, list("abcdefghi")), (7, "p"), (7, [1]), (4, -1),
      (14, INTEGER_MAX + 1), (4, True), (15, [b"short"]), (16, []), (10, 1), (11, "1"), (12, 1), (13, b"")],
 )  # fmt: skip
 def test_a_stored_field_that_is_not_what_stands_there_is_refused(number, value):
@@ -196,10 +241,14 @@ def test_garbage_is_no_stored_entry(data):
 def test_positions_are_a_promise():
     """The stored order is the format: a change of it needs a new schema version."""
     assert encode_stored(SIMPLE).hex() == (
-        "dc001102a26964a4686f326da14505a0a099a0a0a0a0a00000a0a091a170a0c0c0c0a7686f322f314031"
+        "dc001103a26964a4686f326da14505a0a099a0a0a0a0a00000a0a091a170a0c0c0c0a7686f322f314031"
         "0691c420" + "00" * 32 + "9103"
     )
     assert packed_entry(WRITTEN).hex() == "9ca26964a4686f326da14505a0a099a0a0a0a0a00000a0a091a170a0c0c0c0"
+    of_a_session = WRITTEN._replace(provenance=Provenance(session_id="s1"), once="end:s1")
+    assert packed_entry(of_a_session).hex() == (
+        "9ca26964a4686f326da14505a0a099a0a0a0a0c40273310000a0a091a170a0c0c0a5656e643a7e"
+    )
 
 
 def test_a_reader_gets_the_fields_of_the_stored_entry():
