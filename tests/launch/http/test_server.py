@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 
 import pytest
+import pytest_asyncio
 import structlog
 
 from config.snapshot import load_snapshot
@@ -106,6 +107,16 @@ async def serving(tmp_path, app=None, **bounds):
         await task
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def strangers_port(tmp_path_factory):
+    """One for all who are answered and leave nothing behind: a server that ends waits a fifth of a second."""
+    async with serving(tmp_path_factory.mktemp("door"), head_timeout_ms=500) as port:
+        yield port
+
+
+OF_STRANGERS = pytest.mark.asyncio(loop_scope="module")
+
+
 async def test_slow_heads_are_told_so_and_keep_out_nobody(tmp_path):
     """Slow loris: fifty heads that never end; who says nothing at all is closed without a word."""
     async with serving(tmp_path, head_timeout_ms=300) as port:
@@ -202,14 +213,14 @@ NO_REQUESTS = [
 ]
 
 
+@OF_STRANGERS
 @pytest.mark.parametrize("data", NO_REQUESTS)
-async def test_what_is_no_request_is_refused_in_the_shape_of_all_errors(tmp_path, data):
+async def test_what_is_no_request_is_refused_in_the_shape_of_all_errors(strangers_port, data):
     """Another protocol, smuggling, half a line: one answer, and an end."""
-    async with serving(tmp_path, head_timeout_ms=500) as port:
-        status, code, whole = await port.said(data)
-        assert (status, code) in {(400, "malformed_request"), (501, "malformed_request")}
-        assert whole.count(b"HTTP/1.1 ") == 1
-        assert await port.lives()
+    status, code, whole = await strangers_port.said(data)
+    assert (status, code) in {(400, "malformed_request"), (501, "malformed_request")}
+    assert whole.count(b"HTTP/1.1 ") == 1
+    assert await strangers_port.lives()
 
 
 PATHS = [
@@ -222,13 +233,13 @@ PATHS = [
 ]  # fmt: skip
 
 
+@OF_STRANGERS
 @pytest.mark.parametrize(("method", "path", "status"), PATHS)
-async def test_a_path_is_what_it_is_and_never_a_way_out(tmp_path, method, path, status):
+async def test_a_path_is_what_it_is_and_never_a_way_out(strangers_port, method, path, status):
     """Raw, as no client library would send it."""
-    async with serving(tmp_path) as port:
-        found, code, data = await port.said(f"{method} {path} HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n")
-        assert found == status and code.endswith({404: "not_found", 405: "method_not_allowed"}[status])
-        assert b"root:" not in data and path.encode() not in data
+    found, code, data = await strangers_port.said(f"{method} {path} HTTP/1.1\r\n{HEAD}Connection: close\r\n\r\n")
+    assert found == status and code.endswith({404: "not_found", 405: "method_not_allowed"}[status])
+    assert b"root:" not in data and path.encode() not in data
 
 
 STRANGERS = [
@@ -241,13 +252,13 @@ STRANGERS = [
 ]
 
 
+@OF_STRANGERS
 @pytest.mark.parametrize(("headers", "status", "code"), STRANGERS)
-async def test_names_and_pages_of_others_are_refused(tmp_path, headers, status, code):
+async def test_names_and_pages_of_others_are_refused(strangers_port, headers, status, code):
     """DNS rebinding comes under its own name, a page's script with its origin; a key helps neither."""
-    async with serving(tmp_path) as port:
-        for path in ("/healthz", "/v1/models", "/docs"):
-            request = f"GET {path} HTTP/1.1\r\n{headers}\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\r\n"
-            assert (await port.said(request))[:2] == (status, code)
+    for path in ("/healthz", "/v1/models", "/docs"):
+        request = f"GET {path} HTTP/1.1\r\n{headers}\r\nAuthorization: Bearer {KEY}\r\nConnection: close\r\n\r\n"
+        assert (await strangers_port.said(request))[:2] == (status, code)
 
 
 async def test_garbage_behind_an_answer_ends_the_connection_alone(tmp_path):
