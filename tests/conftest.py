@@ -12,6 +12,8 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from bus.collector import settle
+
 _MARK = "LC_HOBUS_TEST_MARK"
 """Of a name that `launcher.environment` hands on to every process of a cluster."""
 LONG_TIMEOUT_S = 300
@@ -38,8 +40,8 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays, and is not looked at again; what a test makes is."""
-    gc.freeze()
+    """What was collected stays, and is not looked at again; what a test makes is, as in every process of a cluster."""
+    settle()
     gc.enable()
 
 
