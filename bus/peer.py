@@ -13,7 +13,7 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any
 
@@ -22,19 +22,19 @@ import structlog
 from bus.catalog import row_of
 from bus.codec import decode, encode
 from bus.connection import Connection
-from bus.conversation import Conversation, send_or_drop
+from bus.conversation import Conversation, ConversationCounters, send_or_drop
 from bus.dispatch import Actor, handlers_of
 from bus.envelope import HEADER_VERSION, Header, Kind
 from bus.errors import BusError, RuntimeFault
 from bus.fair import principal_of
-from bus.inbox import CAUSE, Inbox, Route
+from bus.inbox import CAUSE, Inbox, InboxCounters, Route
 from bus.lane_mirror import MIRRORED, Mirror
-from bus.lane_server import LaneServer
+from bus.lane_server import LaneCounters, LaneServer
 from bus.lanes import role_of
 from bus.link import Link
 from bus.messages.base import Message
 from bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, Probe, Probed, Ready, Refused
-from bus.outbox import Outbox
+from bus.outbox import Outbox, OutboxCounters
 from bus.paging import parts_of
 from bus.port import Clock, R
 from bus.readiness import Readiness, State
@@ -450,17 +450,21 @@ class Peer:
 
     def counters(self) -> dict[str, int]:
         """What the beats carry."""
-        counters: dict[str, int] = asdict(self._outbox.counters) | {
+        counters = _values(self._outbox.counters) | {
             "at_work": len(self._inbox),
             "waiting": len(self._outbox),
         }
-        counters |= {f"inbox_{name}": value for name, value in asdict(self._inbox.counters).items()}
-        counters |= asdict(self._conversation.counters)
+        counters |= {f"inbox_{name}": value for name, value in _values(self._inbox.counters).items()}
+        counters |= _values(self._conversation.counters)
         for server in self._servers:
-            counters |= {f"lane_{name}": value for name, value in asdict(server.counters).items()}
+            counters |= {f"lane_{name}": value for name, value in _values(server.counters).items()}
         if self._actor is not None and self._is_open:  # what it counts is made while it starts
             counters |= self._actor.counters()
         return counters
+
+
+def _values(counters: OutboxCounters | InboxCounters | ConversationCounters | LaneCounters) -> dict[str, int]:
+    return {name: getattr(counters, name) for name in counters.__slots__}
 
 
 def _names_a_tool(head: Header) -> bool:

@@ -1,11 +1,12 @@
 """What the index may hold, as a Bloom filter: whoever brings a new id or once key is not looked up on disk for it.
 
 "Not here" is exact as soon as every hash of the index was added; "perhaps here" is for the index to answer. Two bits of
-a key's own 64-bit hash stand for it, so the filter never grows: fuller, it answers less often. Pure.
+a key's own 64-bit hash stand for it, so the filter never grows: fuller, it answers less often.
 """
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Iterable
 
 
@@ -13,7 +14,8 @@ class Known:
     """At most every key that was added, and a few others."""
 
     def __init__(self, size_bytes: int) -> None:
-        self._bits = bytearray(size_bytes)
+        # Of the machine's own pages: what no key came to is neither zeroed nor held.
+        self._bits = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE)
         self._size = size_bytes * 8
 
     def add(self, hashes: Iterable[int]) -> None:
