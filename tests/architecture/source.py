@@ -41,8 +41,13 @@ def imports(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-def uses(tree: ast.Module) -> Iterator[tuple[str, int]]:
+@cache
+def uses(tree: ast.Module) -> tuple[tuple[str, int], ...]:
     """Every imported thing that is named: (`time.monotonic`, line), wherever and under whatever alias."""
+    return tuple(_uses(tree))
+
+
+def _uses(tree: ast.Module) -> Iterator[tuple[str, int]]:
     known = imports(tree)
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):

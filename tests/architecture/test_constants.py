@@ -197,10 +197,9 @@ def test_no_limit_is_a_number_in_code() -> None:
     assert [name for name in found() if not any(pattern.fullmatch(name) for pattern in PATTERNS.values())] == []
 
 
-@pytest.mark.parametrize("pattern", sorted(PATTERNS))
-def test_listed_number_is_there(pattern: str) -> None:
+def test_listed_number_is_there() -> None:
     """The list has no dead entries."""
-    assert any(PATTERNS[pattern].fullmatch(name) for name in found())
+    assert [one for one, pattern in PATTERNS.items() if not any(map(pattern.fullmatch, found()))] == []
 
 
 def test_nothing_on_the_wire_has_a_setting_s_value_unless_somebody_says_so() -> None:
