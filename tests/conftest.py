@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,13 @@ def home_of_nobody(tmp_path_factory: pytest.TempPathFactory) -> None:
     """A command that forgets its home finds an empty directory, never a developer's cluster."""
     os.environ["HOBUS_HOME"] = str(tmp_path_factory.getbasetemp() / "nobodys-home")
     os.environ["NO_COLOR"] = "1"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_heard() -> None:
+    """Also where a shell runs the tests in its background: it has them ignore Ctrl-C, and what they start inherits that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
