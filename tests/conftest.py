@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,10 @@ pytest.register_assert_rewrite(
 settings.register_profile("suite", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
 
+
+# Every worker and every interpreter that a test starts would compile all that it reads.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Modules and tests are made once and kept: a collector that looks for garbage among them finds none, for a fifth of the
 # suite's time.
