@@ -11,9 +11,9 @@ from bus.errors import BusError
 from bus.messages.gateway import DegradedPrompt, Prompt, PromptMessage, PromptResponse
 from bus.messages.work_order import Segment
 from bus.sim.world import World
-from config.snapshot import load_snapshot
+from tests.shipped import shipped_snapshot
 
-SETTINGS = load_snapshot().config.bus
+SETTINGS = shipped_snapshot().config.bus
 QUESTION = DegradedPrompt(
     prompt=Prompt(
         messages=[PromptMessage(role="user", segments=[Segment(text="hello")])], prompt_pack_id="PRM-DEGRADED-001",

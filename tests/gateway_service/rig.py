@@ -16,14 +16,15 @@ from bus.messages.work_order import Segment
 from bus.peer import Peer
 from bus.record.catalog import read_body
 from bus.sim.world import World
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
 from gateway_service.service import GatewayService
 from gateway_service.tokenizer import tokenizers_of
 from ledger_service.service import LedgerService
+from tests.shipped import shipped_snapshot
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 Act = Callable[[Prompt], Awaitable[PromptResponse]]
-SHIPPED = load_snapshot()
+SHIPPED = shipped_snapshot()
 
 
 def snapshot(**sections: dict[str, Any]) -> Snapshot:

@@ -7,11 +7,11 @@ import pytest
 
 from bus.clock import SystemClock
 from bus.messages.gateway import Breaker
-from config.snapshot import load_snapshot
 from launch import checkup, exit_codes
 from launch.home import HomeLock, home_of, prepare
+from tests.shipped import shipped_snapshot
 
-SNAPSHOT = load_snapshot()
+SNAPSHOT = shipped_snapshot()
 
 
 def verdicts(findings):

@@ -11,12 +11,12 @@ import click
 import pytest
 
 from bus.errors import BusError, ConfigError, LedgerError, MemoryFault, SessionFault
-from config.snapshot import load_snapshot
 from launch import cli, exit_codes
 from launch.children import environment
 from launch.commands.options import seconds_to_wait
 from launch.errors import CommandError, next_command
 from launch.faults import as_command_error
+from tests.shipped import shipped_snapshot
 
 
 def test_help_imports_nothing_heavy():
@@ -117,7 +117,7 @@ def test_a_defect_is_said_in_a_sentence_with_class_and_place(monkeypatch, capsys
 @pytest.mark.parametrize("given", [float("inf"), float("nan"), 1e300, -1.0, 0.0, 7200.5])
 def test_a_timeout_that_is_no_length_of_time_is_refused(given):
     """The bound is a setting and named."""
-    config = load_snapshot().config
+    config = shipped_snapshot().config
     with pytest.raises(CommandError, match=r"at most 7200 \(budget\.timeout_seconds\)") as caught:
         seconds_to_wait(given, config, default_ms=1)
     assert caught.value.exit_code == exit_codes.USAGE

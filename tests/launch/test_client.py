@@ -8,7 +8,6 @@ import pytest
 
 from bus.messages.launcher import Restart
 from bus.zeromq import tokens
-from config.snapshot import load_snapshot
 from launch import checkup, exit_codes, operate
 from launch.client import connected, place_of
 from launch.commands import ps
@@ -16,6 +15,7 @@ from launch.endpoints import Place
 from launch.errors import CommandError
 from launch.home import HomeLock, home_of, prepare, remove_run
 from tests.launch.test_run_file import RUN
+from tests.shipped import shipped_snapshot
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def home(tmp_path, monkeypatch):
     """A home on a full disk: what is there can be read, nothing can be written."""
     home = home_of(tmp_path / "my home")
     home.run.mkdir(parents=True)
-    home.snapshot.write_bytes(load_snapshot().to_bytes())
+    home.snapshot.write_bytes(shipped_snapshot().to_bytes())
 
     def full(*_arguments):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -36,7 +36,7 @@ def test_a_full_disk_is_said_with_its_path_and_with_what_still_works(home):
     """A command cannot prove who it is; `down` needs no proof, and its line can be pasted."""
 
     async def connect():
-        async with connected(Place(home=home, sockets=home.run, snapshot=load_snapshot()), "operator"):
+        async with connected(Place(home=home, sockets=home.run, snapshot=shipped_snapshot()), "operator"):
             pass
 
     with pytest.raises(CommandError, match="No space left on device") as caught:
@@ -64,7 +64,7 @@ def test_a_run_directory_that_goes_between_two_looks_is_said_in_a_sentence(tmp_p
     assert caught.value.exit_code == exit_codes.UNREACHABLE and "hobus down" in caught.value.hint
     (finding,), run = checkup.cluster(home)
     assert "run directory is gone" in finding.said and run is None
-    home.snapshot.write_bytes(load_snapshot().to_bytes())
+    home.snapshot.write_bytes(shipped_snapshot().to_bytes())
     place = place_of(home, RUN)
     remove_run(home)
 
@@ -83,7 +83,7 @@ def test_a_command_as_a_file_needs_the_run_directory_too(tmp_path, monkeypatch):
     """`restart broker` of a cluster that ends at this moment."""
     home = home_of(tmp_path)
     prepare(home)
-    home.snapshot.write_bytes(load_snapshot().to_bytes())
+    home.snapshot.write_bytes(shipped_snapshot().to_bytes())
     place = place_of(home, RUN)
     remove_run(home)
     monkeypatch.setattr(operate, "running", lambda _home: RUN)

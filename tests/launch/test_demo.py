@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from config.snapshot import load_snapshot
 from launch.commands.demo import THINKING_MS, write_config
 from launch.errors import CommandError
 from launch.home import home_of
 from launch.plan import make_plan
+from tests.shipped import shipped_snapshot
 
 
 def test_the_configuration_of_the_demo_is_not_that_of_its_home(tmp_path):
@@ -18,7 +18,7 @@ def test_the_configuration_of_the_demo_is_not_that_of_its_home(tmp_path):
     path = write_config(home)
     plan = make_plan(home, config_file=path, scale=())
     assert {one.latency_ms for one in plan.snapshot.config.gateway.providers.values()} == {THINKING_MS}
-    assert make_plan(home, config_file=None, scale=()).snapshot.digest == load_snapshot().digest
+    assert make_plan(home, config_file=None, scale=()).snapshot.digest == shipped_snapshot().digest
 
 
 def test_a_full_disk_leaves_no_empty_configuration(tmp_path, monkeypatch):

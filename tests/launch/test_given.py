@@ -8,11 +8,11 @@ import os
 import pytest
 
 from config.schema import AdminConfig
-from config.snapshot import load_snapshot
 from launch import given
 from launch.errors import CommandError
+from tests.shipped import shipped_snapshot
 
-CONFIG = load_snapshot().config
+CONFIG = shipped_snapshot().config
 SERVER = {
     "transport": "http", "url": "http://127.0.0.1:1/", "headers": {"Authorization": "env:A_KEY", "X": "file:/k"},
     "tools": None, "reads": [], "idempotent": [], "connect_timeout_ms": 1, "elsewhere": False,

@@ -1,13 +1,14 @@
 """What the launcher records."""
 
 from bus.messages.base import unpack
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
 from launch.governance import snapshot_entry
+from tests.shipped import shipped_snapshot
 
 
 def test_the_entry_of_a_snapshot_is_named_by_its_digest_and_holds_it():
     """A worker elsewhere can fetch the body and has the same snapshot."""
-    snapshot = load_snapshot()
+    snapshot = shipped_snapshot()
     entry = snapshot_entry(snapshot, 1.5)
     assert entry.submission_id == f"CONFIG_SNAPSHOT:{snapshot.digest}"
     assert (entry.stream, entry.event_type, entry.at_us) == ("governance", "CONFIG_SNAPSHOT", 1_500_000)

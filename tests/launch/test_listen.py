@@ -6,11 +6,12 @@ import socket
 
 import pytest
 
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
 from launch.errors import CommandError
 from launch.home import home_of
 from launch.listen import bound_address, check_listen, is_every_host, parts_of
 from launch.plan import make_plan
+from tests.shipped import shipped_snapshot
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_a_port_in_use_and_a_name_of_nobody_are_said_before_the_start() -> None:
 
 def test_the_option_stands_for_the_setting_and_changes_nothing_else(tmp_path) -> None:
     """The snapshot's own `bus.listen`, under its own digest, and the same again as bytes."""
-    shipped = load_snapshot()
+    shipped = shipped_snapshot()
     home = home_of(tmp_path)
     snapshot = make_plan(home, config_file=None, scale=(), listen="127.0.0.1:0").snapshot
     assert snapshot.config.bus.listen == "127.0.0.1:0"

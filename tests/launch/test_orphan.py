@@ -5,11 +5,11 @@ import pytest
 from bus.catalog import row_of
 from bus.messages.control import ReadPeers
 from bus.sim.world import World
-from config.snapshot import load_snapshot
 from launch.orphan import STAGES, hard_limit_s, needed_by, patience_s, wait_until_not_needed
 from launch.supervision import STOP_ORDER
+from tests.shipped import shipped_snapshot
 
-SNAPSHOT = load_snapshot()
+SNAPSHOT = shipped_snapshot()
 CONFIG = SNAPSHOT.config
 
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.schema import LauncherConfig
-from config.snapshot import load_snapshot
 from launch.restart_policy import History, after_crash, backoff_s
+from tests.shipped import shipped_snapshot
 
-CONFIG: LauncherConfig = load_snapshot().config.launcher.model_copy(
+CONFIG: LauncherConfig = shipped_snapshot().config.launcher.model_copy(
     update={
         "restart_first_ms": 7,
         "restart_backoff_min_ms": 50,

@@ -3,7 +3,6 @@
 import pytest
 
 from bus.messages.control import PeerRow
-from config.snapshot import load_snapshot
 from launch.supervision import (
     START_ORDER,
     STOP_ORDER,
@@ -22,8 +21,9 @@ from launch.supervision import (
     given_up_services,
     plan,
 )
+from tests.shipped import shipped_snapshot
 
-CONFIG = load_snapshot().config.launcher.model_copy(
+CONFIG = shipped_snapshot().config.launcher.model_copy(
     update={
         "restart_first_ms": 50,
         "restart_backoff_min_ms": 100,

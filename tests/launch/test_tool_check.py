@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from config.schema import HttpServer, StdioServer
-from config.snapshot import load_snapshot
 from launch.tool_check import configured, server_faults
+from tests.shipped import shipped_snapshot
 
 COMMON = {"tools": None, "reads": [], "idempotent": [], "connect_timeout_ms": 1000, "elsewhere": False}
 
@@ -48,7 +48,7 @@ def test_what_is_missing_is_named_with_its_mend(server, said):
 
 def test_findings_of_a_whole_configuration():
     """One per server; nothing where nothing is configured."""
-    config = load_snapshot().config
+    config = shipped_snapshot().config
     assert configured(config) == []
     servers = {"good": stdio(sys.executable), "bad": stdio("no-such-program-anywhere")}
     found = configured(config.model_copy(update={"tools": config.tools.model_copy(update={"mcp_servers": servers})}))

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from bus.messages.control import SourceRow, ToolRow, Tools
 from config.schema import StdioServer
-from config.snapshot import load_snapshot
 from launch.checkup import Finding
 from launch.home import home_of
 from launch.tool_check import running
 from launch.tool_rows import source_lines, tool_lines
+from tests.shipped import shipped_snapshot
 
-SHIPPED = load_snapshot()
+SHIPPED = shipped_snapshot()
 
 
 def row(tool_id, *, writes, workers=("ho1/1@a",)):

@@ -8,12 +8,12 @@ from bus.messages.ids import session_id_of
 from bus.messages.ledger import Entries, Entry, Provenance, Query
 from bus.messages.session import ProcessTurn, TurnResult
 from bus.sim.world import World
-from config.snapshot import load_snapshot
 from launch import exit_codes
 from launch.errors import CommandError
 from launch.turns import Watch, check_text, process_turn, session_of
+from tests.shipped import shipped_snapshot
 
-SNAPSHOT = load_snapshot()
+SNAPSHOT = shipped_snapshot()
 LIMITS = SNAPSHOT.config.host
 SESSION = session_id_of("door", "in-1")
 

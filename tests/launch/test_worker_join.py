@@ -9,13 +9,13 @@ import pytest
 from bus.errors import BusError
 from bus.messages.control import Refused
 from bus.messages.ledger import Body
-from config.snapshot import load_snapshot
 from launch.errors import CommandError
 from launch.home import home_of
 from launch.worker_home import WorkerHome
 from launch.worker_join import refused, snapshot_of
+from tests.shipped import shipped_snapshot
 
-SNAPSHOT = load_snapshot()
+SNAPSHOT = shipped_snapshot()
 
 
 class Record:

@@ -14,9 +14,9 @@ from bus.messages.ledger import Entry
 from bus.messages.session import SessionConfig, SessionReady, StartSession
 from bus.messages.work_order import ToolCall
 from bus.record.journal import event_in
-from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record, count_of
+from tests.shipped import shipped_snapshot
 from tests.simulation.test_caller_tools import Scripted, turn
 from tests.simulation.turns import with_thinking
 
@@ -47,7 +47,7 @@ def scripted(*answers: str) -> Scripted:
 
 def asked(model: Scripted, text: str = "tell me", **fields: Any) -> tuple[Any, list[Entry]]:
     """One turn in this form, and the record after it."""
-    with SimulatedCluster(load_snapshot(), providers={"offline": model}) as cluster:
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": model}) as cluster:
         result = turn(cluster, "in-1", text, **{"run_overrides": WANTED, **fields})
         check_record(cluster.entries())
         assert cluster.verify().ok
@@ -56,7 +56,7 @@ def asked(model: Scripted, text: str = "tell me", **fields: Any) -> tuple[Any, l
 
 def test_the_answer_has_the_form_that_was_asked_for_and_the_record_says_so():
     """By the embedded model; the run's settings stand in RunRequested, and once more with the order."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         result = turn(cluster, "in-1", ASKS, run_overrides=WANTED)
         entries = cluster.entries()
         check_record(entries)
@@ -90,7 +90,7 @@ def test_an_answer_that_does_not_fit_is_repaired(first):
 
 def test_a_fence_around_the_answer_is_not_part_of_it():
     """A program reads it: what it gets is JSON, also when it asks again."""
-    with SimulatedCluster(load_snapshot(), providers={"offline": scripted(f"```json\n{BERN}\n```\n")}) as cluster:
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": scripted(f"```json\n{BERN}\n```\n")}) as cluster:
         first = turn(cluster, "in-1", "tell me", run_overrides=WANTED)
         again = turn(cluster, "in-1", "tell me", run_overrides=WANTED, session_id=first.session_id)
         check_record(cluster.entries())
@@ -99,7 +99,7 @@ def test_a_fence_around_the_answer_is_not_part_of_it():
 
 def test_an_answer_that_never_fits_is_refused_with_what_is_wrong():
     """A verdict, durable like any other: nobody degrades to an answer in words, and asked again it is the same."""
-    with SimulatedCluster(load_snapshot(), providers={"offline": scripted("no", '{"city": 1}', "x")}) as cluster:
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": scripted("no", '{"city": 1}', "x")}) as cluster:
         first = turn(cluster, "in-1", "tell me", run_overrides=WANTED)
         again = turn(cluster, "in-1", "tell me", run_overrides=WANTED, session_id=first.session_id)
         entries = cluster.entries()
@@ -126,7 +126,7 @@ def test_without_a_form_a_refusal_is_an_answer_as_before():
 
 def test_the_embedded_model_says_that_it_cannot():
     """It makes nothing up."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         result = turn(cluster, "in-1", "tell me", run_overrides=WANTED)
     assert (result.outcome, result.refused) == ("success", True)
     assert "cannot fill in people" in result.response
@@ -146,7 +146,7 @@ def test_calls_come_before_the_form():
 def test_the_same_input_in_another_form_is_another_request():
     """409 at the door; the same form again is the same request, also after the owner has died."""
     other = SessionConfig(output_schema={"type": "object"})
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         first = turn(cluster, "in-1", ASKS, run_overrides=WANTED)
         about = {"session_id": first.session_id}
         answers = [
@@ -169,7 +169,7 @@ def test_the_same_input_in_another_form_is_another_request():
 
 def test_a_host_that_answers_for_a_supervisor_tells_forms_apart_too():
     """Of an input that is in the record, with nobody else there to ask."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         first = turn(cluster, "in-1", ASKS, run_overrides=WANTED)
         victim = cluster.oldest("ho2")
         assert victim is not None
@@ -191,7 +191,7 @@ def test_a_host_that_answers_for_a_supervisor_tells_forms_apart_too():
 )
 def test_an_illegal_form_is_refused_before_anything_is_asked(schema, said):
     """By its field; in a session's settings as in a turn's."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         result = turn(cluster, "in-1", "hello", run_overrides=SessionConfig(output_schema=schema))
         assert count_of(cluster.entries(), "RunRequested") == 0
     assert (result.outcome, result.code) == ("error", "invalid_input")
@@ -209,7 +209,7 @@ DOUBLING = {
 def test_a_pattern_that_other_engines_take_for_ever_to_match_costs_nothing():
     """It is matched in linear time; the answer simply is not of that form."""
     model = scripted(*[json.dumps({"city": "a" * 60 + "!"})] * 2, "hello yourself")
-    with SimulatedCluster(load_snapshot(), providers={"offline": model}) as cluster:
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": model}) as cluster:
         result = turn(cluster, "in-1", "tell me", run_overrides=SessionConfig(output_schema=PATTERN))
         after = turn(cluster, "in-2", "hello", run_overrides=None)
     assert (result.outcome, result.code) == ("error", "format_not_met") and "$.city: pattern" in result.response
@@ -218,7 +218,7 @@ def test_a_pattern_that_other_engines_take_for_ever_to_match_costs_nothing():
 
 def test_references_that_double_at_each_step_are_no_form():
     """Refused before the turn begins."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         result = turn(cluster, "in-1", "tell me", run_overrides=SessionConfig(output_schema=DOUBLING))
         assert count_of(cluster.entries(), "RunRequested") == 0
     assert (result.outcome, result.code) == ("error", "invalid_input")
@@ -228,7 +228,7 @@ def test_references_that_double_at_each_step_are_no_form():
 def test_a_session_may_want_a_form_of_all_its_answers():
     """As any of its settings; a turn's own goes before it."""
     other = SessionConfig(output_schema={"type": "object", "properties": {"x": {"const": 1}}, "required": ["x"]})
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         started = StartSession(session_id="00000000-0000-4000-8000-000000000001", session_config=WANTED)
         ready = cluster.world.run(cluster.door.request("host", started, expect=SessionReady, timeout_s=5))
         first = turn(cluster, "in-1", ASKS, session_id=ready.session_id, run_overrides=None)
@@ -241,7 +241,7 @@ def test_a_session_may_want_a_form_of_all_its_answers():
 @pytest.mark.parametrize("moment_s", [0.02, 0.35])
 def test_a_turn_in_a_form_survives_the_loss_of_a_process(role, moment_s):
     """One answer, in its form."""
-    with SimulatedCluster(with_thinking(load_snapshot(), 300)) as cluster:
+    with SimulatedCluster(with_thinking(shipped_snapshot(), 300)) as cluster:
         strike = cluster.strike(role, after_s=moment_s, back_after_s=0.3)
         first = turn(cluster, "in-1", ASKS, run_overrides=WANTED)
         again = turn(cluster, "in-1", ASKS, run_overrides=WANTED, session_id=first.session_id)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster, Strike
 from tests.journals import answers_of, check_record, count_of
+from tests.shipped import shipped_snapshot
 
 QUESTION = "what packages are installed?"
 STEP_S = 0.0008
@@ -44,7 +44,7 @@ def test_the_loss_of_the_broker_repeats_no_work(strike: Callable[[SimulatedClust
     """At every moment: a success, each order executed once by the one executor, each prompt sent once."""
     moment_s, struck = 0.0, 0
     while True:
-        with SimulatedCluster(load_snapshot()) as cluster:
+        with SimulatedCluster(shipped_snapshot()) as cluster:
             done = strike(cluster, moment_s)
             result = cluster.ask(QUESTION, input_id="in-1", timeout_s=30)
             entries = cluster.entries()

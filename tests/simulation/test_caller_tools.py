@@ -14,10 +14,10 @@ from bus.messages.ledger import Entry
 from bus.messages.session import CallResult, ProcessTurn, SessionConfig, TurnResult
 from bus.messages.work_order import ToolCall, ToolSpec
 from bus.record.journal import event_in
-from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from launch.turns import process_turn
 from tests.journals import answers_of, check_record, count_of
+from tests.shipped import shipped_snapshot
 from tests.simulation.turns import CLASSIFY, with_thinking
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -85,7 +85,7 @@ def shown(prompt: Prompt) -> list[tuple[str, str, list[str]]]:
 
 def test_a_callers_tool_is_handed_out_and_its_result_answered_with_the_next_turn():
     """The call ends its turn as a success; nothing here runs it; with its result the model goes on where it was."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         asked = turn(cluster, "in-1", ASKS)
         answered = turn(cluster, "in-2", session_id=asked.session_id, results=results(asked, "sunny, 21 degrees"))
         entries = cluster.entries()
@@ -106,7 +106,7 @@ def test_a_callers_tool_is_handed_out_and_its_result_answered_with_the_next_turn
 
 def test_the_same_input_gets_the_same_calls_and_the_same_answer():
     """Idempotency is that of every turn, also after the session has gone on."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         asked = turn(cluster, "in-1", ASKS)
         given = results(asked, "sunny")
         answered = turn(cluster, "in-2", session_id=asked.session_id, results=given)
@@ -130,7 +130,7 @@ def test_a_model_sees_its_call_and_the_result_as_messages_of_their_own():
         return [call(1, "get_weather", city="Bern"), call(2, "get_time", city="Bern")] if len(spoken) == 1 else "done"
 
     model = Scripted(script)
-    with SimulatedCluster(load_snapshot(), providers={"offline": model}) as cluster:
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": model}) as cluster:
         asked = turn(cluster, "in-1", "weather and time in Bern?")
         turn(cluster, "in-2", session_id=asked.session_id, results=results(asked, "sunny", "noon"))
         check_record(cluster.entries())
@@ -155,7 +155,7 @@ def test_calls_of_both_kinds_in_one_answer_hand_out_the_callers_alone():
         return [call(1, "list_packages"), call(2, "get_weather", city="Bern")] if is_first else "done"
 
     model = Scripted(script)
-    with SimulatedCluster(load_snapshot(), providers={"offline": model}) as cluster:
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": model}) as cluster:
         asked = turn(cluster, "in-1", "both")
         turn(cluster, "in-2", session_id=asked.session_id, results=results(asked, "sunny"))
         entries = cluster.entries()
@@ -172,7 +172,7 @@ def test_results_lead_to_further_calls_until_there_is_an_answer():
         told = [message.text for message in prompt.messages if message.role == "tool"]
         return [call(1, "get_weather", city=str(len(told)))] if len(told) < 3 else ", ".join(told)
 
-    with SimulatedCluster(load_snapshot(), providers={"offline": Scripted(script)}) as cluster:
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": Scripted(script)}) as cluster:
         now = turn(cluster, "in-0", "four cities")
         for number in range(1, 4):
             now = turn(cluster, f"in-{number}", session_id=now.session_id, results=results(now, f"w{number}"))
@@ -190,7 +190,7 @@ def test_results_lead_to_further_calls_until_there_is_an_answer():
 )
 def test_results_that_do_not_fit_the_open_calls_are_refused_and_change_nothing(wrong, said):
     """A verdict that says what is the matter; the right results are taken after it."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         asked = turn(cluster, "in-1", ASKS)
         [handed] = asked.caller_calls
         given = [
@@ -208,7 +208,7 @@ def test_results_that_do_not_fit_the_open_calls_are_refused_and_change_nothing(w
 def test_every_open_call_is_answered_at_once():
     """One of two results is refused, and names the call that is missing."""
     script = lambda _prompt: [call(1, "get_weather", city="Bern"), call(2, "get_time", city="Bern")]  # noqa: E731
-    with SimulatedCluster(load_snapshot(), providers={"offline": Scripted(script)}) as cluster:
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": Scripted(script)}) as cluster:
         asked = turn(cluster, "in-1", "both")
         refused = turn(cluster, "in-2", session_id=asked.session_id, results=results(asked, "sunny", "noon")[:1])
     assert refused.code == "invalid_input"
@@ -221,7 +221,7 @@ def test_an_ordinary_message_closes_open_calls_and_shows_that_nobody_answered_th
         "fine" if "never mind" in prompt.messages[-1].text else [call(1, "get_weather", city="Bern")]
     )
     model = Scripted(script)
-    with SimulatedCluster(load_snapshot(), providers={"offline": model}) as cluster:
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": model}) as cluster:
         asked = turn(cluster, "in-1", "weather?")
         text = turn(cluster, "in-2", "never mind", session_id=asked.session_id)
         late = turn(cluster, "in-3", session_id=asked.session_id, results=results(asked, "sunny"))
@@ -239,7 +239,7 @@ def test_a_failed_turn_leaves_the_calls_open():
         told = any(message.role == "tool" for message in prompt.messages)
         return answers.pop(0) if told else [call(1, "get_weather", city="Bern")]
 
-    snapshot = load_snapshot()
+    snapshot = shipped_snapshot()
     with SimulatedCluster(snapshot, providers={"offline": Scripted(script)}) as cluster:
         asked = turn(cluster, "in-1", "weather?")
         cancelled = turn(
@@ -254,7 +254,7 @@ def test_a_failed_turn_leaves_the_calls_open():
 def test_a_tool_with_the_name_of_one_of_the_agents_own_is_refused():
     """Nobody could tell which of the two a model means; no answer is given under a guess."""
     taken = SessionConfig(caller_tools=[WEATHER.model_copy(update={"tool_id": "list_tools"})])
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         result = turn(cluster, "in-1", "which tools do you have?", run_overrides=taken)
         entries = cluster.entries()
     assert (result.outcome, result.code) == ("error", "tool_name_taken")
@@ -266,7 +266,7 @@ def test_a_tool_with_the_name_of_one_of_the_agents_own_is_refused():
 @pytest.mark.parametrize("moment_s", [0.001, 0.02, 0.2, 0.35])
 def test_a_turn_that_brings_results_survives_the_loss_of_a_process(role, moment_s):
     """One answer that rests on the result, or the degraded one where the record of it was away; never two."""
-    with SimulatedCluster(with_thinking(load_snapshot(), 300)) as cluster:
+    with SimulatedCluster(with_thinking(shipped_snapshot(), 300)) as cluster:
         asked = turn(cluster, "in-1", ASKS)
         strike = cluster.strike(role, after_s=moment_s, back_after_s=0.3)
         answered = turn(cluster, "in-2", session_id=asked.session_id, results=results(asked, "sunny"))
@@ -282,7 +282,7 @@ def test_a_turn_that_brings_results_survives_the_loss_of_a_process(role, moment_
 
 def test_a_degraded_turn_hands_nothing_out_and_closes_what_was_open():
     """With the supervisor away the results are answered without it, and said to be that."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         asked = turn(cluster, "in-1", ASKS)
         victim = cluster.oldest("ho2")
         assert victim is not None
@@ -305,7 +305,7 @@ def requested(entries: list[Entry], input_id: str) -> Entry:
 
 def test_the_record_has_each_result_once_beside_the_words_of_its_turn():
     """Where it was said it can be erased; the request names the order that asked."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         asked = turn(cluster, "in-1", ASKS)
         turn(cluster, "in-2", session_id=asked.session_id, results=results(asked, "sunny"))
         entries = cluster.entries()

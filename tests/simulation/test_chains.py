@@ -8,9 +8,10 @@ import dataclasses
 from bus.errors import GatewayError
 from bus.record.catalog import read_body
 from config.schema import AdminConfig
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import check_record, count_of
+from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
@@ -39,7 +40,7 @@ def with_fallback(snapshot: Snapshot) -> Snapshot:
 def test_a_turn_whose_first_provider_hangs_is_answered_by_its_fallback_in_time():
     """Its client waits for less than an order may take: the reserve of the fallback is of the client's time."""
     providers = {"offline": Hangs(), "second": AsksForTools()}
-    with SimulatedCluster(with_fallback(load_snapshot()), providers=providers) as cluster:
+    with SimulatedCluster(with_fallback(shipped_snapshot()), providers=providers) as cluster:
         began = cluster.world.loop.time()
         result = cluster.ask("hello", input_id="in-1", timeout_s=30)
         took_s = cluster.world.loop.time() - began
@@ -77,7 +78,7 @@ class Refuses(AsksForTools):
 
 def test_a_turn_that_fails_after_paid_calls_says_what_they_cost():
     """Classification, the answers that broke, and the last resort, which goes to a provider that has not just failed."""
-    snapshot = with_fallback(load_snapshot())
+    snapshot = with_fallback(shipped_snapshot())
     prices = {"input_usd_per_million": 1e6, "output_usd_per_million": 1e6, "cached_usd_per_million": 1e6}
     config = snapshot.config.model_dump()
     config["gateway"]["attempts_max"] = 1

@@ -14,13 +14,14 @@ from bus.messages.control import AnnounceTools, ToolSource, ToolWord
 from bus.record.payload import payload_of
 from bus.record.payloads.orders import OrderEnd
 from config.schema import AdminConfig
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import check_record
+from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools, with_tools
 
 NOTHING = '{"type": "object", "properties": {}, "additionalProperties": false}'
-GRACE_S = load_snapshot().config.bus.service_grace_ms / 1000
+GRACE_S = shipped_snapshot().config.bus.service_grace_ms / 1000
 
 
 class Card:
@@ -41,7 +42,7 @@ class Card:
 
 def configured(card: Card) -> Snapshot:
     """An agent that may use the tool, and executors that have to load it."""
-    snapshot = with_tools(load_snapshot(), card.tool())
+    snapshot = with_tools(shipped_snapshot(), card.tool())
     config = snapshot.config.model_dump(mode="json")
     config["tools"]["entry_points"] = ["charge"]
     return dataclasses.replace(snapshot, config=AdminConfig.model_validate(config))

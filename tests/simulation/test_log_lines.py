@@ -6,16 +6,16 @@ import json
 
 from structlog.testing import capture_logs
 
-from config.snapshot import load_snapshot
 from launch.log_lines import of_turn, read_line
 from launch.simulated import SimulatedCluster
+from tests.shipped import shipped_snapshot
 
 QUESTION = "what packages are installed?"
 
 
 def test_every_step_of_a_turn_is_logged_under_its_name():
     """`hobus logs --turn` finds the run's start and end and each of its orders by the run, whole or short."""
-    with SimulatedCluster(load_snapshot()) as cluster, capture_logs() as logs:
+    with SimulatedCluster(shipped_snapshot()) as cluster, capture_logs() as logs:
         first = cluster.ask(QUESTION, input_id="in-1")
         cluster.ask(QUESTION, input_id="in-2", session_id=first.session_id)
     lines = [read_line(json.dumps(log), actor="", earlier_at=0.0) for log in logs]

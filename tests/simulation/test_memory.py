@@ -21,11 +21,12 @@ from bus.messages.memory import DeactivateOverlay, Overlay, OverlayChanged, Over
 from bus.messages.session import Consolidate, TurnResult
 from bus.record.catalog import read_body
 from bus.sim.network import SimNetwork
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
 from launch.roles.gateway import providers as providers_of
 from launch.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of, masked_journal
+from tests.shipped import shipped_snapshot
 
 QUESTION = "what packages are installed?"
 LEARNED = ["domain:system", "task:inspect", "tool:list_packages"]
@@ -349,4 +350,4 @@ def test_memory_off_means_off(frames: list[tuple[int, str, str]]) -> None:
         check_record(entries)
     assert answers["missing"] == answers["off"] == answers["on"]
     assert journals["missing"] == journals["off"]
-    assert load_snapshot().config.memory is not None
+    assert shipped_snapshot().config.memory is not None

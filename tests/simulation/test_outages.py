@@ -9,9 +9,9 @@ import pytest
 from actors.ho1_executor.tools.registry import BUILTIN
 from bus.messages.control import Peers, ReadPeers
 from bus.messages.session import EndSession, SessionClosed
-from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record
+from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"
@@ -21,7 +21,7 @@ DEADLINE_S = 60.0
 
 def test_an_answered_input_is_not_answered_again_while_the_record_is_away() -> None:
     """The supervisor knows that there is an answer: nobody makes another one, and later it is the one that was told."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         first = cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S)
         cluster.strike("ledger", after_s=0.0, back_after_s=40.0)
         again = cluster.ask(QUESTION, input_id="in-1", session_id=first.session_id, timeout_s=8.0)
@@ -35,7 +35,7 @@ def _swept(back_after_s: float, *, settle_s: float) -> list[tuple[float, str, fl
     """(moment of the kill, outcome, seconds until the answer) for kills at moment after moment of a turn."""
     found, moment_s = [], 0.0
     while True:
-        with SimulatedCluster(load_snapshot()) as cluster:
+        with SimulatedCluster(shipped_snapshot()) as cluster:
             strike = cluster.strike("ledger", after_s=moment_s, back_after_s=back_after_s)
             began = cluster.world.loop.time()
             result = cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S)
@@ -79,7 +79,7 @@ def test_a_disk_that_fills_is_named_by_the_answer_and_by_the_ledger_until_there_
         [row] = [peer for peer in peers if peer.role == "ledger"]
         return row.state, row.reason
 
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         medium = cluster.world.disk("ledger").medium
         assert cluster.ask(QUESTION, input_id="in-1").outcome == "success"
         assert ledger(cluster) == ("ready", "")
@@ -97,7 +97,7 @@ def test_a_disk_that_fills_is_named_by_the_answer_and_by_the_ledger_until_there_
 @pytest.mark.parametrize("struck", [[], ["ho2"], ["host"], ["ho2", "host"]], ids=lambda struck: "+".join(struck) or "-")
 def test_an_answered_input_is_read_from_the_record_while_its_disk_is_full(struck: list[str]) -> None:
     """Nobody owns its session any more, since another input could not be recorded, and nobody can take it over."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         medium = cluster.world.disk("ledger").medium
         first = cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S)
         capacity, medium.capacity_bytes = medium.capacity_bytes, medium.used_bytes() + (5 << 20)
@@ -121,7 +121,7 @@ def test_an_answered_input_is_read_from_the_record_while_its_disk_is_full(struck
 
 def test_an_answer_that_died_with_its_gateway_is_asked_for_anew():
     """The end of its order stands in the record, and names a text that never came there."""
-    with SimulatedCluster(with_thinking(load_snapshot(), 1000)) as cluster:
+    with SimulatedCluster(with_thinking(shipped_snapshot(), 1000)) as cluster:
         cluster.strike(
             "ledger", after_s=1.9, back_after_s=0.5
         )  # PROMPT_SENT stands; the answer comes after two seconds
@@ -145,7 +145,7 @@ def test_an_answer_that_died_with_its_gateway_is_asked_for_anew():
 
 def test_labels_outlive_the_record_of_the_call_that_gave_them():
     """A run goes on with what its journal holds of an answer whose text died with its gateway, whoever drives it."""
-    with SimulatedCluster(with_thinking(load_snapshot(), 1000)) as cluster:
+    with SimulatedCluster(with_thinking(shipped_snapshot(), 1000)) as cluster:
         cluster.strike("ledger", after_s=0.9, back_after_s=0.5)
         cluster.strike("gateway", after_s=1.2, back_after_s=0.2)
         cluster.strike("ho2", after_s=2.2, back_after_s=0.2)
@@ -172,7 +172,7 @@ class Talks(AsksForTools):
 @pytest.mark.parametrize("struck", [[], ["gateway"]], ids=["alone", "with its gateway"])
 def test_what_a_model_said_beside_its_calls_outlives_the_record_of_its_answer(struck):
     """The next order shows it to the model, whoever sends that order again."""
-    snapshot = with_tools(load_snapshot(), BUILTIN["list_packages"])
+    snapshot = with_tools(shipped_snapshot(), BUILTIN["list_packages"])
     with SimulatedCluster(snapshot, providers={"offline": Talks()}) as cluster:
         cluster.strike("ledger", after_s=1.9, back_after_s=0.5)
         cluster.strike("gateway", after_s=2.2, back_after_s=0.2)
@@ -198,7 +198,7 @@ def test_a_turn_without_a_gateway_is_answered_within_seconds(
     roles: tuple[str, ...], deadline_s: float, seconds: float
 ) -> None:
     """Nobody waits out his deadline for a model that nobody can ask; one of a second is kept, too."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         for role in roles:
             cluster.strike(role, after_s=0.0, back_after_s=300.0)
         began = cluster.world.loop.time()
@@ -210,14 +210,14 @@ def test_a_turn_without_a_gateway_is_answered_within_seconds(
 @pytest.mark.parametrize("back_after_s", [0.5, 2.5])
 def test_a_gateway_that_is_back_in_time_costs_nothing_but_time(back_after_s: float) -> None:
     """Its orders wait for it."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         cluster.strike("gateway", after_s=0.0, back_after_s=back_after_s)
         assert cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S).outcome == "success"
 
 
 def test_a_gateway_that_freezes_under_a_hasty_client_is_answered_for_in_his_time() -> None:
     """With HO2 away and a gateway that says nothing, the last resort itself keeps a deadline of a second."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         cluster.strike("ho2", after_s=0.0, back_after_s=300.0)
         cluster.freeze("gateway", after_s=0.0, for_s=300.0)
         began = cluster.world.loop.time()
@@ -229,7 +229,7 @@ def test_a_gateway_that_freezes_under_a_hasty_client_is_answered_for_in_his_time
 @pytest.mark.parametrize("away", ["ledger", "ho2"])
 def test_a_session_is_left_in_time_while_its_end_cannot_be_recorded(away: str) -> None:
     """Whoever ends a session hears of it before he gives up, and never of an end that nobody recorded."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         first = cluster.ask(QUESTION, input_id="in-1", timeout_s=DEADLINE_S)
         cluster.strike(away, after_s=0.0, back_after_s=300.0)
         began = cluster.world.loop.time()

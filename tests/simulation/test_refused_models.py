@@ -10,10 +10,10 @@ import pytest
 from bus.errors import GatewayError
 from bus.messages.session import ProcessTurn, SessionConfig, TurnResult
 from config.schema import AdminConfig
-from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of
+from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools
 
 
@@ -32,7 +32,7 @@ def asked(cluster: SimulatedCluster, input_id: str, overrides: SessionConfig) ->
 )
 def test_a_provider_or_model_that_does_not_exist_is_refused(overrides, code, word):
     """An error with its name in it, the turn's one answer, also when it is asked for again; nothing degrades."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         results = [asked(cluster, "in-1", overrides) for _ in range(2)]
         entries = cluster.entries()
     for result in results:
@@ -68,7 +68,7 @@ class Notes(AsksForTools):
 def test_how_hard_a_run_shall_think_reaches_the_provider_of_its_answer():
     """From the turn's overrides to the request; the classification is nobody's thinking."""
     notes = Notes()
-    with SimulatedCluster(load_snapshot(), providers={"offline": notes}) as cluster:
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": notes}) as cluster:
         assert asked(cluster, "in-1", SessionConfig(reasoning_effort="High")).outcome == "success"
     efforts = {contract: effort for contract, effort, _model in notes.asked}
     assert efforts["PRC-SYNTHESIZE-001"] == "High" and efforts["PRC-CLASSIFY-001"] is None
@@ -76,7 +76,7 @@ def test_how_hard_a_run_shall_think_reaches_the_provider_of_its_answer():
 
 def test_the_profile_of_a_run_reaches_the_provider_of_its_answer():
     """And nobody else's prompts; a profile that there is not ends the turn, and is named."""
-    notes, shipped = Notes(), load_snapshot()
+    notes, shipped = Notes(), shipped_snapshot()
     config = shipped.config.model_dump()
     config["gateway"]["profiles"] = {
         "hard": {"provider_id": "offline", "temperature": None, "reasoning_effort": "High", "max_tokens": None}
@@ -105,7 +105,7 @@ class Refuses(AsksForTools):
 @pytest.mark.parametrize("code", ["PROVIDER_REFUSED", "PROVIDER_RATE_LIMITED", "PROVIDER_ERROR"])
 def test_the_user_reads_which_provider_refused_and_what_mends_it(code):
     """Refused for good it is told at once; what may pass is tried by the last resort, whose end says it too."""
-    with SimulatedCluster(load_snapshot(), providers={"offline": Refuses(code)}) as cluster:
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": Refuses(code)}) as cluster:
         result = cluster.ask("hello", input_id="in-1")
         entries = cluster.entries()
     assert (result.outcome, result.code) == ("error", code)
@@ -142,7 +142,7 @@ class FailsOnce(AsksForTools):
 def test_a_degraded_turn_says_whose_answer_it_lacks(drips, is_watched):
     """Failed at once or never done by the time the turn is due; asked again, of whom lives or of the record, the same."""
     provider = FailsOnce(drips=drips)
-    with SimulatedCluster(load_snapshot(), providers={"offline": provider}) as cluster:
+    with SimulatedCluster(shipped_snapshot(), providers={"offline": provider}) as cluster:
         heard = [].append if is_watched else None
         first = cluster.ask("hello", input_id="in-1", on_stream=heard)
         again = cluster.ask("hello", input_id="in-1", session_id=first.session_id)

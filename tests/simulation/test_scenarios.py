@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record, count_of
+from tests.shipped import shipped_snapshot
 
 QUESTION = "what packages are installed?"
 
 
 def test_a_thawed_owner_does_not_refuse_the_next_input_for_a_run_that_the_host_has_answered():
     """HO2 stood still until the host had degraded its turn, and goes on waiting for an order: the next turn begins."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         cluster.freeze("ho2", after_s=0.004, for_s=4.5)
         cluster.freeze("ho1", after_s=0.004, for_s=4.9)
         first = cluster.ask(QUESTION, input_id="in-1")

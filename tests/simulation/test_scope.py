@@ -12,9 +12,9 @@ from bus.messages.ids import iso
 from bus.messages.ledger import Entries, Read, Tail, Write, WriteEntry, Written, session_stream
 from bus.messages.session import ProcessTurn, SessionEvent, TurnDegraded, TurnResult
 from bus.record.journal import pack_event
-from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import check_record, count_of
+from tests.shipped import shipped_snapshot
 
 QUESTION = "what packages are installed?"
 
@@ -44,7 +44,7 @@ def _forgeries(session_id: str) -> list[WriteEntry]:
 
 def test_a_client_forges_nothing_and_reads_nothing():
     """Every forgery is refused and recorded; the session and a restarted gateway go on as if nothing had been tried."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         first = cluster.ask(QUESTION, input_id="in-1")
         door = cluster.world.client("door")  # with a link to the ledger's own socket
         for client in (door, cluster.world.client("door", lanes=())):
@@ -69,7 +69,7 @@ def test_a_client_forges_nothing_and_reads_nothing():
 
 def test_a_clients_long_polls_keep_nobody_out():
     """More of them than a mailbox has room for one sender: turns go on as before, undegraded."""
-    snapshot = load_snapshot()
+    snapshot = shipped_snapshot()
     with SimulatedCluster(snapshot) as cluster:
         count = snapshot.config.bus.client_open_max + 100
         greedy = [cluster.world.client(role) for role in ("operator", "door")]

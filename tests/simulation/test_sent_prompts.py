@@ -14,9 +14,10 @@ from bus.record.catalog import read_body
 from bus.record.payload import payload_in
 from bus.record.payloads.prompts import PromptSent
 from config.prompt_pack import parse_pack
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
 from gateway_service.providers.offline.provider import OfflineProvider
 from launch.simulated import SimulatedCluster
+from tests.shipped import shipped_snapshot
 
 TURNS = 4
 
@@ -56,7 +57,7 @@ def sent_words(sent: Entry, entries: Mapping[str, Entry], recorded: Snapshot) ->
 @pytest.fixture(scope="module")
 def talk() -> tuple[Listens, list[Entry], Snapshot]:
     """A few turns with a tool each, and the configuration as CONFIG_SNAPSHOT holds it."""
-    snapshot = load_snapshot()
+    snapshot = shipped_snapshot()
     provider = Listens(snapshot)
     with SimulatedCluster(snapshot, providers={"offline": provider}) as cluster:
         session_id = None

@@ -9,17 +9,17 @@ import pytest
 
 from bus.messages.session import Cancel, Command, CommandVerdict, FollowUp, Pause, Resume, Steer, TurnResult
 from bus.record.journal import recorded
-from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import check_record
 from tests.sessions import QUESTION, Person, folded, names
+from tests.shipped import shipped_snapshot
 
 STEP_S = 0.0018
 
 
 def struck(moment_s: float, command: Command, *, kills: bool = False) -> tuple[CommandVerdict, TurnResult, list[Any]]:
     """A turn with this command at this moment, resumed if it was paused; its journal."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         person = Person(cluster.world.client("operator"), cluster.snapshot.config)
         cluster.world.run(cluster.world.settled())
 

@@ -13,10 +13,11 @@ import pytest
 from bus.errors import RuntimeFault
 from bus.messages.session import Approve, Cancel, Command, Deny, FollowUp, Pause, Resume, SessionView, Steer
 from config.schema import AdminConfig
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import check_record
 from tests.sessions import Person, folded, names
+from tests.shipped import shipped_snapshot
 from tests.simulation.turns import with_thinking
 
 QUESTIONS = ("what packages are installed?", "hello there", "is the ledger intact, and which tools do you have?")
@@ -29,7 +30,7 @@ TERMINAL = ("RunCompleted", "RunFailed", "RunCancelled", "TurnDegraded")
 
 def drawn(draw: random.Random) -> Snapshot:
     """A configuration in which there is time to speak, and, now and then, something to approve."""
-    snapshot = with_thinking(load_snapshot(), draw.choice((50, 200)))
+    snapshot = with_thinking(shipped_snapshot(), draw.choice((50, 200)))
     values = snapshot.config.model_dump(mode="json")
     values["tools"]["approval"] = draw.choice(([], ["list_*"], ["verify_ledger"]))
     return replace(snapshot, config=AdminConfig.model_validate(values))

@@ -14,11 +14,12 @@ import pytest
 from actors.ho1_executor.tools.definition import ToolDefinition
 from bus.messages.session import Cancel, SessionView, Steer, TurnResult
 from config.schema import AdminConfig
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
 from launch.simulated import SimulatedCluster
 from tests import sessions
 from tests.journals import check_record
 from tests.sessions import QUESTION, Person, answering, names, stands_still
+from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -27,7 +28,7 @@ THINKING_MS = 300
 
 def configured(**sections: dict[str, Any]) -> Snapshot:
     """The shipped configuration with a model that takes its time, and with these settings."""
-    snapshot = with_thinking(load_snapshot(), THINKING_MS)
+    snapshot = with_thinking(shipped_snapshot(), THINKING_MS)
     values = snapshot.config.model_dump(mode="json")
     for section, changes in sections.items():
         values[section] |= changes

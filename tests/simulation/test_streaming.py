@@ -20,19 +20,20 @@ from bus.messages.streams import StreamDelta, StreamReset
 from bus.messages.work_order import ToolCall
 from bus.port import Bus
 from bus.sim.network import SimNetwork
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
 from launch.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import CLASSIFIED
 from tests.bus.test_streaming import shown
 from tests.gateway_service.rig import snapshot
 from tests.journals import answers_of, check_record, masked_journal
+from tests.shipped import shipped_snapshot
 
 QUESTION = "what packages are installed?"
 
 
 def slow(latency_ms: int = 800, **sections: dict[str, Any]) -> Snapshot:
     """The shipped configuration with a model that takes its time."""
-    providers: dict[str, Any] = load_snapshot().config.gateway.model_dump()["providers"]
+    providers: dict[str, Any] = shipped_snapshot().config.gateway.model_dump()["providers"]
     providers["offline"]["latency_ms"] = latency_ms
     return snapshot(gateway={"providers": providers}, **sections)
 

@@ -7,11 +7,11 @@ import pytest
 from bus.broker.tap_record import TapRecord, record_of
 from bus.messages.ids import NO_TURN, session_id_of, turn_trace
 from bus.messages.session import ProcessTurn, TurnResult
-from config.snapshot import load_snapshot
 from launch.filters.tap_fields import is_routine
 from launch.simulated import SimulatedCluster
 from launch.tapping.turns import TurnBook
 from launch.turns import process_turn
+from tests.shipped import shipped_snapshot
 
 ABOUT_PEERS = ("broker.", "bus.", "gateway.read_breakers", "gateway.breakers")
 """What is asked about processes, by timers and at start; and the connections themselves."""
@@ -28,7 +28,7 @@ def ask(cluster: SimulatedCluster, text: str, input_id: str, session_id: str | N
 def test_every_frame_of_two_turns_has_its_session_and_run(victim):
     """Requests, answers, streams, cancels, posts after the reply; also when a process is killed in the second one."""
     tapped: list[TapRecord] = []
-    with SimulatedCluster(load_snapshot(), ho1=2, ho2=2) as cluster:
+    with SimulatedCluster(shipped_snapshot(), ho1=2, ho2=2) as cluster:
         cluster.world.network.on_tap = lambda tap: tapped.append(record_of(tap, "sim", with_body=False))
         first = ask(cluster, "what packages are installed?", "in-1")
         if victim:
@@ -54,7 +54,7 @@ def test_every_frame_of_two_turns_has_its_session_and_run(victim):
 def test_a_trace_names_the_turn_where_no_derived_id_does_and_nowhere_else():
     """The client's frames carry it; what has an id of its own does not repeat it."""
     tapped: list[TapRecord] = []
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         cluster.world.network.on_tap = lambda tap: tapped.append(record_of(tap, "sim", with_body=False))
         ask(cluster, "what packages are installed?", "in-1")
     trace = turn_trace(session_id_of("door", "in-1"), "in-1")

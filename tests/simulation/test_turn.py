@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
 from tests.journals import answers_of, check_record, count_of
+from tests.shipped import shipped_snapshot
 
 QUESTIONS = (
     ("what packages are installed?", "list_packages", "PKG-ADMIN-AGENT-001"),
@@ -21,7 +21,7 @@ QUESTIONS = (
 @pytest.mark.parametrize(("question", "tool", "word"), QUESTIONS)
 def test_an_administration_question_is_answered_from_a_tool(question, tool, word):
     """The built-in tool runs once, and the answer holds what it said."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         result = cluster.ask(question, input_id="in-1")
         entries = cluster.entries()
         assert cluster.verify().ok
@@ -36,7 +36,7 @@ def test_an_administration_question_is_answered_from_a_tool(question, tool, word
 
 def test_a_session_goes_on_and_a_repeated_input_gets_the_recorded_answer():
     """Five turns in one session; the same input id again runs nothing and answers the same; other text is a conflict."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         first = cluster.ask(QUESTIONS[0][0], input_id="in-1")
         for number, (question, _, word) in enumerate(QUESTIONS[1:], start=2):
             assert word in cluster.ask(question, input_id=f"in-{number}", session_id=first.session_id).response
@@ -55,7 +55,7 @@ def test_the_same_seed_gives_the_same_frames_and_another_seed_other_ids_only():
     """The digest over every delivered frame is a function of the seed."""
 
     def digest(seed):
-        with SimulatedCluster(load_snapshot(), seed=seed) as cluster:
+        with SimulatedCluster(shipped_snapshot(), seed=seed) as cluster:
             cluster.ask(QUESTIONS[0][0], input_id="in-1")
             return cluster.world.trace_digest()
 
@@ -65,7 +65,7 @@ def test_the_same_seed_gives_the_same_frames_and_another_seed_other_ids_only():
 @pytest.mark.parametrize("text", ["", "   ", "\n\t"])
 def test_a_blank_message_is_refused_without_a_model_call(text):
     """Outcome error with code invalid_input; nothing was sent to a provider and no run was begun."""
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         result = cluster.ask(text, input_id="in-1")
         entries = cluster.entries()
     assert (result.outcome, result.code) == ("error", "invalid_input")
@@ -78,7 +78,7 @@ def test_a_turn_survives_the_loss_of_a_process_at_any_moment(role, step_s):
     """A process dies at moment after moment of a turn and a new incarnation starts: one answer, nothing executed twice."""
     moment_s, struck = 0.0, 0
     while True:
-        with SimulatedCluster(load_snapshot(), ho1=1) as cluster:
+        with SimulatedCluster(shipped_snapshot(), ho1=1) as cluster:
             strike = cluster.strike(role, after_s=moment_s, back_after_s=0.5)
             result = cluster.ask(QUESTIONS[0][0], input_id="in-1")
             cluster.world.run(asyncio.sleep(1))  # it is back, and has closed what the killed one left open

@@ -17,10 +17,10 @@ from bus.messages.ids import iso, session_id_of
 from bus.messages.ledger import Entry
 from bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
 from bus.messages.work_order import ExecuteWorkOrder, Receipt
-from config.snapshot import load_snapshot
 from launch.simulated import BROKER, SimulatedCluster
 from tests.journals import check_record, count_of
 from tests.sessions import Person
+from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools, with_thinking, with_tools
 
 QUESTION = "what packages are installed?"
@@ -51,7 +51,7 @@ async def taken_back(cluster: SimulatedCluster) -> None:
 @pytest.mark.parametrize("dead", [("ho2",), ("ho2", BROKER), ("ho2", BROKER, "host"), ("ho2", "ledger")])
 def test_a_run_whose_client_took_its_request_back_outlives_its_owner(dead: tuple[str, ...]):
     """Whoever dies with the owner, the next one finds the run in the record, and it is completed."""
-    with SimulatedCluster(with_thinking(load_snapshot(), 400)) as cluster:
+    with SimulatedCluster(with_thinking(shipped_snapshot(), 400)) as cluster:
         for role in dead:
             cluster.strike(role, after_s=0.5, back_after_s=0.4)
         cluster.world.run(taken_back(cluster))
@@ -62,7 +62,7 @@ def test_a_run_whose_client_took_its_request_back_outlives_its_owner(dead: tuple
 @pytest.mark.parametrize("is_frozen", [False, True])
 def test_an_owner_that_nobody_replaces_is_missed_by_the_others(is_frozen: bool):
     """Given up by its launcher, or standing still: within a look or two the run has another owner; a thaw changes nothing."""
-    with SimulatedCluster(with_thinking(load_snapshot(), 400), ho2=2) as cluster:
+    with SimulatedCluster(with_thinking(shipped_snapshot(), 400), ho2=2) as cluster:
         cluster.world.run(taken_back(cluster))
         [taken] = [entry for entry in cluster.entries() if entry.event_type == "TookOver"]
         (cluster.world.freeze if is_frozen else cluster.world.kill)(taken.origin)
@@ -83,7 +83,7 @@ def is_completed_by(cluster: SimulatedCluster, *, owners: int) -> None:
 
 def test_a_cluster_that_was_away_past_the_deadline_fails_what_it_left():
     """Nobody asks, and much later everything starts anew: the run is over, by its deadline."""
-    with SimulatedCluster(with_thinking(load_snapshot(), 400)) as cluster:
+    with SimulatedCluster(with_thinking(shipped_snapshot(), 400)) as cluster:
         for role in ("ho2", BROKER, "host"):
             cluster.strike(role, after_s=0.5, back_after_s=100)
         cluster.world.run(taken_back(cluster))
@@ -95,7 +95,7 @@ def test_a_cluster_that_was_away_past_the_deadline_fails_what_it_left():
 def test_a_full_disk_in_the_middle_of_a_tool_leaves_no_run_behind():
     """The end of the call is lost, the answer names the disk; once there is space the run is over without being asked for."""
     with SimulatedCluster(
-        with_tools(load_snapshot(), CHARGE), providers={"offline": AsksForTools()}, tools={"charge": CHARGE}
+        with_tools(shipped_snapshot(), CHARGE), providers={"offline": AsksForTools()}, tools={"charge": CHARGE}
     ) as cluster:
         medium = cluster.world.disk("ledger").medium
         capacity = medium.capacity_bytes
@@ -115,7 +115,7 @@ def test_a_full_disk_in_the_middle_of_a_tool_leaves_no_run_behind():
 def test_what_a_tool_said_while_the_disk_was_full_is_recorded_once_there_is_space(ho1: int):
     """It has charged: asked again, also at another executor, the turn goes on with what it said; it is not run again."""
     with SimulatedCluster(
-        with_tools(load_snapshot(), CHARGE),
+        with_tools(shipped_snapshot(), CHARGE),
         providers={"offline": AsksForTools()},
         tools={"charge": CHARGE},
         ho1=ho1,
@@ -148,7 +148,7 @@ def test_a_follow_up_outlives_broker_and_owner(after_s: float):
         question = SessionCommand(session_id=SESSION, command=command)
         await operator.request("ho2", question, expect=CommandVerdict, timeout_s=5, key=SESSION)
 
-    with SimulatedCluster(with_thinking(load_snapshot(), 400)) as cluster:
+    with SimulatedCluster(with_thinking(shipped_snapshot(), 400)) as cluster:
         for role in ("ho2", BROKER):
             cluster.strike(role, after_s=after_s + 0.3, back_after_s=0.4)
         cluster.world.run(taken_back(cluster))
@@ -161,7 +161,7 @@ def test_a_follow_up_outlives_broker_and_owner(after_s: float):
 
 def struck_at(moment_s: float, *, is_replaced: bool) -> list[Entry]:
     """A turn, a follow-up behind it or after it, small snapshots; at this moment the owner of the session is killed."""
-    snapshot = load_snapshot()
+    snapshot = shipped_snapshot()
     sessions = snapshot.config.sessions.model_copy(update={"snapshot_entries": 5})
     config = snapshot.config.model_copy(update={"sessions": sessions})
     with SimulatedCluster(dataclasses.replace(snapshot, config=config), ho2=2) as cluster:
@@ -202,7 +202,7 @@ def test_a_follow_up_outlives_its_owner_at_any_moment(step_s: float):
 
 def test_whoever_lives_is_seen_on_whatever_page_of_the_brokers_answer() -> None:
     """A supervisor that starts asks for no session of one that is at work, however many others are connected."""
-    snapshot = load_snapshot()
+    snapshot = shipped_snapshot()
     bus = snapshot.config.bus.model_copy(update={"page_max_bytes": 1})  # a row is a page
     config = snapshot.config.model_copy(update={"bus": bus})
     with SimulatedCluster(with_thinking(dataclasses.replace(snapshot, config=config), 2000)) as cluster:
@@ -223,7 +223,7 @@ def test_a_run_that_nobody_asked_for_again_keeps_its_clients_place(monkeypatch: 
         return await execute(self, message, call)
 
     monkeypatch.setattr(Executor, "execute", noted)
-    with SimulatedCluster(with_thinking(load_snapshot(), 400)) as cluster:
+    with SimulatedCluster(with_thinking(shipped_snapshot(), 400)) as cluster:
         cluster.strike("ho2", after_s=0.2, back_after_s=0.4)
         cluster.strike(BROKER, after_s=0.2, back_after_s=0.4)
         cluster.world.run(taken_back(cluster))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 from actors.ho1_executor.actor import Executor
@@ -22,18 +21,18 @@ from bus.messages.ledger import Entry, Read, WriteEntry
 from bus.messages.work_order import Constraints, ExecuteWorkOrder, Fence, Receipt, Segment, ToolCall, WorkOrder
 from bus.peer import Peer
 from bus.sim.world import World
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
 from ledger_service.service import LedgerService
 from tests.conformance.clusters import ledger_settings
+from tests.shipped import shipped_snapshot
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 WO = f"WO-{SESSION}-1.1.1"
 
 
-@cache
 def shipped() -> Snapshot:
     """The shipped configuration."""
-    return load_snapshot()
+    return shipped_snapshot()
 
 
 def order(wo_type: str = "synthesize", **changed: Any) -> WorkOrder:

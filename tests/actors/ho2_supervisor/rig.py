@@ -44,9 +44,10 @@ from bus.messages.work_order import (
 from bus.port import Bus
 from bus.record.journal import pack_event
 from bus.sim.world import World
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
 from ledger_service.service import LedgerService
 from tests.conformance.clusters import ledger_settings
+from tests.shipped import shipped_snapshot
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 CLASSIFIED = {
@@ -60,7 +61,7 @@ CLASSIFIED = {
 @cache
 def snapshot(*changes: tuple[str, Any]) -> Snapshot:
     """The shipped snapshot with some values of `admin_config.json` changed, named by dotted path; memory is off."""
-    shipped = load_snapshot()
+    shipped = shipped_snapshot()
     values = shipped.config.model_dump()
     for path, value in (("bus.service_grace_ms", 500), ("ho3.enabled", False), *changes):
         *sections, name = path.split(".")

@@ -10,8 +10,8 @@ from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Ref
 from actors.ho2_supervisor.session.record import AnswerKind, KnownInput
 from actors.ho2_supervisor.session.state import SessionState
 from bus.messages.session import SessionConfig, SessionEnded, form_of
-from config.snapshot import load_snapshot
 from tests.actors.ho2_supervisor.journals import at, fold, running, started
+from tests.shipped import shipped_snapshot
 
 CLOSED = fold(started(), SessionEnded(reason="x", turn_count=0, at=at(1)))
 
@@ -26,7 +26,7 @@ def asked(state: SessionState, *inputs: KnownInput, **changes: Any) -> Admission
     of = {one.input_id: one for one in inputs}
     request: dict[str, Any] = {
         "input_id": "i1", "text": "hello", "digest": "same", "agent_id": None, "overrides": None, "results": (),
-        "limits": load_snapshot().config.sessions,
+        "limits": shipped_snapshot().config.sessions,
     }  # fmt: skip
     return admit(state, of, **request | changes)
 

@@ -23,11 +23,11 @@ from bus.messages.session import (
     TurnRequest,
 )
 from bus.messages.work_order import OutputResult, Segment, ToolCall, ToolSpec, WorkOrder
-from config.snapshot import load_snapshot
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, names, text_of
 from tests.actors.ho2_supervisor.test_take_over import moved_to
+from tests.shipped import shipped_snapshot
 
-LIMITS = load_snapshot().config.sessions.model_copy(update={"caller_tools_max": 3, "caller_tools_max_bytes": 1000})
+LIMITS = shipped_snapshot().config.sessions.model_copy(update={"caller_tools_max": 3, "caller_tools_max_bytes": 1000})
 OPEN = OpenCalls(wo_id="WO-1", call_ids=["call_a", "call_b"])
 GIVEN = [CallResult(tool_call_id="call_a", content="1"), CallResult(tool_call_id="call_b", content="2")]
 

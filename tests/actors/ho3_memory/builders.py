@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from actors.ho3_memory.event_time import HOUR_US, Moment, micros, timestamp_of
@@ -11,7 +10,8 @@ from actors.ho3_memory.facts import Fact, OverlayFact, SignalFact
 from bus.messages.ids import artifact_id
 from bus.messages.memory import Artifact, GateResult, Signal
 from config.schema import Ho3Config
-from config.snapshot import Snapshot, load_snapshot
+from config.snapshot import Snapshot
+from tests.shipped import shipped_snapshot
 
 AGENT = "ADMIN"
 SIGNAL = "tool:list_packages"
@@ -19,12 +19,6 @@ ZERO_US = micros("2025-12-01T00:00:00.000000Z")
 """A month before the simulation's clock begins."""
 LATEST = Moment(2**62, 2**62)
 """Later than everything."""
-
-
-@cache
-def shipped_snapshot() -> Snapshot:
-    """The shipped configuration."""
-    return load_snapshot()
 
 
 def us(hours: float) -> int:

@@ -12,8 +12,8 @@ from bus.messages.ledger import STREAMS, Entry, Write
 from bus.record import catalog_doc
 from bus.record.catalog import KINDS, SESSION, EntryKind, kind_of, may_write_entry
 from bus.record.entry import WriteEntry
-from config.snapshot import load_snapshot
 from launch.simulated import SimulatedCluster
+from tests.shipped import shipped_snapshot
 
 SYSTEM = frozenset({"launcher", "operator", "ledger", "http"})
 
@@ -44,7 +44,7 @@ def written() -> Iterator[tuple[list[Entry], set[str]]]:
             barriers.add(self.entries[last].event_type)
         return plain(self)
 
-    with pytest.MonkeyPatch.context() as patch, SimulatedCluster(load_snapshot()) as cluster:
+    with pytest.MonkeyPatch.context() as patch, SimulatedCluster(shipped_snapshot()) as cluster:
         patch.setattr(Write, "to_bytes", noted)
 
         first = cluster.ask("what packages are installed?", input_id="in-0")

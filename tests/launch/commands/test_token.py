@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bus.join_token import JoinToken
-from config.snapshot import load_snapshot
 from launch.cli import run
 from launch.commands.token import check_bounds, seconds_of
 from launch.errors import CommandError
 from launch.worker import check_slots
+from tests.shipped import shipped_snapshot
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1h", 3600), ("2d", 172_800)])
@@ -49,7 +49,7 @@ def test_lists_of_a_home_that_never_listened_are_empty(tmp_path, capsys) -> None
 @pytest.mark.parametrize(("ttl_s", "uses", "option"), [(10**12, 1, "--ttl"), (60, 10**20, "--uses")])
 def test_a_token_beyond_the_bounds_is_a_mistake_of_usage(ttl_s: int, uses: int, option: str) -> None:
     """Exit 2 with the bound's setting, however large the number; nothing is asked of the broker."""
-    settings = load_snapshot().config.bus
+    settings = shipped_snapshot().config.bus
     check_bounds(settings.join_ttl_max_s, settings.join_uses_max, settings)
     with pytest.raises(CommandError, match=f"{option}.*bus.join_") as caught:
         check_bounds(ttl_s, uses, settings)
@@ -58,7 +58,7 @@ def test_a_token_beyond_the_bounds_is_a_mistake_of_usage(ttl_s: int, uses: int, 
 
 def test_more_slots_than_a_mailbox_takes_are_a_mistake_of_usage() -> None:
     """Exit 2 with the setting."""
-    settings = load_snapshot().config.bus
+    settings = shipped_snapshot().config.bus
     for slots in (None, 1, settings.mailbox_max):
         check_slots(slots, settings)
     with pytest.raises(CommandError, match="mailbox_max") as caught:

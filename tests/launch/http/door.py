@@ -3,7 +3,6 @@
 import httpx2
 from openai import AsyncOpenAI
 
-from config.snapshot import load_snapshot
 from launch.http.app import make_app
 from launch.http.context import Door
 from launch.http.events import Journals
@@ -12,8 +11,9 @@ from launch.http.keys import Ownership
 from launch.http.metrics import Metrics
 from launch.http_client import AsyncClient
 from launch.simulated import SimulatedCluster
+from tests.shipped import shipped_snapshot
 
-SNAPSHOT = load_snapshot()
+SNAPSHOT = shipped_snapshot()
 KEYS = {"Bearer k-alice": "alice", "Bearer k-bob": "bob"}
 
 

@@ -8,11 +8,11 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from config.snapshot import load_snapshot
 from launch.http.form_words import schema_of
 from launch.http.problems import Problem
 from launch.http_client import HttpError
 from tests.launch.http.door import SNAPSHOT, SimulatedDoor
+from tests.shipped import shipped_snapshot
 from tests.simulation.test_answer_form import Refusing, scripted
 from tests.simulation.turns import with_thinking
 
@@ -281,7 +281,7 @@ def test_our_own_client_asks_for_a_form(door):
 @pytest.mark.parametrize("api", ["chat", "responses"])
 def test_two_requests_with_one_transcript_at_once_are_both_answered(api, is_streamed):
     """OpenAI's requests know no session: one goes on in the transcript's, the other in one of its own, with its history."""
-    with SimulatedDoor(with_thinking(load_snapshot(), 200)) as door:
+    with SimulatedDoor(with_thinking(shipped_snapshot(), 200)) as door:
 
         async def ask(said):
             client = door.openai()

@@ -2,11 +2,11 @@
 
 import pytest
 
-from config.snapshot import load_snapshot
 from launch.http.guard import host_of, names_of
 from tests.launch.http.door import SimulatedDoor
+from tests.shipped import shipped_snapshot
 
-LIMIT = load_snapshot().config.http.body_max_bytes
+LIMIT = shipped_snapshot().config.http.body_max_bytes
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from dataclasses import replace
 import openai
 import pytest
 
-from config.snapshot import load_snapshot
 from tests.launch.http.door import SimulatedDoor
+from tests.shipped import shipped_snapshot
 
 ASKED = "what packages are installed?"
 
@@ -63,7 +63,7 @@ def test_a_transcript_goes_on_in_its_session_and_a_changed_one_does_not(door):
 
 def test_a_transcript_does_not_go_on_with_another_agent():
     """Whoever names another agent gets that one, in a session of its own, with the history; and goes on there."""
-    shipped = load_snapshot()
+    shipped = shipped_snapshot()
     agent = shipped.agents["ADMIN"]
     snapshot = replace(shipped, agents={"ADMIN": agent, "OTHER": agent.model_copy(update={"agent_id": "OTHER"})})
 

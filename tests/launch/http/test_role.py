@@ -8,9 +8,9 @@ from bus.catalog import ROWS
 from bus.errors import BusError
 from bus.messages.base import pack
 from bus.messages.ledger import EVERY_SESSION, Entries, Tail, Write, WriteEntry, Written
-from config.snapshot import load_snapshot
 from launch.http.transcript import EVENT, Said, transcript_id
 from launch.simulated import SimulatedCluster
+from tests.shipped import shipped_snapshot
 
 TURNS = {"session.start", "host.process_turn", "session.end", "session.command"}
 RECORD = {row.cls.TYPE for row in ROWS if row.service == "ledger"}
@@ -40,7 +40,7 @@ def test_of_the_record_it_sees_journals_and_writes_transcripts_under_their_own_i
         )
     ]
     kept = WriteEntry(submission_id=good, stream="governance", event_type=EVENT, at_us=0, bodies=[pack({})])
-    with SimulatedCluster(load_snapshot()) as cluster:
+    with SimulatedCluster(shipped_snapshot()) as cluster:
         said = cluster.ask("is the ledger intact?", input_id="in-1")
         http, door = cluster.world.client("http"), cluster.world.client("door")
 

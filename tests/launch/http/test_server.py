@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from config.snapshot import load_snapshot
 from launch.home import home_of
 from launch.http.app import make_app
 from launch.http.context import Door
@@ -18,8 +17,9 @@ from launch.http.keys import Ownership
 from launch.http.metrics import Metrics
 from launch.http.server import bind, make_server
 from launch.listen import parts_of
+from tests.shipped import shipped_snapshot
 
-SNAPSHOT = load_snapshot()
+SNAPSHOT = shipped_snapshot()
 CONFIG = SNAPSHOT.config
 KEY = "hobus-secret-of-alice"
 HEAD = f"Host: 127.0.0.1\r\nAuthorization: Bearer {KEY}\r\n"

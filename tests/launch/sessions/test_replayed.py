@@ -6,11 +6,11 @@ from actors.ho2_supervisor.session.state import state_hash
 from actors.ho2_supervisor.turn import history_limits
 from bus.messages import session as events
 from bus.record.journal import recorded
-from config.snapshot import load_snapshot
 from launch.sessions.replayed import first_difference, replay
 from tests.launch.sessions.entries import AT, SESSION, Written
+from tests.shipped import shipped_snapshot
 
-LIMITS = history_limits(load_snapshot().config)
+LIMITS = history_limits(shipped_snapshot().config)
 
 
 def journal() -> Written:
