@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,6 +64,17 @@ def ctrl_c_is_heard() -> None:
     """Also where a shell runs the tests in its background: it has them ignore Ctrl-C, and what they start inherits that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def memory_path(tmp_path: Path) -> Iterator[Path]:
+    """For tests that write and sync hundreds of files, where what a disk keeps is not the question.
+
+    Of memory, where the machine has a place for that.
+    """
+    place = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=place if os.access(place, os.W_OK) else tmp_path) as made:
+        yield Path(made)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

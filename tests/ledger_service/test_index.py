@@ -170,9 +170,9 @@ def test_fields_that_may_not_be_asked_for_are_refused():
 
 
 @pytest.mark.usefixtures("small_partitions")
-def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(tmp_path):
+def test_a_flipped_bit_never_hides_what_a_write_is_decided_by(memory_path):
     """Ids, once keys, heads: the right answer or an error, wherever in the file the bit is."""
-    path, damaged = tmp_path / "index.sqlite", tmp_path / "damaged.sqlite"
+    path, damaged = memory_path / "index.sqlite", memory_path / "damaged.sqlite"
     with closing(Index.open(str(path))) as index:
         _apply(index, 0, 320)
     content, draw = path.read_bytes(), random.Random(7)
@@ -261,20 +261,20 @@ _NO_FILES = {
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", _NO_FILES)
-async def test_whatever_stands_in_the_place_of_the_index_gives_way_to_a_new_one(tmp_path, name, kind):
+async def test_whatever_stands_in_the_place_of_the_index_gives_way_to_a_new_one(memory_path, name, kind):
     """It is a cache: the verification says what will happen, the start does it, and a directory is kept aside."""
-    disk = RealDisk(tmp_path)
+    disk = RealDisk(memory_path)
     async with running(disk) as ledger:
         await ledger.write(*(write(f"e{n}") for n in range(5)))
     for file in FILES if name == FILE else (name,):
-        (tmp_path / file).unlink(missing_ok=True)
-    _NO_FILES[kind](tmp_path / name)
-    report = verify_directory(tmp_path)
+        (memory_path / file).unlink(missing_ok=True)
+    _NO_FILES[kind](memory_path / name)
+    report = verify_directory(memory_path)
     assert report.ok and f"{name} is no file" in report.index and "makes a new one" in report.index
     async with running(disk) as ledger:
         assert [ack.outcome for ack in await ledger.write(write("e0"), write("f"))] == ["known", "committed"]
-    assert verify_directory(tmp_path).index == "agrees"
-    assert [file.read_text() for file in tmp_path.glob("*.aside/mine")] == ["kept"] * (kind == "a directory")
+    assert verify_directory(memory_path).index == "agrees"
+    assert [file.read_text() for file in memory_path.glob("*.aside/mine")] == ["kept"] * (kind == "a directory")
 
 
 class _Stuck(RealDisk):

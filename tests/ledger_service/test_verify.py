@@ -266,10 +266,10 @@ async def test_no_segment_and_a_directory_in_its_place_are_faults_that_name_the_
 
 @pytest.mark.parametrize("segments", ["one", "several"])
 @pytest.mark.parametrize("keeps", ["index", "older index", "no index"])
-async def test_whole_is_what_the_ledger_opens(tmp_path, keeps, segments):
+async def test_whole_is_what_the_ledger_opens(memory_path, keeps, segments):
     """Random tears, flips, cuts and strays: both give one verdict; only old segments are `verify`'s alone to read."""
     config = ONE_SEGMENT if segments == "one" else CONFIG
-    home = tmp_path / "home"
+    home = memory_path / "home"
     await _ledger(home, batches=3, config=config)
     older = (home / INDEX).read_bytes()
     async with running(RealDisk(home), config) as ledger:
@@ -283,7 +283,7 @@ async def test_whole_is_what_the_ledger_opens(tmp_path, keeps, segments):
     verdicts = []
     for seed in range(40):
         rng = random.Random(seed)
-        tried = tmp_path / f"{seed}"
+        tried = memory_path / f"{seed}"
         shutil.copytree(home, tried)
         name = rng.choice(names)
         path = tried / "segments" / name

@@ -50,10 +50,10 @@ def test_a_batch_of_which_nothing_is_kept_and_that_says_nothing_takes_no_room(tm
     assert (one.records, one.lost, one.first, one.next) == ([], 2, 3, 6)
 
 
-def test_a_capture_torn_anywhere_gives_its_whole_items_and_says_where(tmp_path):
+def test_a_capture_torn_anywhere_gives_its_whole_items_and_says_where(memory_path):
     """Every length: a prefix of the batches, and the byte at which the torn item begins."""
-    whole = written(tmp_path / "a.tap", ended=False)
-    path = tmp_path / "torn.tap"
+    whole = written(memory_path / "a.tap", ended=False)
+    path = memory_path / "torn.tap"
     ends = _ends(whole)
     for length in range(ends[0], len(whole)):
         path.write_bytes(whole[:length])
