@@ -374,7 +374,7 @@ class LedgerService(Actor):
             self._lazily = None
 
     async def _keep_index(self) -> None:
-        """Sleeps while nothing is written; then one index transaction per interval.
+        """Sleeps while nothing is written; then brings the index up once per interval, in steps between commits.
 
         What finds no room there stays in memory, as much as it is: nothing else is written then, and all can be read.
         """
@@ -383,10 +383,20 @@ class LedgerService(Actor):
             self._dirty.clear()
             await self._bus.sleep(self._config.index_interval_ms / 1000)
             try:
-                self._open().tables.flush()
+                await self._index_up_to(self._open().writer.head)
             except NoRoom:
                 self._dirty.set()
             self._open().writer.fill_ahead()
+
+    async def _index_up_to(self, sequence: int) -> None:
+        """In steps; behind each there is as much time as it took for what was queued meanwhile."""
+        tables, clock = self._open().tables, self._bus.clock
+        while True:
+            began = clock.monotonic()
+            tables.index_some()
+            if tables.indexed >= sequence:
+                return
+            await self._bus.sleep(clock.monotonic() - began)
 
     async def _learn_known(self) -> None:
         """Ends when the index need not be asked about new ids any more; writes are taken meanwhile."""

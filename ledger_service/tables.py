@@ -6,8 +6,10 @@ that lags. What the index holds at most stands in a filter: most ids are new, an
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import islice
+from typing import NamedTuple
 
 from bus.messages.ledger import EVERY_SESSION
 from bus.record.catalog import is_session_stream
@@ -20,6 +22,15 @@ from ledger_service.trusted import trusted
 
 _HEADS_KEPT = 10_000
 """Sessions whose head is remembered although the index has it; only speed depends on it."""
+_STEP_ENTRIES = 256
+"""Brought into the index in three milliseconds, which is how long a write may have to wait for it."""
+
+
+class _Batch(NamedTuple):
+    """One that is durable and not in the index yet."""
+
+    position: Position  # behind it
+    heads: dict[str, StreamHead]  # of the journals that go on in it
 
 
 class Tables:
@@ -39,7 +50,8 @@ class Tables:
         self._known = Known(known_filter_bytes)
         self._knows_all = indexed < 0
         """Whether the filter has every id and once key of the index."""
-        self._positions: dict[int, Position] = {}
+        self._batch_heads: dict[str, StreamHead] = {}
+        self._batches: deque[_Batch] = deque()
 
     @property
     def behind(self) -> int:
@@ -81,7 +93,7 @@ class Tables:
         if entry.once is not None:
             self._once[entry.once] = sequence
         if head is not None:
-            self._heads[entry.stream] = head
+            self._heads[entry.stream] = self._batch_heads[entry.stream] = head
 
     def settle(self, places: list[Place], position: Position) -> None:
         """The staged entries are durable and lie at these places."""
@@ -89,7 +101,8 @@ class Tables:
         for place in places:
             self._recent[place.sequence] = Committed(place, self._staged[place.sequence])
         self._staged.clear()
-        self._positions[position.first] = position
+        self._batches.append(_Batch(position, self._batch_heads))
+        self._batch_heads = {}
 
     def select(
         self, stream: str | None, *, after: int, limit: int, newest_first: bool = False, before: int | None = None
@@ -112,19 +125,46 @@ class Tables:
         return found + list(islice(recent, limit - len(found)))
 
     def flush(self) -> None:
-        """Bring the index up to the entry written last. Raises sqlite3.Error; after NoRoom all is as before."""
-        if not self._recent:
+        """Bring the index up to the entry written last. Raises as `index_some`."""
+        while self._batches:
+            self.index_some()
+
+    def index_some(self) -> None:
+        """Bring the index a few batches further, if it lags. Raises sqlite3.Error; after NoRoom it is where it was."""
+        if not self._batches:
             return
-        for hashes in (self._submissions, self._once):
-            self._known.add(map(key_hash, hashes))
-        self._index.apply(self._recent.values(), self._heads, self._positions.values())
-        self.indexed = next(reversed(self._recent))
-        self._recent.clear()
-        self._submissions.clear()
-        self._once.clear()
-        self._keep_heads(self._heads)
-        self._heads.clear()
-        self._positions.clear()
+        heads: dict[str, StreamHead] = {}
+        positions: dict[int, Position] = {}
+        last, taken = self.indexed, 0
+        for batch in self._batches:
+            if last - self.indexed >= _STEP_ENTRIES:
+                break
+            heads |= batch.heads
+            positions[batch.position.first] = batch.position
+            last, taken = batch.position.last, taken + 1
+        entries = list(islice(self._recent.values(), last - self.indexed))
+        self._know(entries)
+        self._index.apply(entries, heads, positions.values())
+        self.indexed = last
+        for _ in range(taken):
+            self._batches.popleft()
+        self._forget(entries, heads)
+
+    def _know(self, entries: list[Committed]) -> None:
+        ids = [entry.submission_id for _, entry in entries]
+        self._known.add(map(key_hash, ids + [entry.once for _, entry in entries if entry.once is not None]))
+
+    def _forget(self, entries: list[Committed], heads: dict[str, StreamHead]) -> None:
+        """The index has them now."""
+        for place, entry in entries:
+            del self._recent[place.sequence]
+            self._submissions.pop(entry.submission_id, None)  # a record that was forged may have one twice
+            if entry.once is not None:
+                self._once.pop(entry.once, None)
+        for stream, head in heads.items():
+            if self._heads[stream] is head:
+                del self._heads[stream]
+        self._keep_heads(heads)
 
     def learn(self) -> Iterator[None]:
         """Steps after which no new id is looked up in the index any more; all answers are right before, too."""

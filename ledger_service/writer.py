@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 
 from bus.errors import BusError, LedgerError, RuntimeFault
@@ -48,9 +48,9 @@ class _Pending:
     denied: Container[int]  # numbers of the entries that are not this origin's to write
     answer: asyncio.Future[list[Outcome]]
     size_bytes: int
-    outcomes: list[Outcome] = field(default_factory=list[Outcome])  # of the parts that are decided
-    first: int = 0  # number of the first entry of the part that is being decided
-    acks: list[Ack] = field(default_factory=list[Ack])  # of that part, so far
+    outcomes: list[Outcome]  # of the parts that are decided
+    acks: list[Ack]  # of the part that is being decided, so far
+    first: int = 0  # number of that part's first entry
 
     def fail(self, fault: RuntimeFault) -> None:
         if not self.answer.done():
@@ -98,12 +98,12 @@ class Writer:
 
         Raises BusError(busy) above `ledger.outstanding_max…`, and then none of them was taken.
         """
-        size = sum(len(body) for entry in entries for body in entry.bodies)
+        size = sum([sum(map(len, entry.bodies)) for entry in entries])
         self._demand_room(len(entries), size)
         self._outstanding += len(entries)
         self._outstanding_bytes += size
         answer: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Pending(origin, entries, parts or (Part(len(entries)),), denied, answer, size))
+        self._queue.append(_Pending(origin, entries, parts or (Part(len(entries)),), denied, answer, size, [], []))
         return answer
 
     def _demand_room(self, count: int, size_bytes: int) -> None:

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from bench.cluster import machine
+from bus import collector
 from bus.clock import SystemClock
 from bus.disk import RealDisk, RealFile
 from bus.dispatch import Call
@@ -142,6 +143,7 @@ async def measure(folder: Path, count: int) -> dict[str, object]:
     disk = TimedDisk(folder / "ledger")
     service = LedgerService(disk, load_snapshot(None, None).config.ledger)
     await service.start(_Bus())  # pyright: ignore[reportArgumentType]
+    collector.settle()  # as the ledger's process does
     raw, writer = RawFile(folder / "raw", count + ROUND), LedgerWriter(service)
     raws: list[float] = []
     ones: list[float] = []

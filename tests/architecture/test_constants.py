@@ -165,8 +165,8 @@ FACTS: dict[str, tuple[str, ...]] = {
         "launch.log_files._PIECE_BYTES", "launch.log_tail.*",
         "launch.http.transcript._LAST", "launch.sessions.journal.*", "launch.turns._STARTS_MAX",
         "bus.record.catalog._STREAMS_KEPT", "ledger_service.index._HASHES_AT_ONCE", "ledger_service.index._HASHES_KEPT",
-        "ledger_service.index._NAMES_KEPT", "ledger_service.index_file._TRIES", "ledger_service.tables._HEADS_KEPT",
-        "ledger_service.recovery._ROWS_PER_STEP", "ledger_service.segment._OPEN_MAX",
+        "ledger_service.index._NAMES_KEPT", "ledger_service.index_file._TRIES",
+        "ledger_service.tables._HEADS_KEPT", "ledger_service.tables._STEP_ENTRIES", "ledger_service.recovery._ROWS_PER_STEP", "ledger_service.segment._OPEN_MAX",
         "ledger_service.source._WINDOW_BYTES", "ledger_service.verify._TRIES",
     ),
     "the shape of what people read: how much of a name, a list or a line is shown, and what an option says if not given": (

@@ -1,6 +1,7 @@
 """What the ledger answers to its messages."""
 
 import asyncio
+import shutil
 
 import pytest
 
@@ -21,8 +22,9 @@ from bus.messages.ledger import (
     Written,
 )
 from bus.sim.disk import SimDisk
+from ledger_service import tables
 from ledger_service.service import LedgerService
-from tests.ledger_service.rig import SESSION, append, call, ledger_config, medium, running, take_over, write
+from tests.ledger_service.rig import SESSION, append, call, ledger_config, medium, running, start, take_over, write
 
 
 def test_every_message_of_the_catalog_has_its_handler():
@@ -299,9 +301,42 @@ async def test_an_index_without_room_ends_nothing_and_catches_up_once_there_is_s
         assert (stats.index_behind, ledger.service.failed.done()) == (500, False)
         assert [entry.submission_id for entry in await ledger.lookup("a", *many)] == ["a", *many]
         db.execute(f"PRAGMA max_page_count = {100 * pages}")
-        await ledger.bus.release()
+        for _ in range(4):
+            await ledger.bus.release()
         assert (await ledger.service.on_read_stats(ReadLedgerStats(), call())).index_behind == 0
         assert ledger.service._ledger.opening.db.fault() == ""
+
+
+async def test_writes_are_taken_between_the_steps_in_which_the_index_comes_up(tmp_path, monkeypatch):
+    """A long way into the index holds nobody up; at every step of it all is there once, also for a start after a kill."""
+    monkeypatch.setattr(tables, "_STEP_ENTRIES", 2)
+    head = [
+        take_over(1, ""),
+        *(append(f"s{n}", f"s{n - 1}" if n else take_over(1, "").submission_id, 1) for n in range(7)),
+    ]
+    ledger = await start(RealDisk(tmp_path))
+    for entry in head:
+        await ledger.write(entry)
+    behind: list[int] = []
+    while not behind or behind[-1]:
+        await ledger.bus.release()
+        behind.append((await ledger.service.on_read_stats(ReadLedgerStats(), call())).index_behind)
+        known = await ledger.lookup(*(entry.submission_id for entry in head))
+        assert [entry and entry.sequence for entry in known] == list(range(len(head)))
+        assert [entry.sequence for entry in await ledger.read(SESSION)] == list(range(len(head)))
+        if behind[-1] == 4:
+            head.append(append("s7", "s6", 1))
+            (ack,) = await ledger.write(head[-1])
+            assert (ack.outcome, ack.sequence) == ("committed", 8)
+            shutil.copytree(tmp_path, tmp_path / "killed")
+    assert behind == [6, 4, 3, 1, 0]
+    ledger.service.stop()
+    for home in (tmp_path / "killed", tmp_path):
+        async with running(RealDisk(home)) as ledger:
+            assert [entry.sequence for entry in await ledger.all()] == list(range(9))
+            assert [ack.outcome for ack in await ledger.write(*head, append("s8", "s7", 1))] == ["known"] * 9 + [
+                "committed"
+            ]
 
 
 async def test_streams_of_sessions_are_read_by_their_name():
