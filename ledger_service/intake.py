@@ -37,10 +37,10 @@ class Batch:
 
     first_sequence: int
     now_us: int
-    entries: list[bytes] = field(default_factory=list[bytes])
-    bodies: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])  # salt, data
-    body_counts: list[int] = field(default_factory=list[int])
-    written: dict[str, WriteEntry] = field(default_factory=dict[str, WriteEntry])
+    entries: list[bytes] = field(default_factory=list)
+    bodies: list[tuple[bytes, bytes]] = field(default_factory=list)  # salt, data
+    body_counts: list[int] = field(default_factory=list)
+    written: dict[str, WriteEntry] = field(default_factory=dict)
     size_bytes: int = 0
 
 

@@ -22,7 +22,7 @@ from bus import collector
 from bus.clock import SystemClock
 from bus.disk import RealDisk, RealFile
 from bus.dispatch import Call
-from bus.messages.ledger import Provenance, Write, WriteEntry
+from bus.messages.ledger import Part, Provenance, Write, WriteEntry
 from config.snapshot import load_snapshot
 from ledger_service.service import LedgerService
 
@@ -90,7 +90,7 @@ class RawFile:
 
 
 class LedgerWriter:
-    """Entries like those of a turn, one Write at a time or many at once."""
+    """Entries like those of a turn: one write at a time, many at once, each in a frame of its own, or many in one frame."""
 
     def __init__(self, service: LedgerService) -> None:
         self._service = service
@@ -98,7 +98,7 @@ class LedgerWriter:
         self._call = Call("ho1/1@bench", "ho1", "m", 1, "", "", None, "ledger")
 
     def _write(self, entries: int) -> Write:
-        return Write(entries=[self._entry() for _ in range(entries)])
+        return Write(entries=[self._entry() for _ in range(entries)], parts=[Part(1)] * entries if entries > 1 else [])
 
     def _entry(self) -> WriteEntry:
         self._count += 1
@@ -149,6 +149,7 @@ async def measure(folder: Path, count: int) -> dict[str, object]:
     ones: list[float] = []
     on_disk: list[float] = []
     groups: dict[int, list[float]] = {8: [], 64: []}
+    framed: list[float] = []
     for _ in range(ROUND):
         await writer.append()
     while len(raws) < count:
@@ -158,9 +159,11 @@ async def measure(folder: Path, count: int) -> dict[str, object]:
             on_disk.append(disk.last_s)
         for size, taken in groups.items():
             taken += [await writer.append(size) for _ in range(ROUND // 10)]
+        framed += [await writer.append(entries=64) for _ in range(ROUND // 10)]
     rows = [_row("raw 4 KB write + fdatasync", raws), _row("one durable chained append", ones)]
     rows += [_row("  of it, write + fdatasync", on_disk)]
     rows += [_row(f"{size} writes at once", taken, size) for size, taken in groups.items()]
+    rows += [_row("64 writes in one frame", framed, 64)]
     ratio = statistics.median(ones) / statistics.median(raws)
     await service.drain()
     return {"rows": rows, "ratio_p50": round(ratio, 2), "goal": GOAL, "measured_on": _machine(folder), "count": count}
