@@ -7,9 +7,9 @@ that lags. What the index holds at most stands in a filter: most ids are new, an
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from bus.messages.ledger import EVERY_SESSION
 from bus.record.catalog import is_session_stream
@@ -19,6 +19,8 @@ from ledger_service.index import Committed, Index, Position, key_hash
 from ledger_service.known import Known
 from ledger_service.segment import Place, SegmentFiles
 from ledger_service.trusted import trusted
+
+Key = TypeVar("Key", int, str)
 
 _HEADS_KEPT = 10_000
 """Sessions whose head is remembered although the index has it; only speed depends on it."""
@@ -125,46 +127,44 @@ class Tables:
         return found + list(islice(recent, limit - len(found)))
 
     def flush(self) -> None:
-        """Bring the index up to the entry written last. Raises as `index_some`."""
-        while self._batches:
-            self.index_some()
+        """Bring the index up to the entry written last. Raises sqlite3.Error; after NoRoom it is where it was."""
+        self._index_batches(self.behind)
 
     def index_some(self) -> None:
-        """Bring the index a few batches further, if it lags. Raises sqlite3.Error; after NoRoom it is where it was."""
-        if not self._batches:
+        """Bring the index a few batches further, if it lags. Raises as `flush`."""
+        self._index_batches(min(self.behind, _STEP_ENTRIES))
+
+    def _index_batches(self, entries_min: int) -> None:
+        """As many of the oldest ones as hold so many entries, in one transaction."""
+        if not entries_min:
             return
         heads: dict[str, StreamHead] = {}
         positions: dict[int, Position] = {}
         last, taken = self.indexed, 0
         for batch in self._batches:
-            if last - self.indexed >= _STEP_ENTRIES:
+            if last - self.indexed >= entries_min:
                 break
             heads |= batch.heads
             positions[batch.position.first] = batch.position
             last, taken = batch.position.last, taken + 1
         entries = list(islice(self._recent.values(), last - self.indexed))
-        self._know(entries)
+        ids = [entry.submission_id for _, entry in entries]
+        once = [entry.once for _, entry in entries if entry.once is not None]
+        self._known.add(map(key_hash, ids + once))
         self._index.apply(entries, heads, positions.values())
-        self.indexed = last
+        _drop(self._recent, range(self.indexed + 1, last + 1))
+        _drop(self._submissions, ids)
+        _drop(self._once, once)
         for _ in range(taken):
             self._batches.popleft()
-        self._forget(entries, heads)
+        self.indexed = last
+        self._forget_heads(heads)
 
-    def _know(self, entries: list[Committed]) -> None:
-        ids = [entry.submission_id for _, entry in entries]
-        self._known.add(map(key_hash, ids + [entry.once for _, entry in entries if entry.once is not None]))
-
-    def _forget(self, entries: list[Committed], heads: dict[str, StreamHead]) -> None:
-        """The index has them now."""
-        for place, entry in entries:
-            del self._recent[place.sequence]
-            self._submissions.pop(entry.submission_id, None)  # a record that was forged may have one twice
-            if entry.once is not None:
-                self._once.pop(entry.once, None)
-        for stream, head in heads.items():
-            if self._heads[stream] is head:
+    def _forget_heads(self, indexed: dict[str, StreamHead]) -> None:
+        for stream, head in indexed.items():
+            if self._heads[stream] is head:  # no batch that is not in the index goes on with it
                 del self._heads[stream]
-        self._keep_heads(heads)
+        self._keep_heads(indexed)
 
     def learn(self) -> Iterator[None]:
         """Steps after which no new id is looked up in the index any more; all answers are right before, too."""
@@ -205,6 +205,11 @@ class Tables:
             if is_meant(entry):
                 return Committed(place, entry)
         return None
+
+
+def _drop(held: dict[Key, Any], keys: Iterable[Key]) -> None:
+    for key in keys:
+        held.pop(key, None)  # a record that was forged may have an id twice
 
 
 def _is_of(entry: StoredEntry, stream: str) -> bool:
