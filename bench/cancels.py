@@ -43,9 +43,9 @@ from bus.messages.work_order import ExecuteWorkOrder, Receipt, ToolCall
 from bus.port import Bus
 from launch.client import connected, place_of
 from launch.endpoints import Place
+from launch.simulation.record import check_record
 from launch.turns import process_turn
 from tests.actors.ho1_executor.rig import order
-from tests.journals import check_record
 from tests.process.cluster import Cluster, cluster_in
 
 WAYS = ("command", "order")

@@ -44,7 +44,7 @@ from bus.messages.ledger import Entry
 from launch import identity
 from launch.drill import VARIABLE
 from launch.drill import parse_drill as point_of
-from tests.journals import ENDS, answer_text, answers_of, check_record
+from launch.simulation.record import ENDS, answer_text, answers_of, check_record
 from tests.process.cluster import Cluster, cluster_in, eventually
 
 INPUT_ID = "in-1"
@@ -87,9 +87,7 @@ class Cell:
     open_at_kill: int  # prompts that no end of their own gateway ever came into the record for
     tool_orders: int
     tool_ends: int  # ends of tool orders
-    record: (
-        str  # "ok", or what is wrong by the invariants of tests/journals.py, the verifier, or what the client was told
-    )
+    record: str  # "ok", or what is wrong by the invariants of launch/simulation/record.py, the verifier, or what the client was told
 
 
 def run_cell(directory: Path, process: str, point: str, tool: str) -> Cell:

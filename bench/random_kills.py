@@ -45,7 +45,7 @@ from launch.client import place_of
 from launch.door import answer_of
 from launch.endpoints import Place
 from launch.errors import CommandError
-from tests.journals import answer_text, answers_of, check_record
+from launch.simulation.record import answer_text, answers_of, check_record
 from tests.process.cluster import Cluster, cluster_in, eventually
 
 QUESTIONS = (

@@ -7,7 +7,7 @@ is frozen (SIGSTOP) before the questions come; it is frozen in the middle of eac
 tries to go on. A client gives each turn CLIENT_S; the host keeps its reserve of that (`host.degrade_reserve_ms`, at most
 `host.reserve_share_max`), so that HO2's own time-out is what is left; the goal is an answer within that time-out plus
 one gateway call (the table counts what is later; past the client's deadline is a fault). The turn is then looked up in the
-record: one answer, nothing of its run behind it (an invariant of tests/journals.py); and the same input is asked again when HO2 is back: the
+record: one answer, nothing of its run behind it (an invariant of launch/simulation/record.py); and the same input is asked again when HO2 is back: the
 same answer.
 """
 
@@ -36,8 +36,8 @@ from bus.messages.session import ProcessTurn, TurnResult
 from bus.port import Bus
 from launch import identity
 from launch.client import connected, place_of
+from launch.simulation.record import answer_text, answers_of, check_record
 from launch.turns import process_turn
-from tests.journals import answer_text, answers_of, check_record
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
 CLIENT_S = 5.0
