@@ -9,6 +9,7 @@ from bus.broker.tap_record import TapRecord
 from bus.messages.ids import shown_session
 from bus.messages.ledger import Entry
 from bus.messages.work_order import ExecuteWorkOrder
+from bus.record.ends import ENDS
 
 _US = 1_000_000
 
@@ -75,7 +76,7 @@ def verdicts(kill: Kill, evidence: Evidence) -> list[str]:
     """What follows from it, each a fact that was counted. Raises Unproved when one of them is not so."""
     ends = [one for one in _all(evidence, kill, "WO_COMPLETED") + _all(evidence, kill, "WO_FAILED") if not one.reason]
     calls = _all(evidence, kill, "PROMPT_SENT")
-    answers = [one for one in evidence.entries if one.event_type in ("RunCompleted", "RunFailed", "TurnDegraded")]
+    answers = [one for one in evidence.entries if one.event_type in ENDS]
     order = short(kill.wo_id)
     if len(ends) != 1 or ends[0].origin == kill.instance:
         raise Unproved(f"order {order} has {len(ends)} ends")

@@ -10,18 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bus.broker.tap_record import TapRecord
-from bus.messages.base import unpack
 from bus.messages.ledger import Entry
 from bus.messages.session import TurnResult
 from bus.messages.work_order import ExecuteWorkOrder
 from bus.record.payload import payload_in
 from bus.record.payloads.orders import ToolStarted
 from launch.demo_story import short
+from launch.simulation.record import answer_text, answers_of
 
 _US = 1_000_000
 _PROMPT_ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
 _ORDER_ENDS = ("WO_COMPLETED", "WO_FAILED")
-_ANSWERS = ("RunCompleted", "RunFailed", "RunCancelled", "TurnDegraded")
 
 TOLD = {
     "RunRequested": "the question stands in the record",
@@ -136,7 +135,7 @@ def counts_of(evidence: Evidence) -> Counts:
         tool_calls=len(calls),
         tool_runs=sum(one.event_type == "TOOL_STARTED" for one in entries),
         redelivered=sum(count - 1 for count in handed.values()),
-        answers=len(_answers(evidence)),
+        answers=len(answers_of(entries, evidence.result.input_id)),
         entries=len(entries),
     )
 
@@ -146,48 +145,19 @@ def judged(evidence: Evidence, *, record_fault: str, left: Sequence[str]) -> lis
     sent = Counter(_about(one) for one in evidence.entries if one.event_type == "PROMPT_SENT")
     ended = Counter(_about(one) for one in evidence.entries if one.event_type in _PROMPT_ENDS)
     orders = Counter(one.provenance.work_order_id for one in evidence.entries if one.event_type in _ORDER_ENDS)
-    again = evidence.again
+    entries, told, again = evidence.entries, evidence.result, evidence.again
     return [
-        ("the turn was answered, in full or marked as degraded", evidence.result.outcome in ("success", "degraded")),
-        ("it has exactly one answer in the record", len(_answers(evidence)) == 1),
-        (
-            "the same question under the same id gets the same answer",
-            again is not None and _same(again, evidence.result),
-        ),
-        ("the client was told what stands in the record", _recorded_answer(evidence) == evidence.result.response),
+        ("the turn was answered, in full or marked as degraded", told.outcome in ("success", "degraded")),
+        ("it has exactly one answer in the record", len(answers_of(entries, told.input_id)) == 1),
+        ("the same question under the same id gets the same answer", again is not None and _same(again, told)),
+        ("the client was told what stands in the record", answer_text(entries, told.input_id) == told.response),
         ("every model call has exactly one end", sent == ended and all(count == 1 for count in ended.values())),
-        ("no model was called again for an answer that was recorded", not _asked_again(evidence.entries)),
+        ("no model was called again for an answer that was recorded", not _asked_again(entries)),
         ("no order ended twice", all(count == 1 for count in orders.values())),
-        ("no tool began again that may run only once, or after its order had ended", not _run_again(evidence.entries)),
+        ("no tool began again that may run only once, or after its order had ended", not _run_again(entries)),
         (f"the record verifies{f': {record_fault}' if record_fault else ''}", not record_fault),
         (f"nothing is left running{': ' + ', '.join(left) if left else ''}", not left),
     ]
-
-
-def _answers(evidence: Evidence) -> list[Entry]:
-    """Entries that answer the drill's input: they compete for one once key."""
-    suffix = f"/{evidence.result.input_id}"
-    return [
-        one
-        for one in evidence.entries
-        if one.event_type in _ANSWERS and (one.once or "").startswith("turn:") and (one.once or "").endswith(suffix)
-    ]
-
-
-def _recorded_answer(evidence: Evidence) -> str | None:
-    """The text that the record answers the drill's input with: what the host delivered, else what ended the run."""
-    delivered = f"delivered:{evidence.result.session_id}/{evidence.result.input_id}"
-    told = [one for one in evidence.entries if one.once == delivered] or _answers(evidence)
-    if not told:
-        return None
-    bodies = told[-1].bodies
-    match told[-1].event_type:
-        case "RunCompleted" if len(bodies) > 1 and bodies[1]:
-            return unpack(bodies[1])["response"]
-        case "TurnDegraded" if len(bodies) > 2 and bodies[2] is not None:  # noqa: PLR2004 - event, input, reply
-            return bodies[2].decode()
-        case _:
-            return None
 
 
 def _asked_again(entries: Iterable[Entry]) -> set[str]:

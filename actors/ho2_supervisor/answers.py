@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from actors.ho2_supervisor import lookback
 from actors.ho2_supervisor.owner import OwnedSession, is_gone
-from actors.ho2_supervisor.session.record import KnownInput, result_or_none
+from actors.ho2_supervisor.session.record import KnownInput
 from actors.ho2_supervisor.verdicts import failure_code, is_verdict, verdict_result
 from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
 from bus.messages.ids import candidates_key, delivered_key, turn_key
 from bus.messages.session import TurnResult
 from bus.messages.work_order import Cost
+from bus.record.ends import result_or_none
 from bus.record.journal import candidates_in
 
 

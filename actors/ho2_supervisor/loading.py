@@ -16,12 +16,13 @@ import structlog
 from actors.ho2_supervisor import composed
 from actors.ho2_supervisor.history import History, HistoryLimits
 from actors.ho2_supervisor.session import journal, snapshot
-from actors.ho2_supervisor.session.record import SessionRecord, result_or_none
+from actors.ho2_supervisor.session.record import SessionRecord
 from bus.errors import LedgerError, RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.ids import split_body_ref
 from bus.messages.ledger import Entry, session_stream
 from bus.messages.session import ENTRY_NAMES, StateSnapshot
+from bus.record.ends import result_or_none
 from bus.record.journal import Recorded, recorded
 
 _SNAPSHOT = ENTRY_NAMES["StateSnapshot"]

@@ -21,6 +21,7 @@ from bus.messages.session import (
     TurnDegraded,
     form_of,
 )
+from bus.record.ends import End, end_in
 from bus.record.journal import recorded
 
 
@@ -50,7 +51,7 @@ async def input_of(session: OwnedSession, input_id: str) -> KnownInput | None:
             return None
         known = KnownInput(input_id, None, ended.input_ref, None)
         known.digest = await _digest_of(session, known)
-    settle(known, end and recorded(end))  # the input of an active run is always in memory, so this one's is over
+    settle(known, _end_in(end))  # the input of an active run is always in memory, so this one's is over
     return known
 
 
@@ -59,14 +60,14 @@ def as_delivered(known: KnownInput, delivered: Entry | None) -> KnownInput:
     if delivered is None:
         return known
     told = replace(known)
-    settle(told, recorded(delivered))
+    settle(told, _end_in(delivered))
     return told
 
 
 def reason_in(degraded: Entry | None) -> str:
     """Why the host answered, as this TurnDegraded says; empty: it does not."""
-    event = _event_of(degraded)
-    return event.reason if isinstance(event, TurnDegraded) else ""
+    end = _end_in(degraded)
+    return "" if end is None else end.reason
 
 
 def _requested(session_id: str, entry: Entry | None) -> KnownInput | None:
@@ -75,6 +76,11 @@ def _requested(session_id: str, entry: Entry | None) -> KnownInput | None:
         return None
     run_id = RunId(session_id=session_id, run_seq=entry.provenance.run_seq)
     return KnownInput(event.input_id, event.input_digest, event.input_ref, run_id, form=form_of(event.run_overrides))
+
+
+def _end_in(entry: Entry | None) -> End | None:
+    event = _event_of(entry)
+    return None if entry is None or event is None else end_in(event, entry)
 
 
 def _event_of(entry: Entry | None) -> SessionEventKind | None:

@@ -5,14 +5,13 @@ Source: spec page "Session host and HO2 supervisor", section Consolidation (exce
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from actors.ho2_supervisor.history import DeliveredTurn
-from actors.ho2_supervisor.session.record import reply_in, result_in
+from actors.ho2_supervisor.session.record import with_reply
 from bus.ledger_client import LedgerClient
 from bus.messages.ids import RunId, completed_id, requested_id
 from bus.messages.ledger import Entry, session_stream
-from bus.messages.session import RunCompleted, RunRequested
+from bus.messages.session import RunRequested
+from bus.record.ends import end_in, result_in
 from bus.record.journal import Recorded, own_text, recorded
 
 
@@ -20,10 +19,12 @@ async def turn_of_run(client: LedgerClient, run_id: RunId) -> DeliveredTurn | No
     """What was asked, and what was answered if it was; None where what was asked is erased or not to be found."""
     [entry] = await client.lookup([completed_id(run_id)], with_bodies=True)
     completed = _taken(entry)
-    if completed is None or not isinstance(completed.event.event, RunCompleted):
-        return _asked(await _requested_by_run(client, run_id), None)
-    [asked] = await client.lookup([requested_id(run_id.session_id, completed.event.event.input_id)], with_bodies=True)
-    return _asked(_taken(asked), completed)
+    end = None if completed is None else end_in(completed.event.event, completed)
+    if completed is None or end is None:
+        return _asked(await _requested_by_run(client, run_id))
+    [entry] = await client.lookup([requested_id(run_id.session_id, end.input_id)], with_bodies=True)
+    asked = _asked(_taken(entry))
+    return asked and with_reply(asked, completed, end, result_in(completed, end.result_ref))
 
 
 async def _requested_by_run(client: LedgerClient, run_id: RunId) -> Recorded | None:
@@ -39,23 +40,9 @@ def _taken(entry: Entry | None) -> Recorded | None:
     return None if entry is None else recorded(entry)
 
 
-def _asked(requested: Recorded | None, completed: Recorded | None) -> DeliveredTurn | None:
+def _asked(requested: Recorded | None) -> DeliveredTurn | None:
     if requested is None or not isinstance(requested.event.event, RunRequested):
         return None
     asked = requested.event.event
     text = own_text(requested, asked.input_ref)
-    if text is None:
-        return None
-    answer = completed.event.event if completed is not None else None
-    turn = DeliveredTurn(
-        input_id=asked.input_id, input_ref=asked.input_ref, reply_ref="", input_text=text, reply_text=None
-    )
-    if completed is None or not isinstance(answer, RunCompleted):
-        return turn
-    result = result_in(completed, answer.result_ref)
-    return replace(
-        turn,
-        reply_ref=answer.reply_ref,
-        reply_text=reply_in(completed, answer, result),
-        tool_ids=() if result is None else tuple(dict.fromkeys(call.tool_id for call in result.tool_calls)),
-    )
+    return None if text is None else DeliveredTurn(asked.input_id, asked.input_ref, "", text, None)

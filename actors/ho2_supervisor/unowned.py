@@ -23,7 +23,7 @@ from bus.errors import RuntimeFault
 from bus.ledger_client import LedgerClient
 from bus.messages.ids import follow_up_input, is_follow_up, requested_id
 from bus.messages.ledger import Entry, LedgerStats, Provenance, ReadLedgerStats, session_stream
-from bus.messages.session import SessionReady, StartSession
+from bus.messages.session import RUN_ENDS, SessionReady, StartSession
 from bus.paging import read_peers
 from bus.port import Bus
 from bus.record.payload import payload_in
@@ -31,7 +31,6 @@ from bus.record.payloads.orders import OwnersSettled
 from config.schema import AdminConfig
 
 SETTLED = "OWNERS_SETTLED"
-_ENDS = frozenset({"RunCompleted", "RunFailed", "RunCancelled"})
 _MENDED_OUTSIDE = frozenset({"disk_full"})
 """Codes that no other try mends, but somebody at the machine will: such a session is asked for again."""
 _log = structlog.get_logger("ho2_supervisor")
@@ -67,7 +66,7 @@ def may_be_open(newest_first: Sequence[Entry]) -> bool:
         about = entry.submission_id.partition(":")[2]
         if entry.event_type == "TurnDegraded":
             answered.add(about)
-        elif entry.event_type in _ENDS:
+        elif entry.event_type in RUN_ENDS:
             is_over = True
         elif entry.event_type == "RunRequested":  # behind one follow-up others may wait
             return is_follow_up(about.partition("/")[2]) or not (is_over or about in answered)

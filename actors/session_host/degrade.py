@@ -118,9 +118,8 @@ class Degradation:
         try:
             async with asyncio.timeout(within_s):
                 asked, entry, delivered, due = await self._recorded(turn)
-            return (delivered or entry) and turns.result_in(
-                turn, asked, delivered or entry, due, elapsed_ms=self.elapsed_ms(turn)
-            )
+            answer = delivered or entry
+            return answer and turns.result_in(turn, asked, answer, due, elapsed_ms=self.elapsed_ms(turn))
         except TimeoutError:
             return None
         except ValueError as error:

@@ -14,15 +14,12 @@ from bus.messages.ledger import Entry, WriteEntry
 from bus.messages.session import (
     Consolidate,
     ProcessTurn,
-    RunCancelled,
-    RunCompleted,
-    RunFailed,
-    TurnDegraded,
     TurnResult,
     form_of,
     words_of,
 )
 from bus.messages.work_order import Cost
+from bus.record.ends import End, end_in
 from bus.record.journal import answer_in, event_in, form_in
 from bus.spent import before, with_call
 from config.schema import HostConfig
@@ -178,16 +175,16 @@ def degraded(turn: Turn, response: PromptResponse, *, elapsed_ms: int, fault: Ru
 
 
 def result_in(
-    turn: Turn, asked: Entry | None, entry: Entry | WriteEntry | None, due: Entry | None, *, elapsed_ms: int
+    turn: Turn, asked: Entry | None, entry: Entry | WriteEntry, due: Entry | None, *, elapsed_ms: int
 ) -> TurnResult:
-    """The answer that the stream decided for: of RunCompleted, of a verdict, or of an earlier degradation.
+    """The answer that the stream decided for: of the run, answered or refused or cancelled, or an earlier degradation.
 
     `asked` is the input's RunRequested, if there is one, and `due` its CONSOLIDATION_DUE. An answer to another text, or
     in another form, is none to this turn, and a text that was erased matches any. Raises ValueError where what the
     answer needs was erased.
     """
-    event = event_in(entry).event
-    source = entry if isinstance(event, TurnDegraded) else asked
+    end = end_in(event_in(entry).event, entry)
+    source = entry if end and end.became == "degraded" else asked
     if (source is not None and source.bodies[1:2] not in ([], [None], [turn.text.encode()])) or form_in(asked) not in (
         None,
         turn.form,
@@ -198,20 +195,18 @@ def result_in(
             "This input id came before with another text or output_schema; what is new needs a new input id.",
             elapsed_ms=elapsed_ms,
         )
-    match event:
-        case RunCompleted(result_ref=ref) | RunFailed(detail_ref=str(ref)):
-            return answer_in(_body(entry, split_body_ref(ref)[1]), due)
-        case RunFailed(code=code):
-            return error(turn, code, f"The turn ended with {code}.", elapsed_ms=elapsed_ms)
-        case RunCancelled():
-            return error(turn, "cancelled", "The turn was cancelled.", elapsed_ms=elapsed_ms)
-        case TurnDegraded(reply_ref=ref, reason=reason):
-            reply = _body(entry, split_body_ref(ref)[1]).decode()
-            return degraded(
-                turn, PromptResponse(outcome="SUCCESS", content=reply, instead_of=reason), elapsed_ms=elapsed_ms
+    match end:
+        case End(became="degraded"):
+            reply = PromptResponse(
+                outcome="SUCCESS", content=_body(entry, end.reply_ref).decode(), instead_of=end.reason
             )
+            return degraded(turn, reply, elapsed_ms=elapsed_ms)
+        case End(result_ref=""):
+            return error(turn, end.code, f"The turn ended with {end.code}.", elapsed_ms=elapsed_ms)
+        case End():
+            return answer_in(_body(entry, end.result_ref), due)
         case _:
-            raise ValueError(f"{event.kind} answers no input")
+            raise ValueError(f"{entry.event_type} answers no input")
 
 
 def told_in(turn: Turn, delivered: WriteEntry | None, *, elapsed_ms: int) -> TurnResult | None:
@@ -219,8 +214,9 @@ def told_in(turn: Turn, delivered: WriteEntry | None, *, elapsed_ms: int) -> Tur
     return delivered and result_in(turn, None, delivered, None, elapsed_ms=elapsed_ms)
 
 
-def _body(entry: Entry | WriteEntry | None, number: int) -> bytes:
-    body = entry.bodies[number] if entry is not None and number < len(entry.bodies) else None
+def _body(entry: Entry | WriteEntry, ref: str) -> bytes:
+    number = split_body_ref(ref)[1]
+    body = entry.bodies[number] if number < len(entry.bodies) else None
     if body is None:
-        raise ValueError(f"body {number} of the winner's entry was erased, or no entry won")
+        raise ValueError(f"body {number} of the winner's entry was erased")
     return body

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bus.messages.ids import follow_up_input
 from bus.messages.ledger import Entry
-
-_ENDS = ("RunCompleted", "RunFailed", "RunCancelled")
+from bus.messages.session import RUN_ENDS
 
 
 class Left:
@@ -29,7 +28,7 @@ class Left:
                 self._waiting.add(name)
             case "HostCommandRejected":
                 self._waiting.discard(name)
-            case _ if entry.event_type in _ENDS:
+            case _ if entry.event_type in RUN_ENDS:
                 self._runs.pop((session_id, entry.provenance.run_seq), None)
             case _:
                 pass

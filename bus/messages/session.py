@@ -445,6 +445,9 @@ ENTRY_NAMES = {
 }
 """Event kinds whose ledger entry has another name; all others are recorded under their own."""
 
+RUN_ENDS = frozenset({"RunCompleted", "RunFailed", "RunCancelled"})
+"""Event types with which a run is over; TurnDegraded, the host's, ends an input without or against its run."""
+
 
 class SessionEvent(NamedTuple):
     """The journal's envelope (`aos.agent/SessionEvent@1`): an event, and where its session stood.

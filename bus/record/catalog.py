@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, get_args
 
 from bus.messages.ids import candidates_key, delivered_key, end_key, got_key, sent_key, start_key, turn_key
 from bus.messages.ledger import STREAMS
-from bus.messages.session import ENTRY_NAMES, SessionEventKind
+from bus.messages.session import ENTRY_NAMES, RUN_ENDS, SessionEventKind
 from bus.record.entry import Entry, WriteEntry
 from bus.record.payload import payload_of
 from bus.record.payloads import governance, memory, orders, prompts
@@ -199,7 +199,6 @@ _CANDIDATES = Form("candidates:<session>/<input>", _are_candidates)
 
 # --- the rows ---------------------------------------------------------------------------------------------------------
 
-_TURN_ENDS = frozenset({"RunCompleted", "RunFailed", "RunCancelled"})
 _BARRIERS = frozenset({"WO_DISPATCHED", "RunCompleted", "TurnDegraded"})
 _EVENT_TEXTS = {
     "RunRequested": ("the message", "results that it brings"),
@@ -230,7 +229,7 @@ def _journal() -> list[EntryKind]:
                 ("host",) if is_hosts else ("ho2",),
                 _INPUT_ID if is_hosts else _ORDER_ID if is_order else _IN_SESSION,
                 (cls.__doc__ or "").partition("\n")[0],
-                once=_DEGRADED if is_hosts else _TURN if event_type in _TURN_ENDS else None,
+                once=_DEGRADED if is_hosts else _TURN if event_type in RUN_ENDS else None,
                 texts=_EVENT_TEXTS.get(event_type, ()),
                 is_barrier=event_type in _BARRIERS,
             )

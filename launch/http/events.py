@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from actors.ho2_supervisor.session.record import result_in
 from bus.errors import RuntimeFault
 from bus.messages import session as events
 from bus.messages.ledger import EVERY_SESSION, Entries, Entry, LedgerStats, Read, ReadLedgerStats, Tail, session_stream
 from bus.port import Bus
+from bus.record.ends import end_in, result_in
 from bus.record.journal import recorded
 from config.schema import AdminConfig
 from launch.sessions.commands_seen import about
@@ -47,8 +47,8 @@ def shown(entry: Entry) -> Event:
         document["event"] = event.model_dump(mode="json")
         if isinstance(event, events.HostCommandReceived):
             document["said"] = about(event.command, taken)
-        if isinstance(event, events.RunCompleted):
-            result = result_in(taken, event.result_ref)
+        if (end := end_in(event, taken)) is not None and end.became == "answered":
+            result = result_in(taken, end.result_ref)
             document["result"] = None if result is None else result.model_dump(mode="json")
     return Event(entry.sequence, entry.event_type, json.dumps(document, ensure_ascii=False, separators=(",", ":")))
 

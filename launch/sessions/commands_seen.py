@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from actors.ho2_supervisor.session.record import reply_in, result_in
 from bus.messages import session as events
 from bus.messages.ids import body_ref
 from bus.messages.ledger import Entry
 from bus.messages.session import HostCommand
+from bus.record.ends import End, end_in, reply_in, result_in
 from bus.record.journal import Recorded, own_text, recorded
 
 
@@ -94,46 +93,29 @@ def turns_in(entries: Iterable[Entry]) -> list[TurnSeen]:
         if taken is None:
             continue
         event = taken.event.event
-        run = None if taken.event.run_id is None else taken.event.run_id.run_seq
-        match event:
-            case events.HostCommandReceived():
-                queued[body_ref(entry.submission_id, 1)] = about(event.command, taken)
-            case events.RunRequested():
-                # The envelope is of the moment before: the run that it begins is the entry's own.
-                number = entry.provenance.run_seq or None
-                seen[event.input_id] = TurnSeen(event.at, number, event.input_id, _asked(taken, event, queued))
-            case events.RunCompleted():
-                result = result_in(taken, event.result_ref)
-                turn = _turn(seen, event, run)
-                turn.outcome = "success" if result is None else result.outcome
-                turn.reply = reply_in(taken, event, result)
-            case events.RunFailed():
-                turn = _turn(seen, event, run)
-                turn.outcome, turn.code = "failed", event.code
-            case events.RunCancelled():
-                turn = _turn(seen, event, run)
-                turn.outcome, turn.code = "cancelled", event.reason or ""
-            case events.TurnDegraded():
-                turn = _turn(seen, event, run)
-                turn.outcome, turn.reply = "degraded", own_text(taken, event.reply_ref)
-                turn.text = turn.text if turn.text is not None else own_text(taken, event.input_ref)
-            case _:
-                turn = seen.get(_active(seen))
-                if turn is not None and turn.run is None:
-                    turn.run = run
+        if isinstance(event, events.HostCommandReceived):
+            queued[body_ref(entry.submission_id, 1)] = about(event.command, taken)
+        elif isinstance(event, events.RunRequested):
+            # The envelope is of the moment before: the run that it begins is the entry's own.
+            number = entry.provenance.run_seq or None
+            seen[event.input_id] = TurnSeen(event.at, number, event.input_id, _asked(taken, event, queued))
+        elif (end := end_in(event, taken)) is not None:
+            turn = seen.setdefault(end.input_id, TurnSeen(event.at, None, end.input_id, None))
+            _ended(turn, end, taken)
     return list(seen.values())
+
+
+def _ended(turn: TurnSeen, end: End, taken: Recorded) -> None:
+    run_id, event = taken.event.run_id, taken.event.event
+    turn.run = turn.run or (run_id and run_id.run_seq)
+    result = result_in(taken, end.result_ref) if end.became == "answered" else None
+    turn.outcome = end.became if end.became != "answered" else "success" if result is None else result.outcome
+    turn.code = (end.reason if end.became == "cancelled" else end.code) or turn.code
+    turn.reply = reply_in(taken, end, result)
+    if turn.text is None and isinstance(event, events.TurnDegraded):
+        turn.text = own_text(taken, event.input_ref)
 
 
 def _asked(taken: Recorded, event: events.RunRequested, queued: dict[str, str]) -> str | None:
     text = own_text(taken, event.input_ref)
     return queued.get(event.input_ref) if text is None else text
-
-
-def _active(seen: dict[str, TurnSeen]) -> str:
-    return next((input_id for input_id, turn in reversed(seen.items()) if turn.outcome == "running"), "")
-
-
-def _turn(seen: dict[str, TurnSeen], event: Any, run: int | None) -> TurnSeen:
-    turn = seen.setdefault(event.input_id, TurnSeen(event.at, run, event.input_id, None))
-    turn.run = turn.run or run
-    return turn

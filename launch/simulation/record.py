@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from actors.ho2_supervisor.composed import parts_in
 from bus.messages.base import unpack
 from bus.messages.ledger import Entry
-from bus.messages.session import OrderDispatched
-from bus.record.journal import event_in
+from bus.messages.session import RUN_ENDS, OrderDispatched
+from bus.record.ends import end_in, result_in
+from bus.record.journal import event_in, own_text, recorded
 from bus.record.payload import P, payload_in
 from bus.record.payloads.memory import OverlayLogged
 from bus.record.payloads.orders import ContextAssembled
@@ -248,7 +249,7 @@ class _Answers:
         if entry.event_type == "TurnDegraded":
             about = (entry.once or "").partition(":")[2]  # the turn's own key, or that of what was delivered without it
             self.open.pop(self._input_of.get(about, run), None)
-        if entry.event_type in ("RunCompleted", "RunFailed", "RunCancelled"):
+        if entry.event_type in RUN_ENDS:
             self.open.pop(run, None)
             self._runs[run] += 1
             must(self._runs[run] == 1, f"{entry.submission_id}: run {run[1]} of {run[0]} ends twice")
@@ -303,10 +304,12 @@ def answer_text(entries: Sequence[Entry], input_id: str) -> str | None:
     ]
     if not told:
         return None
-    bodies = told[-1].bodies
-    if told[-1].event_type == "TurnDegraded":
-        return (bodies[2] or b"").decode()
-    return unpack(bodies[1] or b"")["response"] if len(bodies) > 1 else None
+    taken = recorded(told[-1])
+    end = None if taken is None else end_in(taken.event.event, taken)
+    if taken is None or end is None:
+        return None
+    result = result_in(taken, end.result_ref)
+    return own_text(taken, end.reply_ref) if result is None else result.response
 
 
 __all__ = [

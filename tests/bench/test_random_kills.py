@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from bench.documents import DOCUMENT
 from bench.random_kills import RESULTS, Storm, told
-from bus.messages.base import pack
-from tests.journals import answer_text
 
 ROOT = Path(__file__).parents[2]
 GOOD = Storm(
@@ -43,23 +40,6 @@ def test_each_loss_is_a_fault(field, value):
     """A turn without an answer, one with two, a record that is missing or broken; a whole storm has none."""
     assert GOOD.faults == []
     assert len(replace(GOOD, **{field: value}).faults) == 1
-
-
-def ended(event_type, key, *bodies):
-    """One entry that answers an input."""
-    return SimpleNamespace(event_type=event_type, once=f"{key}:s/in-1", bodies=[b"", *bodies])
-
-
-def test_the_words_of_the_record_are_those_that_the_client_was_told():
-    """Of the run, of the host where it took the input's key, and of what the host had delivered before a run ended."""
-    completed, kept = (
-        ended("RunCompleted", "turn", pack({"response": "all"})),
-        ended("TurnDegraded", "turn", b"?", b"less"),
-    )
-    assert answer_text([completed], "in-1") == "all"
-    assert answer_text([kept], "in-1") == "less"
-    assert answer_text([ended("TurnDegraded", "delivered", b"?", b"told"), completed], "in-1") == "told"
-    assert answer_text([completed], "in-2") is None
 
 
 def test_the_document_shows_the_committed_figures():

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from bus.messages.base import pack
-from bus.messages.session import TurnResult
+from bus.messages.ledger import session_stream
+from bus.messages.session import RunCompleted, SessionEvent, TurnDegraded, TurnResult
+from bus.record.journal import pack_event, pack_result
 from bus.record.payload import pack_payload
 from bus.record.payloads.orders import ToolStarted
 from launch.drill_story import Evidence, Restart, Strike, counts_of, judged, orders_in, timeline
@@ -16,7 +17,6 @@ from launch.drill_story import Evidence, Restart, Strike, counts_of, judged, ord
 SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
 WO = f"WO-{SESSION}-1.2.2.001"
 STRIKE = Strike("ho2/1", "ho2/1@a", 41, 1000.010, "ho1/1")
-RESULT = TurnResult(response="done", outcome="success", session_id=SESSION, run_id=None, input_id="drill-1")
 
 
 def entry(sequence, event_type, at_ms, about="", *, once=None, bodies=()):
@@ -34,6 +34,20 @@ def delivery(sequence, worker, at_ms, attempt, **changed):
     return SimpleNamespace(sequence=sequence, worker=worker, at=1000 + at_ms / 1000, attempt=attempt, **fields)
 
 
+def ended(sequence, event, at_ms, name, *bodies, once):
+    """The entry of an event that ends the input, as its writer packs it."""
+    said = SessionEvent(session_id=SESSION, session_epoch=0, step_epoch=0, event=event)
+    made = entry(sequence, event.kind, at_ms, name, once=once, bodies=[b"", *bodies])
+    made.stream, made.at_us, made.provenance.agent_id = session_stream(SESSION), made.ledger_at_us, ""
+    made.bodies[0] = pack_event(said, made.submission_id, made.at_us)
+    return made
+
+
+AT = "2026-01-01T00:00:00.000000Z"
+DONE = RunCompleted(
+    input_id="drill-1", result_ref=f"RunCompleted:{SESSION}-1/1", reply_ref=f"PROMPT_RECEIVED:{WO}#1/1/1", at=AT
+)
+RESULT = TurnResult(response="done", outcome="success", session_id=SESSION, run_id=None, input_id="drill-1")
 ENTRIES = [
     entry(1, "RunRequested", 0),
     entry(2, "WO_DISPATCHED", 1),
@@ -42,7 +56,7 @@ ENTRIES = [
     entry(5, "TOOL_STARTED", 6, bodies=[pack_payload(ToolStarted("t", idempotent=True, number=1))]),
     entry(6, "SOMETHING_ELSE", 7),
     entry(7, "WO_COMPLETED", 40),
-    entry(8, "RunCompleted", 50, once=f"turn:{SESSION}/drill-1", bodies=[b"", pack({"response": "done"})]),
+    ended(8, DONE, 50, f"{SESSION}-1", pack_result(RESULT), once=f"turn:{SESSION}/drill-1"),
 ]
 TOLD_OTHERWISE = RESULT.model_copy(update={"response": ""})
 STARTED_ONCE = [pack_payload(ToolStarted("t", idempotent=False, number=1))]
@@ -118,9 +132,10 @@ def test_a_tool_that_may_run_twice_may_begin_again_until_its_order_has_ended():
 def test_what_the_host_delivered_is_what_the_client_was_told():
     """A run that ended behind the host's back changes nothing of it."""
     said = RESULT.model_copy(update={"response": "reduced", "outcome": "degraded"})
-    delivered = entry(
-        9, "TurnDegraded", 55, once=f"delivered:{SESSION}/drill-1", bodies=[b"", b"asked", b"reduced"]
-    )  # fmt: skip
+    name = f"{SESSION}/drill-1/delivered"
+    ref = f"TurnDegraded:{name}"
+    event = TurnDegraded(input_id="drill-1", input_ref=f"{ref}/1", reply_ref=f"{ref}/2", delivered=True, at=AT)
+    delivered = ended(9, event, 55, name, b"asked", b"reduced", once=f"delivered:{SESSION}/drill-1")
     evidence = replace(EVIDENCE, entries=[*ENTRIES, delivered], result=said, again=said)
     assert all(is_so for _, is_so in judged(evidence, record_fault="", left=[]))
 

@@ -12,6 +12,7 @@ import pytest
 
 from bus.errors import RuntimeFault
 from bus.messages.session import Approve, Cancel, Command, Deny, FollowUp, Pause, Resume, SessionView, Steer
+from bus.record.ends import ENDS
 from config.schema import AdminConfig
 from config.snapshot import Snapshot
 from launch.simulated import SimulatedCluster
@@ -25,7 +26,6 @@ STEERS = ("and is the ledger intact?", "which tools do you have?", "be brief")
 STRUCK = ("ho1", "ho2", "ho2", "host", "gateway", "ledger")
 BACK_S = (0.01, 0.3)
 FREEZE_S = (0.5, 4.0)
-TERMINAL = ("RunCompleted", "RunFailed", "RunCancelled", "TurnDegraded")
 
 
 def drawn(draw: random.Random) -> Snapshot:
@@ -140,7 +140,7 @@ def drill(seed: int) -> None:
     received = names(journal).count("HostCommandReceived")
     assert received == names(journal).count("HostCommandApplied") + names(journal).count("HostCommandRejected"), told
     requested = names(journal).count("RunRequested")
-    assert sum(names(journal).count(kind) for kind in TERMINAL) >= requested, told
+    assert sum(names(journal).count(kind) for kind in ENDS) >= requested, told
     applied = [e for e in journal if e.event_type == "HostCommandApplied"]
     assert len({e.submission_id for e in applied}) == len(applied), told
 

@@ -6,7 +6,7 @@ One fold for live appends and for replay, so that both give the same. No I/O; th
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from actors.ho2_supervisor import history as history_rules
@@ -17,15 +17,17 @@ from actors.ho2_supervisor.session.outcome import Outcome
 from actors.ho2_supervisor.session.reducer import reduce
 from actors.ho2_supervisor.session.state import SessionState
 from bus.messages import session as events
-from bus.messages.ids import RunId, body_ref
+from bus.messages.ids import RunId
 from bus.messages.session import TurnResult
-from bus.record.journal import Recorded, own_text, result_of
+from bus.record.ends import End, end_in, reply_in, result_in
+from bus.record.journal import Recorded, own_text
 
 _OF_STEPS = frozenset(
     {"RunStarted", "StepStarted", "OrderDispatched", "OrderEnded", "ToolBatchIssued", "ToolReceipt", "BatchSettled"}
 )
 """Nothing is known since them that was not known before; nearly all entries are of these."""
 AnswerKind = Literal["running", "answered", "failed", "degraded"]
+RunOutcome = Literal["success", "failed", "escalated", ""]  # "": cancelled, which says nothing
 
 
 @dataclass(slots=True)
@@ -42,20 +44,13 @@ class KnownInput:
     form: str | None = None  # `form_of` what it asked for; None: nobody recorded it
 
 
-def settle(known: KnownInput, ended: Recorded | None) -> None:
+def settle(known: KnownInput, end: End | None) -> None:
     """What became of the input by this end; without one its run is over, and nobody says how."""
-    match None if ended is None else ended.event.event:
-        case events.RunCompleted(result_ref=ref):
-            known.became, known.result_ref, known.code = "answered", ref, ""
-        case events.RunFailed(detail_ref=ref, code=code):
-            known.became, known.result_ref, known.code = "failed", ref or "", code
-        case events.RunCancelled():
-            told = body_ref(ended.submission_id, 1) if ended is not None and len(ended.bodies) > 1 else ""
-            known.became, known.result_ref, known.code = "failed", told, "cancelled"
-        case events.TurnDegraded(reply_ref=ref):
-            known.became, known.result_ref, known.code = "degraded", ref, ""
-        case _:
-            known.became, known.code = "failed", "execution_error"
+    if end is None:
+        known.became, known.code = "failed", "execution_error"
+        return
+    known.became = "failed" if end.became == "cancelled" else end.became
+    known.result_ref, known.code = end.result_ref or end.reply_ref, end.code
 
 
 @dataclass(slots=True)
@@ -121,7 +116,7 @@ class EndedRun:
     requested_at: str
     classified: dict[str, Any] | None  # the checked answer of its classification
     tool_ids: tuple[str, ...]  # as the model asked for them
-    outcome: Literal["success", "failed", "escalated", ""]  # "": cancelled, which says nothing
+    outcome: RunOutcome
     ended_by: str  # the entry that ended it
 
 
@@ -196,14 +191,12 @@ class SessionRecord:
                 self.commands[event.command_id] = event.reason if event.kind == "HostCommandRejected" else ""
             case events.RunRequested():
                 self._requested(entry, event)
-            case events.RunCompleted():
-                self._completed(entry, event)
-            case events.RunFailed() | events.RunCancelled():
-                self._ended(entry, event.input_id)
             case events.TurnDegraded():
                 self._degraded(entry, event)
             case events.StateSnapshot():
                 self.since_snapshot = 0
+            case _ if (end := end_in(event, entry)) is not None:
+                self._ended(entry, end)
             case _:
                 pass
 
@@ -257,36 +250,25 @@ class SessionRecord:
             tuple(own_text(entry, given.content_ref) for given in event.results),
         )
 
-    def _completed(self, entry: Recorded, event: events.RunCompleted) -> None:
-        result = result_in(entry, event.result_ref)
-        known = self.inputs[event.input_id]
-        turn = DeliveredTurn(
-            input_id=event.input_id,
-            input_ref=known.input_ref,
-            reply_ref=event.reply_ref,
-            input_text=None if self.run is None else self.run.input_text,
-            reply_text=reply_in(entry, event, result),
-            tool_ids=() if result is None else tuple(dict.fromkeys(call.tool_id for call in result.tool_calls)),
-        )
-        self.history = history_rules.remember(self.history, turn, self._limits)
-        if result is not None:
-            self._spent(result)
-        is_escalated = result is not None and result.quality_gate_passed is False
-        self._ended(entry, event.input_id, is_escalated=is_escalated)
-
-    def _ended(self, entry: Recorded, input_id: str, *, is_escalated: bool = False) -> None:
-        known = self.inputs[input_id]
-        settle(known, entry)
+    def _ended(self, entry: Recorded, end: End) -> None:
+        known = self.inputs[end.input_id]
+        settle(known, end)
+        outcome: RunOutcome = "" if end.code == "cancelled" else "failed"
+        if end.became == "answered":
+            text = None if self.run is None else self.run.input_text
+            result = result_in(entry, end.result_ref)
+            turn = with_reply(DeliveredTurn(end.input_id, known.input_ref, "", text, None), entry, end, result)
+            self.history = history_rules.remember(self.history, turn, self._limits)
+            if result is not None:
+                self._spent(result)
+            outcome = "escalated" if result is not None and result.quality_gate_passed is False else "success"
         if self.run is not None:
-            failed = "" if known.code == "cancelled" else "failed"
-            answered = "escalated" if is_escalated else "success"
-            outcome = answered if known.became == "answered" else failed
             self.last_run = ended_run(self.run, outcome, entry.submission_id)
         self.run = None
 
     def _degraded(self, entry: Recorded, event: events.TurnDegraded) -> None:
         known = self.inputs.get(event.input_id) or KnownInput(event.input_id, None, event.input_ref, None)
-        settle(known, entry)
+        settle(known, end_in(event, entry))
         self.degraded_agent_id = entry.agent_id
         self.inputs[event.input_id] = known
         own_input = own_text(entry, event.input_ref)
@@ -310,7 +292,7 @@ class SessionRecord:
         self.total_cost_usd = None if cost is None or self.total_cost_usd is None else self.total_cost_usd + cost
 
 
-def ended_run(memo: RunMemo, outcome: Literal["success", "failed", "escalated", ""], ended_by: str) -> EndedRun:
+def ended_run(memo: RunMemo, outcome: RunOutcome, ended_by: str) -> EndedRun:
     """What is left of a run's memo once the run is over."""
     classified: dict[str, Any] | None = None
     tool_ids: dict[str, None] = {}
@@ -322,6 +304,12 @@ def ended_run(memo: RunMemo, outcome: Literal["success", "failed", "escalated", 
     return EndedRun(
         memo.run_id, memo.requested.input_id, memo.requested.at, classified, tuple(tool_ids), outcome, ended_by
     )
+
+
+def with_reply(turn: DeliveredTurn, entry: Recorded, end: End, result: TurnResult | None) -> DeliveredTurn:
+    """The turn that was asked for, with what this entry answered it."""
+    tool_ids = () if result is None else tuple(dict.fromkeys(call.tool_id for call in result.tool_calls))
+    return replace(turn, reply_ref=end.reply_ref, reply_text=reply_in(entry, end, result), tool_ids=tool_ids)
 
 
 def step_key(event: events.SessionEventKind) -> str:
@@ -341,26 +329,3 @@ def step_key(event: events.SessionEventKind) -> str:
             return f"BatchSettled:{event.tool_batch_id}"
         case _:
             return ""
-
-
-def result_in(entry: Recorded, ref: str) -> TurnResult | None:
-    """The TurnResult that this entry brought; None where it was erased."""
-    if entry.result is not None:
-        return entry.result
-    _, _, number = ref.rpartition("/")
-    body = entry.bodies[int(number)] if number.isdigit() and int(number) < len(entry.bodies) else None
-    return None if body is None else result_or_none(body)
-
-
-def reply_in(entry: Recorded, event: events.RunCompleted, result: TurnResult | None) -> str | None:
-    """The reply as later prompts show it; None where it was erased."""
-    own = own_text(entry, event.reply_ref)
-    return own if own is not None or result is None else result.response
-
-
-def result_or_none(body: bytes) -> TurnResult | None:
-    """The TurnResult in a body; None if it is none."""
-    try:
-        return result_of(body)
-    except ValueError:
-        return None

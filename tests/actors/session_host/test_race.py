@@ -11,6 +11,7 @@ from bus.errors import BusError, RuntimeFault, SessionFault
 from bus.messages.ids import iso
 from bus.messages.ledger import Provenance, WriteEntry
 from bus.messages.session import (
+    RunCancelled,
     RunCompleted,
     RunFailed,
     RunRequested,
@@ -19,6 +20,7 @@ from bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
+from bus.messages.work_order import Cost
 from bus.record.journal import pack_result
 from bus.record.payload import pack_payload
 from bus.record.payloads.orders import SignalsNamed
@@ -70,6 +72,24 @@ def test_a_verdict_that_came_first_is_delivered_instead(make, with_detail):
     provider.act = act
     result = cluster.run(cluster.turn())
     assert (result.outcome, result.code) == ("error", "budget_exhausted")
+
+
+def test_a_cancelled_turn_is_told_as_its_run_was_recorded(make):
+    """RunCancelled holds the key: its result, with what the run did cost and call, is the answer to whoever asks."""
+    cluster = make()
+    cluster.ho2.fault = RuntimeFault("internal", "a bug")
+    recorded = TurnResult(
+        response="The turn was cancelled.", outcome="error", session_id=SESSION, run_id=None, input_id="in-1",
+        code="cancelled", cost=Cost(input_tokens=7, llm_calls=1), exchange_entry_ids=["PROMPT_RECEIVED:x"],
+    )  # fmt: skip
+    name = f"RunCancelled:{SESSION}/1.2"
+    event = RunCancelled(input_id="in-1", reason="enough", at=iso(2.0))
+
+    async def scenario():
+        await cluster.write(TAKEN, journal(event, TAKEN.submission_id, name, body=pack_result(recorded), once=True))
+        return await cluster.turn()
+
+    assert cluster.run(scenario()) == recorded
 
 
 def requested(text: str, prev: str) -> WriteEntry:

@@ -1,0 +1,67 @@
+"""How an input of a session ended, by the entry that ended it; for HO2, host, command line and drills. Pure.
+
+Another way to end an input is taught to `end_in`, and to nobody else.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from bus.messages import session as events
+from bus.messages.ids import body_ref
+from bus.messages.session import RUN_ENDS, SessionEventKind, TurnResult
+from bus.record.entry import Entry, WriteEntry
+from bus.record.journal import Recorded, own_text, result_of
+
+ENDS = RUN_ENDS | {"TurnDegraded"}
+"""Event types that say what became of an input; the last one is the host's."""
+
+
+class End(NamedTuple):
+    """What became of an input. Refs are empty where there is no such text."""
+
+    input_id: str
+    became: Literal["answered", "failed", "cancelled", "degraded"]
+    result_ref: str = ""  # of the packed TurnResult; of a run that failed without a verdict, of words instead
+    reply_ref: str = ""  # of the reply as later prompts show it
+    code: str = ""  # why there is no answer
+    reason: str = ""  # the same in words: of who cancelled, of who had not answered before the host did
+
+
+def end_in(event: SessionEventKind, entry: Entry | WriteEntry | Recorded) -> End | None:
+    """What this event of this entry says; None for one that ends no input."""
+    match event:
+        case events.RunCompleted():
+            return End(event.input_id, "answered", event.result_ref, event.reply_ref)
+        case events.RunFailed():
+            return End(event.input_id, "failed", event.detail_ref or "", code=event.code)
+        case events.RunCancelled():
+            ref = body_ref(entry.submission_id, 1) if len(entry.bodies) > 1 else ""
+            return End(event.input_id, "cancelled", ref, code="cancelled", reason=event.reason or "")
+        case events.TurnDegraded():
+            return End(event.input_id, "degraded", reply_ref=event.reply_ref, reason=event.reason)
+        case _:
+            return None
+
+
+def result_in(entry: Recorded, ref: str) -> TurnResult | None:
+    """The TurnResult that this entry brought; None where it was erased."""
+    if entry.result is not None:
+        return entry.result
+    _, _, number = ref.rpartition("/")
+    body = entry.bodies[int(number)] if number.isdigit() and int(number) < len(entry.bodies) else None
+    return None if body is None else result_or_none(body)
+
+
+def reply_in(entry: Recorded, end: End, result: TurnResult | None) -> str | None:
+    """The reply as later prompts show it; None where there is none, or it was erased."""
+    own = own_text(entry, end.reply_ref)
+    return own if own is not None or result is None else result.response
+
+
+def result_or_none(body: bytes) -> TurnResult | None:
+    """The TurnResult in a body; None if it is none."""
+    try:
+        return result_of(body)
+    except ValueError:
+        return None

@@ -1,0 +1,77 @@
+"""How an input ended, by the entry that ended it."""
+
+import pytest
+
+from bus.messages import session as events
+from bus.messages.session import ENTRY_NAMES, RUN_ENDS, TurnResult
+from bus.record.catalog import KINDS, SESSION
+from bus.record.ends import ENDS, End, end_in, reply_in, result_in
+from bus.record.journal import Recorded, pack_result
+from tests.bus.record import journal_samples as samples
+from tests.bus.record.journal_samples import RUN, SAMPLES, at, enveloped
+
+NAME = f"RunCancelled:{samples.SESSION}/2.9"
+RESULT = TurnResult(
+    response="The turn was cancelled.", outcome="error", session_id=samples.SESSION, run_id=RUN, input_id="in-1"
+)
+
+
+def taken(name: str, *bodies: bytes | None, submission_id: str = NAME) -> Recorded:
+    """The sample's entry with these further bodies."""
+    return Recorded(submission_id, enveloped(name), (b"event", *bodies))
+
+
+@pytest.mark.parametrize(
+    ("name", "bodies", "end"),
+    [
+        (
+            "RunCompleted",
+            (),
+            End("in-1", "answered", f"RunCompleted:{RUN}/1", f"PROMPT_RECEIVED:{samples.WO}#1/1/1"),
+        ),
+        ("RunFailed", (), End("in-1", "failed", f"RunFailed:{samples.SESSION}/2.9/1", code="deadline_exceeded")),
+        ("RunCancelled", (b"result",), End("in-1", "cancelled", f"{NAME}/1", code="cancelled", reason="enough")),
+        ("RunCancelled", (), End("in-1", "cancelled", code="cancelled", reason="enough")),
+        (
+            "TurnDegraded",
+            (),
+            End("in-1", "degraded", reply_ref=f"TurnDegraded:{samples.SESSION}/in-1/2", reason="HO2 was away"),
+        ),
+    ],
+)
+def test_each_end_says_what_became_of_its_input(name: str, bodies: tuple[bytes, ...], end: End) -> None:
+    """And where its answer is, in whichever form it has one."""
+    entry = taken(name, *bodies)
+    assert end_in(entry.event.event, entry) == end
+
+
+def test_a_failure_that_explains_nothing_names_no_result() -> None:
+    """Its code alone is left."""
+    failed = events.RunFailed(input_id="in-1", code="internal", at=at())
+    assert end_in(failed, taken("RunFailed")) == End("in-1", "failed", code="internal")
+
+
+def test_no_other_event_ends_an_input() -> None:
+    """The names of those that do are known by their heads alone; they are those that hold an input's once key."""
+    named = {ENTRY_NAMES.get(SAMPLES[name].kind, SAMPLES[name].kind) for name in SAMPLES if _ends(name)}
+    assert named == ENDS == RUN_ENDS | {"TurnDegraded"}
+    assert {kind.event_type for kind in KINDS if kind.stream == SESSION and kind.once is not None} == ENDS
+
+
+def _ends(name: str) -> bool:
+    return end_in(SAMPLES[name], taken(name)) is not None
+
+
+def test_the_result_is_read_from_the_entry_that_brought_it() -> None:
+    """None where it was erased, does not read, or never was there."""
+    assert result_in(taken("RunCancelled", pack_result(RESULT)), f"{NAME}/1") == RESULT
+    for bodies in ((None,), (b"words",), ()):
+        assert result_in(taken("RunCancelled", *bodies), f"{NAME}/1") is None
+
+
+def test_the_reply_is_its_own_text_or_that_of_the_result() -> None:
+    """A reply that stands in another entry is in the result, too."""
+    answered = End("in-1", "answered", f"{NAME}/1", f"{NAME}/2")
+    assert reply_in(taken("RunCompleted", b"", b"shown"), answered, RESULT) == "shown"
+    assert reply_in(taken("RunCompleted", b""), answered._replace(reply_ref="elsewhere/1"), RESULT) == RESULT.response
+    assert reply_in(taken("RunCompleted", None, None), answered, None) is None
