@@ -23,7 +23,7 @@ from launch.endpoints import Place
 from launch.home import Home
 from launch.run_file import RunFile
 from launch.sessions.commanding import Fences, host_command, verdict_on, view_of
-from launch.sessions.following import beside, body_text, input_ref, newest
+from launch.sessions.following import beside, body_text, newest
 from launch.sessions.noticed import Noticed, in_chat
 from launch.sessions.standing import Standing, standing_of
 
@@ -173,7 +173,7 @@ class Talk:
             async with connected(place, "operator") as bus:
                 entries = await newest(place, bus, session_id)
                 noticed.catch_up(entries, input_id="")
-                ref = input_ref(entries, noticed.standing.input_id)
+                ref = noticed.standing.input_ref
                 return noticed, await body_text(bus, ref, timeout_s=_client_s(place)) if ref else None
 
         noticed, text = asyncio.run(look())

@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from actors.ho2_supervisor.session.lifecycle import TRANSITIONS
-from actors.ho2_supervisor.turn import history_limits
 from bus.clock import SystemClock
 from bus.errors import RuntimeFault
 from bus.messages.base import named
@@ -18,7 +17,6 @@ from bus.messages.ids import parse_iso, shown_session
 from bus.messages.ledger import Entry
 from bus.messages.session import SessionStarted, SessionView
 from bus.record.journal import recorded
-from config.snapshot import load_snapshot
 from launch import exit_codes
 from launch.commands import steering
 from launch.commands.options import with_home
@@ -26,10 +24,10 @@ from launch.home import Home
 from launch.output import as_json as json_text
 from launch.output import duration, note, printable, say, styled, table
 from launch.sessions.commands_seen import CommandSeen, TurnSeen, commands_in, turns_in
-from launch.sessions.journal import FromLedger, Journals, journals_of
+from launch.sessions.journal import FromLedger, end_of, journals_of
 from launch.sessions.named import no_such
 from launch.sessions.replayed import Replay, replay
-from launch.sessions.standing import LAST, Standing, is_enough, standing_of
+from launch.sessions.standing import LAST, Standing, standing_of
 
 _SHOWN_CHARS = 60
 
@@ -75,20 +73,12 @@ async def _listed(home: Home, limit: int, *, is_all: bool) -> list[tuple[Entry, 
     async with journals_of(home) as journals:
         rows: list[tuple[Entry, Standing]] = []
         for start in await journals.starts():
-            standing = standing_of(await _end_of(journals, start.provenance.session_id))
+            standing = standing_of(await end_of(journals, start.provenance.session_id))
             if is_all or standing.state.status == "open":
                 rows.append((start, standing))
             if len(rows) >= limit:
                 break
         return rows
-
-
-async def _end_of(journals: Journals, session_id: str) -> list[Entry]:
-    """The last entries of a journal, from before the newest run was requested. Raises CommandError: there are none."""
-    entries, has_earlier = await journals.newest(session_id, LAST)
-    if not entries:
-        raise no_such(session_id, called="SESSION")
-    return entries if is_enough(entries, has_earlier=has_earlier) else await journals.whole(session_id)
 
 
 def _state(standing: Standing) -> str:
@@ -163,7 +153,9 @@ async def _looked_at(home: Home, given: str, limit: int) -> tuple[str, SessionVi
     """The session's owner is asked too; where there is none, the record alone speaks, and that is said."""
     async with journals_of(home) as journals:
         session_id = await journals.named(given)
-        entries = await _end_of(journals, session_id)
+        entries = await end_of(journals, session_id)
+        if not entries:
+            raise no_such(session_id, called="SESSION")
         wanted, has_earlier = LAST, True
         while has_earlier and len(turns_in(entries)) < limit and wanted < limit * LAST:
             wanted *= 4
@@ -315,7 +307,7 @@ def replay_session(*, home: Home, given: str, as_json: bool) -> int:
 async def _replayed(home: Home, given: str) -> Replay:
     async with journals_of(home) as journals:
         session_id = await journals.named(given)
-        return replay(session_id, await journals.whole(session_id), history_limits(load_snapshot().config))
+        return replay(session_id, await journals.whole(session_id))
 
 
 def _replay_document(found: Replay) -> dict[str, Any]:
@@ -324,11 +316,11 @@ def _replay_document(found: Replay) -> dict[str, Any]:
         "fits": found.fits,
         "entries": found.entries,
         "events": dict(sorted(found.events.items())),
-        "snapshots": found.snapshots,
+        "snapshots": found.events["STATE_SNAPSHOT"],
         "from_snapshot": found.from_snapshot or None,
-        "refused_commands": found.refused_commands,
+        "refused_commands": found.events["HostCommandRejected"],
         "state_hash": found.state_hash,
-        "state": None if found.state is None else named(found.state),
+        "state": named(found.state),
         "misfits": [asdict(one) for one in found.misfits],
     }
 
@@ -336,12 +328,12 @@ def _replay_document(found: Replay) -> dict[str, Any]:
 def _show_replay(found: Replay) -> None:
     label = styled("OK", "green", bold=True) if found.fits else styled("DOES NOT FIT", "red", bold=True)
     state = found.state
-    where = "no state" if state is None else f"{state.status}, {state.lifecycle}, epoch {state.session_epoch}"
+    where = f"{state.status}, {state.lifecycle}, epoch {state.session_epoch}"
     say(f"{label}  {shown_session(found.session_id)}: {found.entries} entries give {where}")
     say(f"    state {found.state_hash}")
     from_where = f", also from {found.from_snapshot}" if found.from_snapshot else ""
-    say(f"    folded from the first entry{from_where}; {found.snapshots} snapshots")
-    say(f"    refused commands: {found.refused_commands}")
+    say(f"    folded from the first entry{from_where}; {found.events['STATE_SNAPSHOT']} snapshots")
+    say(f"    refused commands: {found.events['HostCommandRejected']}")
     for one in found.misfits:
         note(f"  entry #{one.sequence} {one.submission_id}: {one.kind}: {one.what}")
 

@@ -33,10 +33,10 @@ from launch.home import Home
 from launch.output import as_json as json_text
 from launch.output import note, say, styled
 from launch.sessions.commanding import Fences, drawn_id, host_command, verdict_on
-from launch.sessions.journal import FromLedger
+from launch.sessions.journal import FromLedger, end_of
 from launch.sessions.named import no_such, run_number
 from launch.sessions.refusals import refused
-from launch.sessions.standing import LAST, HeldNow, is_enough, standing_of
+from launch.sessions.standing import LAST, HeldNow, standing_of
 from launch.turns import check_text, words_of
 
 PROGRAM = "cli"
@@ -266,12 +266,9 @@ async def held_calls(place: Place, session_id: str) -> list[HeldNow]:
     """What waits for an approval now, as the journal says. Raises CommandError for an unknown session."""
     timeout_s = place.snapshot.config.launcher.client_timeout_ms / 1000
     async with connected(place, "operator") as bus:
-        journals = FromLedger(bus, timeout_s=timeout_s)
-        entries, has_earlier = await journals.newest(session_id, LAST)
-        if not entries:
-            raise no_such(session_id, called="SESSION")
-        if not is_enough(entries, has_earlier=has_earlier):
-            entries = await journals.whole(session_id)
+        entries = await end_of(FromLedger(bus, timeout_s=timeout_s), session_id)
+    if not entries:
+        raise no_such(session_id, called="SESSION")
     return standing_of(entries).held_calls()
 
 

@@ -1,4 +1,7 @@
-"""What was asked of a session and what became of it, and how its turns ended: from the end of its journal. Pure."""
+"""What was asked of a session and what became of it, and how its turns ended: from the end of its journal. Pure.
+
+Lists of what entries name, and no fold: they also tell of entries before the first one of which a state is known.
+"""
 
 from __future__ import annotations
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, TypeVar
 
 from bus.errors import LedgerError, RuntimeFault
 from bus.messages.ledger import Body, Entries, Entry, GetBody, Read, session_stream
-from bus.messages.session import RunRequested
 from bus.port import Bus
-from bus.record.journal import recorded
 from launch.client import connected
 from launch.endpoints import Place
 from launch.errors import CommandError
-from launch.sessions.journal import PAGE, FromLedger
+from launch.sessions.journal import PAGE, FromLedger, end_of
 from launch.sessions.noticed import Line, Noticed
-from launch.sessions.standing import LAST, is_enough
 
 T = TypeVar("T")
 
@@ -66,21 +63,8 @@ async def follow(
 
 
 async def newest(place: Place, bus: Bus, session_id: str) -> list[Entry]:
-    """As many of a journal's last entries as say where its run stands; none before the session has begun."""
-    journals = FromLedger(bus, timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000)
-    entries, has_earlier = await journals.newest(session_id, LAST)
-    if entries and not is_enough(entries, has_earlier=has_earlier):
-        entries = await journals.whole(session_id)
-    return entries
-
-
-def input_ref(entries: Iterable[Entry], input_id: str) -> str | None:
-    """Where the text of this input stands; None where these entries do not say."""
-    for entry in entries:
-        event = recorded(entry)
-        if event is not None and isinstance(event.event.event, RunRequested) and event.event.event.input_id == input_id:
-            return event.event.event.input_ref
-    return None
+    """The end of a journal in the running ledger; none before the session has begun."""
+    return await end_of(FromLedger(bus, timeout_s=place.snapshot.config.launcher.client_timeout_ms / 1000), session_id)
 
 
 async def body_text(bus: Bus, ref: str, *, timeout_s: float) -> str | None:

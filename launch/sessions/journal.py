@@ -18,6 +18,7 @@ from launch.errors import CommandError, next_command
 from launch.home import Home, holder
 from launch.output import note
 from launch.sessions.named import full_session_id, no_such, the_one
+from launch.sessions.standing import LAST, is_enough
 from launch.turns import session_of
 from ledger_service.reader import Filter, read_entries
 from ledger_service.verify import is_ledger
@@ -112,6 +113,12 @@ class FromDirectory:
         if not found:
             raise no_such(session_id, called="SESSION")
         return found
+
+
+async def end_of(journals: Journals, session_id: str) -> list[Entry]:
+    """As many of a journal's last entries as say where its run stands; none before the session has begun."""
+    entries, has_earlier = await journals.newest(session_id, LAST)
+    return entries if is_enough(entries, has_earlier=has_earlier) else await journals.whole(session_id)
 
 
 @asynccontextmanager

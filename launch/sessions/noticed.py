@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable
 from typing import Literal
 
 from actors.ho2_supervisor.session.commands import text_ref
+from actors.ho2_supervisor.session.fold import Step
 from bus.messages import session as events
 from bus.messages.ids import body_ref, shown_session
 from bus.messages.ledger import Entry
-from bus.messages.session import HostCommand, SessionEventKind
-from bus.record.journal import own_text, recorded
+from bus.messages.session import HostCommand
+from bus.record.journal import own_text
 from launch.output import as_json, printable
 from launch.sessions.standing import HeldNow, Standing
 
@@ -42,7 +43,6 @@ class Noticed:
         self._says = says
         self._own = own if own is not None else set[str]()
         self._texts: dict[str, str] = {}  # of steers, by their refs
-        self._commands: dict[str, HostCommand] = {}
         self.standing = Standing()
 
     def catch_up(self, entries: Iterable[Entry], *, input_id: str) -> list[Line]:
@@ -61,10 +61,7 @@ class Noticed:
 
     def take(self, entry: Entry) -> list[Line]:
         """One more entry; what is to be told about it."""
-        before = self.standing.lifecycle
-        self._remember_text(entry)
-        event = self.standing.take(entry)
-        return [] if event is None else self._told(event, before)
+        return self._told(self.standing.take(entry))
 
     def how_it_stands(self) -> list[Line]:
         """That the run waits, for what, and what to type; nothing for one that is at work."""
@@ -81,18 +78,20 @@ class Noticed:
 
     # --- one event ----------------------------------------------------------------------------------------------------
 
-    def _told(self, event: SessionEventKind, before: str) -> list[Line]:
-        match event:
+    def _told(self, taken: Step) -> list[Line]:
+        match taken.event:
             case events.LifecycleChanged():
                 return self.how_it_stands()
-            case events.HostCommandReceived(command=command):
-                self._commands[command.command_id] = command
-            case events.HostCommandApplied(command_id=command_id) if command_id in self._commands:
-                return self._applied(self._commands.pop(command_id), before)
+            case events.HostCommandReceived() if taken.recorded is not None:
+                ref = body_ref(taken.entry.submission_id, 1)
+                if (text := own_text(taken.recorded, ref)) is not None:
+                    self._texts[ref] = text
+            case events.HostCommandApplied() if taken.before.received_command is not None and not taken.rejection:
+                return self._applied(taken.before.received_command, taken.before.lifecycle)
             case events.StepStarted(steers=steers) if steers:
                 return [(f"the steer was taken up{self._quoted(self._texts.pop(ref, ''))}", _DIM) for ref in steers]
-            case events.TookOver() if self.standing.input_id:
-                return [(f"another supervisor took the turn over ({event.instance}, tenure {event.tenure})", _DIM)]
+            case events.TookOver(instance=instance, tenure=tenure) if self.standing.input_id:
+                return [(f"another supervisor took the turn over ({instance}, tenure {tenure})", _DIM)]
             case _:
                 pass
         return []
@@ -121,14 +120,6 @@ class Noticed:
             case events.Deny(call_id=call_id, reason=reason):
                 told = f"somebody denied call {call_id}{self._quoted(reason or '')}"
         return [(told, _DIM)]
-
-    def _remember_text(self, entry: Entry) -> None:
-        if entry.event_type != "HostCommandReceived" or (taken := recorded(entry)) is None:
-            return
-        ref = body_ref(entry.submission_id, 1)
-        text = own_text(taken, ref)
-        if text is not None:
-            self._texts[ref] = text
 
     @staticmethod
     def _quoted(text: str) -> str:

@@ -1,6 +1,6 @@
 """Where a session stands, by the last entries of its journal: its run, what that waits for, who owns it. Pure.
 
-The fold is the reducer's, from the newest snapshot among these entries, or from the journal's first one.
+The fold is the owner's, from the newest snapshot among these entries, or from the journal's first one.
 """
 
 from __future__ import annotations
@@ -9,18 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.ho2_supervisor.session.reducer import reduce
+from actors.ho2_supervisor.session.fold import NOTHING, Step, step
 from actors.ho2_supervisor.session.snapshot import state_in
 from actors.ho2_supervisor.session.state import SessionState
 from bus.messages.ledger import Entry
-from bus.messages.session import OrderEnded, SessionEventKind
+from bus.messages.session import OrderEnded, RunRequested
 from bus.record.journal import recorded
 
 LAST = 160
 """Entries of a journal's end that a look at it begins with: more than lie between two snapshots of an ordinary home."""
-
-
-_NOTHING = SessionState(session_id="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +33,27 @@ class HeldNow:
 class Standing:
     """The fold of a journal's end."""
 
-    state: SessionState = _NOTHING
+    state: SessionState = NOTHING
     updated_at_us: int = 0
+    _input_ref: str = ""
     _asked: dict[str, HeldNow] = field(default_factory=dict[str, HeldNow])  # what a model asked for last
 
-    def take(self, entry: Entry) -> SessionEventKind | None:
-        """One more entry; its event, if it can be read. What the reducer does not take changes nothing."""
-        self.updated_at_us = entry.ledger_at_us
-        taken = recorded(entry)
-        if taken is None:
-            return None
-        if not self.state.session_id:
-            self.state = SessionState(session_id=taken.event.session_id)
-        self.state = reduce(state_in(taken, entry.prev) or self.state, taken.event).state
-        event = taken.event.event
-        if isinstance(event, OrderEnded) and (calls := (event.receipt.get("output_result") or {}).get("tool_calls")):
-            self._asked = {one["call_id"]: HeldNow(one["call_id"], one["tool_id"], one["arguments"]) for one in calls}
-        return event
+    def take(self, entry: Entry) -> Step:
+        """One more entry, and what it did. A snapshot that is whole stands for what was not read or does not read."""
+        taken = step(self.state, entry)
+        if taken.rejection and taken.recorded is not None and (known := state_in(taken.recorded, entry.prev)):
+            taken = step(known, entry)
+        self.state, self.updated_at_us = taken.after, entry.ledger_at_us
+        match taken.event:
+            case RunRequested(input_ref=ref):
+                self._input_ref = ref
+            case OrderEnded(receipt={"output_result": {"tool_calls": [_, *_] as calls}}):
+                self._asked = {
+                    one["call_id"]: HeldNow(one["call_id"], one["tool_id"], one["arguments"]) for one in calls
+                }
+            case _:
+                pass
+        return taken
 
     @property
     def lifecycle(self) -> str:
@@ -63,6 +64,11 @@ class Standing:
     def input_id(self) -> str:
         """Of the active run; empty: none."""
         return "" if self.state.run is None else self.state.run.input_id
+
+    @property
+    def input_ref(self) -> str:
+        """Where the text of the active run's input stands; empty: there is none."""
+        return self._input_ref if self.input_id else ""
 
     @property
     def runs(self) -> int:

@@ -21,7 +21,7 @@ def journal() -> Written:
 def test_a_journal_that_fits_gives_the_reducers_state():
     """Nothing is wrong with it, and the hash is the state's."""
     written = journal()
-    found = replay(SESSION, written.entries, LIMITS)
+    found = replay(SESSION, written.entries)
     assert found.fits and found.entries == len(written.entries)
     assert found.state_hash == state_hash(written.state)
 
@@ -30,9 +30,18 @@ def test_a_hole_is_named_with_the_entry_behind_it():
     """And what the reducer does not take for want of it."""
     entries = journal().entries
     del entries[3]
-    found = replay(SESSION, entries, LIMITS)
+    found = replay(SESSION, entries)
     assert not found.fits
     assert (found.misfits[0].kind, found.misfits[0].submission_id) == ("hole", entries[3].submission_id)
+
+
+def test_what_no_owner_would_take_does_not_fit():
+    """The loader's rule: an entry of another tenure than the stream is in, or of no known place in it."""
+    for changed, what in (({"tenure": 2}, "tenure 2"), ({"prev": None}, "names no entry before it")):
+        entries = journal().entries
+        entries[4] = entries[4]._replace(**changed)
+        misfit = replay(SESSION, entries).misfits[0]
+        assert (misfit.kind, misfit.submission_id) == ("hole", entries[4].submission_id) and what in misfit.what
 
 
 def test_an_erased_event_and_a_rejected_one_are_named():
@@ -41,8 +50,8 @@ def test_an_erased_event_and_a_rejected_one_are_named():
     entries = list(written.entries)
     entries[4] = entries[4]._replace(bodies=[None])
     written = journal().add(events.RunStarted(at=AT))
-    assert next(one.kind for one in replay(SESSION, entries, LIMITS).misfits) == "unreadable"
-    (rejected,) = replay(SESSION, written.entries, LIMITS).misfits
+    assert next(one.kind for one in replay(SESSION, entries).misfits) == "unreadable"
+    (rejected,) = replay(SESSION, written.entries).misfits
     assert rejected.kind == "rejected" and "no requested run" in rejected.what
 
 
@@ -57,9 +66,9 @@ def with_snapshot() -> Written:
 
 def test_a_snapshot_gives_the_same_state():
     """Folded from there, too."""
-    found = replay(SESSION, with_snapshot().entries, LIMITS)
+    found = replay(SESSION, with_snapshot().entries)
     assert found.fits, found.misfits
-    assert found.from_snapshot and found.snapshots == 1
+    assert found.from_snapshot and found.events["STATE_SNAPSHOT"] == 1
 
 
 def test_a_snapshot_that_was_changed_is_named():
@@ -69,7 +78,7 @@ def test_a_snapshot_that_was_changed_is_named():
     bodies = list(entries[number].bodies)
     bodies[1] = (bodies[1] or b"")[:-1] + b"\x00"
     entries[number] = entries[number]._replace(bodies=bodies)
-    (misfit,) = replay(SESSION, entries, LIMITS).misfits
+    (misfit,) = replay(SESSION, entries).misfits
     assert misfit.kind == "snapshot" and "hash" in misfit.what
 
 

@@ -87,6 +87,29 @@ def test_a_turn_that_the_host_answered_ends_its_run_and_owns_nothing():
     assert standing_of(written.entries).state.owner == "ho2/1@a"
 
 
+def test_the_text_of_the_active_runs_input_is_found():
+    """A follow-up's stands in its command; between two runs there is none."""
+    written = Written().run().command(events.FollowUp(text=""), "c1", b"and then?")
+    assert standing_of(written.entries).input_ref == f"RunRequested:{SESSION}/in-1/1"
+    assert standing_of(written.failed().entries).input_ref == ""
+    ref = f"HostCommandReceived:{SESSION}/c1/1"
+    written.add(
+        events.RunRequested(
+            input_ref=ref, input_id="followup:c1", input_digest="d", deadline_at=AT, config_digest="", at=AT
+        )
+    )
+    assert standing_of(written.entries).input_ref == ref
+
+
+def test_a_snapshot_stands_for_what_does_not_read():
+    """An event was erased: from the next snapshot that is whole the state is right again."""
+    written = with_snapshot()
+    entries = list(written.entries)
+    entries[0] = entries[0]._replace(bodies=[None])
+    assert standing_of(entries).state == written.state
+    assert standing_of(entries[: entries.index(written.entries[-1]) - 4]).state != written.state
+
+
 def test_a_journals_end_says_enough_from_its_newest_snapshot_on():
     """A long run's end says nothing of its beginning; a snapshot that is whole says all that was before it."""
     entries = holding().entries
