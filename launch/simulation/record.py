@@ -2,7 +2,7 @@
 
 `RecordMonitor` is fed every entry in order as it becomes durable (the simulation), or all of them afterwards (drills on
 real processes, by `check_record`). Each rule is a small monitor; which guarantee of the specification each one holds is
-listed in docs/simulation.md.
+listed in docs/simulation.md. They go by what stands in the entries, not by the reducer: that is among what they judge.
 """
 
 from __future__ import annotations

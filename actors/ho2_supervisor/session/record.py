@@ -76,11 +76,10 @@ class RunMemo:
     steers: dict[str, list[str]] = field(default_factory=dict[str, list[str]])  # step -> refs that it observed
     said: dict[str, str] = field(default_factory=dict[str, str])  # ref -> words of a steer
     denied: dict[str, str] = field(default_factory=dict[str, str])  # batch.call -> why an operator refused it
-    _command: events.HostCommand | None = None
 
-    def take(self, entry: Recorded, state: SessionState) -> None:
-        """One more event of the run; `state` is the one after it."""
-        event, tenure = entry.event.event, state.tenure
+    def take(self, entry: Recorded, before: SessionState) -> None:
+        """One more event of the run."""
+        event, tenure = entry.event.event, before.tenure
         if key := step_key(event):
             self.steps.add(key)
         match event:
@@ -92,17 +91,16 @@ class RunMemo:
             case events.OrderEnded():
                 self.receipts.setdefault(event.wo_id, event.receipt)
             case events.HostCommandReceived(command=command):
-                self._command = command
-                ref = text_ref(state.session_id, command.command_id)
+                ref = text_ref(before.session_id, command.command_id)
                 if (text := own_text(entry, ref)) is not None:
                     self.said[ref] = text
             case events.HostCommandApplied():
-                self._decided(state)
+                self._decided(before)
             case _:
                 pass
 
-    def _decided(self, state: SessionState) -> None:
-        command, batch = self._command and self._command.command, state.tool_batch
+    def _decided(self, before: SessionState) -> None:
+        command, batch = before.received_command and before.received_command.command, before.tool_batch
         if isinstance(command, events.Deny) and batch is not None:
             self.denied[f"{batch.tool_batch_id}.{command.call_id}"] = command.reason or ""
 
@@ -154,8 +152,8 @@ class SessionRecord:
         outcome = reduced or reduce(self.state, entry.event)
         self._advance(entry)
         if outcome.rejection is None:
-            self.state = outcome.state
-            self._remember(entry)
+            before, self.state = self.state, outcome.state
+            self._remember(entry, before)
             if entry.event.event.kind not in _OF_STEPS:
                 self._forget()
         return outcome
@@ -180,10 +178,10 @@ class SessionRecord:
         elif kind != "TurnDegraded":  # the host's; it counts in no tenure
             self.appended += 1
 
-    def _remember(self, entry: Recorded) -> None:
+    def _remember(self, entry: Recorded, before: SessionState) -> None:
         event = entry.event.event
         if self.run is not None:
-            self.run.take(entry, self.state)
+            self.run.take(entry, before)
         match event:
             case events.HostCommandReceived():
                 self._hear(entry, event.command)
