@@ -51,3 +51,29 @@ def test_turns_have_their_message_and_their_end():
         (1, "first", "failed", "execution_error", None),
         (2, "second", "success", "", "yes"),
     ]
+
+
+def test_a_cancelled_turn_says_why_and_a_degraded_one_what_the_host_said():
+    """The host brings the message of a turn that nobody requested; what it delivered replaces a failed run's silence."""
+    written = Written().run()
+    written.add(events.LifecycleChanged(lifecycle="Cancelling", at=AT))
+    written.add(events.RunCancelled(input_id="in-1", reason="enough", at=AT))
+    written.run("in-2").failed("in-2")
+    for input_id in ("in-2", "in-3"):
+        name = f"TurnDegraded:{SESSION}/{input_id}"
+        degraded = events.TurnDegraded(
+            input_id=input_id, input_ref=f"{name}/1", reply_ref=f"{name}/2", delivered=input_id == "in-2", at=AT
+        )
+        written.add(degraded, b"asked", b"bare", origin="host/1@b")
+    assert [(one.run, one.text, one.outcome, one.code, one.reply) for one in turns_in(written.entries)] == [
+        (1, "hello", "cancelled", "enough", None),
+        (2, "hello", "degraded", "execution_error", "bare"),
+        (None, "asked", "degraded", "", "bare"),
+    ]
+
+
+def test_turns_that_began_before_these_entries_have_no_text():
+    """Their end tells the rest, and its run."""
+    written = Written().run().failed()
+    (turn,) = turns_in(written.entries[-1:])
+    assert (turn.run, turn.text, turn.outcome, turn.code) == (1, None, "failed", "execution_error")
