@@ -10,8 +10,7 @@ from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
 from bus.messages.ids import candidates_key, delivered_key, turn_key
 from bus.messages.session import TurnResult
 from bus.messages.work_order import Cost
-from bus.record.ends import result_or_none
-from bus.record.journal import candidates_in
+from bus.record.journal import answer_in
 
 
 async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
@@ -41,12 +40,11 @@ async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
             known.code, session_id=session.session_id, run_id=known.run_id, input_id=known.input_id, cost=Cost(),
             elapsed_ms=0, tool_calls=[], exchange_entry_ids=[],
         )  # fmt: skip
-    result = result_or_none(await session.body(known.result_ref))
-    if result is None:
-        raise LedgerError("damaged", f"{known.result_ref} holds no TurnResult")
-    if known.became != "answered":
-        return result
-    return result.model_copy(update={"consolidation_candidates": candidates_in(due)})
+    body = await session.body(known.result_ref)
+    try:
+        return answer_in(body, due)
+    except ValueError as fault:
+        raise LedgerError("damaged", f"the answer behind {known.result_ref} does not read") from fault
 
 
 async def _said(session: OwnedSession, ref: str) -> str:
