@@ -1,6 +1,6 @@
 """HO2: where a supervisor's messages arrive. It owns sessions by id, drives their turns, and never talks to a provider.
 
-Admission is one synchronous step once the session is at hand; everything that takes time is a drive (`drive.py`).
+Admission is one synchronous step once the session is at hand; everything that takes time is a run (`runs.py`).
 Source: spec pages "Session contracts" and "Session host and HO2 supervisor".
 """
 
@@ -11,17 +11,20 @@ from functools import partial
 
 from actors.ho2_supervisor import answers, commanding, lookback, turn, views
 from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit, is_pending_follow_up
-from actors.ho2_supervisor.cancelling import Closing
 from actors.ho2_supervisor.consolidations import Consolidations
-from actors.ho2_supervisor.drive import Drive, Drives, TurnInput
+from actors.ho2_supervisor.drive import Driver
 from actors.ho2_supervisor.learning import Learning
 from actors.ho2_supervisor.memory import Memory
 from actors.ho2_supervisor.own_entries import OwnEntries
-from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession, is_gone
+from actors.ho2_supervisor.owner import OwnedSession
+from actors.ho2_supervisor.registry import Registry
+from actors.ho2_supervisor.resources import Resources
+from actors.ho2_supervisor.run_task import RunTask
+from actors.ho2_supervisor.runs import Runs
 from actors.ho2_supervisor.session.journal import input_digest
 from actors.ho2_supervisor.session.record import KnownInput
-from actors.ho2_supervisor.sessions import Sessions
 from actors.ho2_supervisor.settings import provider_fault, settings_fault
+from actors.ho2_supervisor.take_over import TakeOver
 from actors.ho2_supervisor.unowned import Unowned
 from actors.ho2_supervisor.verdicts import held_up, is_verdict
 from bus.dispatch import Actor, Call
@@ -35,7 +38,6 @@ from bus.messages.session import (
     CommandVerdict,
     Consolidate,
     EndSession,
-    LeaseTerms,
     ReadSession,
     SessionClosed,
     SessionCommand,
@@ -69,34 +71,25 @@ class Supervisor(Actor):
         self._config = snapshot.config
 
     async def start(self, bus: Bus) -> None:
-        """Everything that lives as long as this incarnation."""
+        """Everything that lives as long as this incarnation; each part knows those that are built before it alone."""
         self._bus = bus
         self._client = LedgerClient(bus, self._config.ledger)
-        own_entries, memory = OwnEntries(bus.instance), self._config.memory
-        self._learning = memory and Learning(
-            memory=Memory(bus, memory), snapshot=self._snapshot, own_entries=own_entries
-        )
-        self._consolidations = memory and Consolidations(
-            bus=bus, client=self._client, snapshot=self._snapshot, memory=memory, own_entries=own_entries
-        )
-        closing = Closing(bus, self._client, self._config.sessions, own_entries)
-        self._unowned = Unowned(bus=bus, client=self._client, config=self._config, own_entries=own_entries)
-        self._drives = Drives(
-            bus=bus, snapshot=self._snapshot, own_entries=own_entries, learning=self._learning, closing=closing
-        )
-        self._sessions = Sessions(
+        resources = Resources(
             bus=bus,
             client=self._client,
+            snapshot=self._snapshot,
             config=self._config,
+            own_entries=OwnEntries(bus.instance),
             limits=turn.history_limits(self._config, *self._snapshot.agents.values()),
             packages=self._snapshot.agent_packages(),
-            taken_over=self._taken_over,
-            at_hand=self._drives.follow,
-            is_running=self._drives.is_running,
-            let_go=self._drives.let_go,
-            given_up=self._unowned.give_up,
         )
-        self._drives.sessions = self._sessions
+        memory = self._config.memory
+        self._learning = memory and Learning(resources, Memory(bus, memory))
+        self._consolidations = memory and Consolidations(resources, memory)
+        self._unowned = Unowned(resources)
+        self._registry = Registry(resources, self._unowned)
+        self._runs = Runs(resources, self._registry, Driver(resources, self._registry, self._learning))
+        self._take_over = TakeOver(resources, self._registry, self._runs, self._learning)
         self._unowned.watch()
 
     async def ready(self) -> str:
@@ -112,7 +105,7 @@ class Supervisor(Actor):
     async def drain(self) -> None:
         """The runs in progress are answered and everything is durable."""
         self._unowned.close()
-        await self._drives.drain()
+        await self._runs.drain()
         if self._learning is not None:
             await self._learning.drain()
         await self._client.flush()
@@ -120,12 +113,12 @@ class Supervisor(Actor):
     def counters(self) -> dict[str, int]:
         """For the heartbeat."""
         return {
-            "runs": len(self._drives),
-            "sessions": len(self._sessions),
+            "runs": len(self._registry.runs),
+            "sessions": len(self._registry),
             "unacknowledged": self._client.outstanding,
             "unowned_found": self._unowned.found,
-            "snapshots_written": self._sessions.snapshots_written,
-            "snapshots_ignored": self._sessions.snapshots_ignored,
+            "snapshots_written": self._registry.snapshots_written,
+            "snapshots_ignored": self._registry.snapshots_ignored,
         }
 
     # --- handlers -----------------------------------------------------------------------------------------------------
@@ -141,13 +134,13 @@ class Supervisor(Actor):
         if fault := settings_fault(wanted, self._config.sessions):
             raise SessionFault("invalid_input", fault)
         for _ in range(self._config.ho2.takeover_attempts_max):
-            session = await self._sessions.owned(session_id)
+            session = await self._take_over.owned(session_id)
             is_new = not session.record.state.is_started
             if is_new and (fault := provider_fault(wanted, self._config.gateway)):
                 raise SessionFault("invalid_input", fault)
             if is_new:
                 self._append_start(session, agent_id, wanted, call.trace)
-            if self._drives.is_running(session_id) or await self._is_durable(session):
+            if self._registry.is_running(session_id) or await self._registry.is_durable(session):
                 return SessionReady(
                     session_id=session_id, agent_id=session.record.state.agent_id or agent_id, is_new=is_new
                 )
@@ -157,36 +150,27 @@ class Supervisor(Actor):
         """The one answer to this input. Raises SessionFault for a verdict about it, or the fault of a failed run."""
         is_renewing = message.lease and await self._is_there(message.client)
         session, decision = await self._admitted(message)
-        call.after_reply(partial(self._sessions.record_state, session))
-        deadline_at = self._drives.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
+        call.after_reply(partial(self._registry.record_state, session))
+        deadline_at = self._runs.deadline_at(call.remaining_s(self._bus.clock.monotonic()))
         match decision:
             case Refused(code, detail):
                 raise SessionFault(code, detail)
             case Known(known):
-                drive = self._drives.of(session)
-                if drive is None or drive.input.input_id != message.input_id:
+                run = self._runs.of(session)
+                if run is None or run.input_id != message.input_id:
                     return TurnReply(result=await self._recorded(session, known, call))
             case Attach():
-                drive = self._drives.of(session)
-                if drive is None:
+                run = self._runs.of(session)
+                if run is None:
                     raise SessionFault("moved", f"session {session.session_id} is being read", retryable=True)
-                self._drives.attach(drive, deadline_at)
+                self._runs.attach(run, deadline_at)
                 if is_renewing:
-                    self._drives.renew(drive)
+                    self._runs.renew(run)
             case Begin():
-                lease = self._lease_terms if message.lease else None
-                wanted = TurnInput(
-                    message.input_id,
-                    words_of(message.text, message.results),
-                    message.run_overrides,
-                    deadline_at,
-                    lease,
-                    results=tuple(message.results),
-                )
-                drive = self._drives.begin(session, wanted, trace=call.trace)
+                run = self._runs.begin(session, message, deadline_at=deadline_at, trace=call.trace)
         is_watching = message.stream and message.waiting is None  # while it stands still, what was said is known
-        with drive.draft.watched(call.stream if is_watching else None):
-            return await self._reply(drive, message, call)
+        with run.draft.watched(call.stream if is_watching else None):
+            return await self._reply(run, message, call)
 
     async def _recorded(self, session: OwnedSession, known: KnownInput, call: Call) -> TurnResult:
         """What answered the input. Raises SessionFault(unreadable) where the record does not say so in time.
@@ -215,7 +199,7 @@ class Supervisor(Actor):
 
     async def read_session(self, message: ReadSession, call: Call) -> SessionView:  # noqa: ARG002 - a handler's shape
         """What is known of a session; reading never takes it over."""
-        session = self._sessions.held(message.session_id) or await self._sessions.peek(message.session_id)
+        session = self._registry.held(message.session_id) or await self._take_over.peek(message.session_id)
         view = views.view_of(session.record)
         if view is None:
             raise RuntimeFault("not_found", f"no session {message.session_id} was started")
@@ -227,11 +211,11 @@ class Supervisor(Actor):
             session = await self._started(message.session_id)
             state = session.record.state
             if state.status == "open" and state.run_id is not None:
-                await self._drives.cancel(session)
+                await self._runs.cancel(session)
                 continue
             if state.status == "open":
                 self._append_end(session, message.reason, call.trace)
-            if await self._is_durable(session):
+            if await self._registry.is_durable(session):
                 return SessionClosed(session_id=session.session_id, turn_count=session.record.turn_count)
         raise self._keeps_moving(message.session_id)
 
@@ -240,18 +224,18 @@ class Supervisor(Actor):
         command = message.command
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._started(message.session_id)
-            if command.command_id in session.record.commands and not await self._is_durable(session):
+            if command.command_id in session.record.commands and not await self._registry.is_durable(session):
                 continue
             earlier = await commanding.earlier(self._client, session.session_id, command, self._config)
             if earlier is not None:
                 return commanding.repeated(session, command, earlier)
-            if self._sessions.held(session.session_id) is not session:
+            if self._registry.held(session.session_id) is not session:
                 continue
             if command.command_id in session.record.commands:
                 continue  # it came twice at the same moment: once that stands, both are compared
-            self._drives.notice(session, commanding.receive(session, command, self._config, trace=call.trace))
-            self._drives.follow(session)  # also if whoever said it does not wait until it is durable
-            if await self._is_durable(session):
+            self._runs.notice(session, commanding.receive(session, command, self._config, trace=call.trace))
+            self._runs.follow(session)  # also if whoever said it does not wait until it is durable
+            if await self._registry.is_durable(session):
                 return commanding.verdict_of(session, command)
         raise self._keeps_moving(message.session_id)
 
@@ -262,15 +246,9 @@ class Supervisor(Actor):
 
     # --- steps of the handlers ----------------------------------------------------------------------------------------
 
-    @property
-    def _lease_terms(self) -> LeaseTerms:
-        """What a run gets whose requester asks for a lease."""
-        sessions = self._config.sessions
-        return LeaseTerms(ttl_secs=sessions.lease_ttl_s, heartbeat_timeout_secs=sessions.lease_heartbeat_timeout_s)
-
-    async def _reply(self, drive: Drive, message: TurnRequest, call: Call) -> TurnReply:
+    async def _reply(self, run: RunTask, message: TurnRequest, call: Call) -> TurnReply:
         """The run's answer; before it, that it stands still or goes on again, or that its lease is to be renewed."""
-        record, terms = drive.session.record, drive.input.lease if message.lease else None
+        record, terms = run.session.record, run.requested.lease if message.lease else None
         run_id = record.state.run_id
         # Three renewals fit into the silence that ends a lease, so that one of them may get lost. Who waits with a run
         # that stands still asks again now and then, and so comes to another owner once this one gets no new work.
@@ -278,13 +256,13 @@ class Supervisor(Actor):
         ends += [] if message.waiting is None else [self._config.ho2.standstill_poll_ms / 1000]
         try:
             async with asyncio.timeout(min(ends, default=None)):
-                while not drive.answer.done() and drive.waiting.standstill == message.waiting:
-                    await drive.waiting.change()
+                while not run.answer.done() and run.standstill == message.waiting:
+                    await run.change()
         except TimeoutError:
             pass
-        if drive.answer.done():
-            return TurnReply(result=drive.answer.result())
-        lease, standstill, held = record.state.lease, drive.waiting.standstill, views.held_calls(record)
+        if run.answer.done():
+            return TurnReply(result=run.answer.result())
+        lease, standstill, held = record.state.lease, run.standstill, views.held_calls(record)
         if message.stream and standstill != message.waiting:
             call.stream(StreamWaiting(run=str(run_id or ""), waiting=standstill, held_calls=held))
         return TurnReply(
@@ -293,20 +271,10 @@ class Supervisor(Actor):
             run_id=run_id,
             held_calls=held,
             lease_id=None if lease is None else lease.lease_id,
-            meanwhile=held_up(drive.session.session_id, run_id, message.input_id, standstill, held)
-            if drive.waiting.has_stood_still
+            meanwhile=held_up(run.session.session_id, run_id, message.input_id, standstill, held)
+            if run.has_stood_still
             else None,
         )
-
-    def _taken_over(self, session: OwnedSession) -> None:
-        """What the earlier owner left undone: a command to decide, a run to drive on.
-
-        What the newest finished run taught may have got lost with that owner.
-        """
-        commanding.decide(session)
-        self._drives.resume(session)
-        if self._learning is not None:
-            self._learning.log_later(session)
 
     async def _is_there(self, instance: str) -> bool:
         """Whether the client for which a host asks is connected; while the broker cannot say, it is taken to be.
@@ -328,9 +296,11 @@ class Supervisor(Actor):
         for _ in range(self._config.ho2.takeover_attempts_max):
             session = await self._started(message.session_id)
             while is_pending_follow_up(session.record.state, message.input_id):
-                await self._drives.turnover(session)
+                await self._runs.turnover(session)
                 session = await self._started(message.session_id)
-            await self._learn_digest(session, message.input_id)
+            known = session.record.inputs.get(message.input_id)
+            if known is not None and known.digest is None:
+                known.digest = await lookback.digest_of(session, known)
             decision = admit(
                 session.record.state,
                 found or session.record.inputs,
@@ -362,11 +332,11 @@ class Supervisor(Actor):
             return True
         if answer is None:
             return False
-        drive = self._drives.of(session)
-        self._sessions.drop(session)
-        if drive is not None:
+        run = self._runs.of(session)
+        self._registry.drop(session)
+        if run is not None:
             answered = SessionFault("moved", f"input {input_id} was answered by the host", retryable=True)
-            self._drives.stop(drive, answered)
+            self._registry.stop(run, answered)
         return True
 
     async def _started(self, session_id: str) -> OwnedSession:
@@ -375,43 +345,17 @@ class Supervisor(Actor):
         One that only the host has answered so far is started under its agent.
         """
         for _ in range(self._config.ho2.takeover_attempts_max):
-            session = await self._sessions.owned(session_id)
+            session = await self._take_over.owned(session_id)
             if session.record.state.is_started:
                 return session
             if not session.record.head:
-                self._sessions.drop(session)
+                self._registry.drop(session)
                 raise RuntimeFault("not_found", f"no session {session_id} was started; send session.start first")
             named = session.record.degraded_agent_id
             agent_id = named if named in self._snapshot.agents else self._config.host.agent_id
             self._append_start(session, agent_id, SessionConfig(), "")
-            await self._is_durable(session)
+            await self._registry.is_durable(session)
         raise self._keeps_moving(session_id)
-
-    async def _is_durable(self, session: OwnedSession) -> bool:
-        """Whether what was appended stands; False: the stream moved on, the session is to be read again.
-
-        Raises EntryRefused, which reading again would not mend, or JournalLost.
-        """
-        try:
-            await session.barrier()
-        except AppendRefused:
-            self._sessions.drop(session)
-            return False
-        except (EntryRefused, JournalLost):
-            self._sessions.drop(session)
-            raise
-        return True
-
-    async def _learn_digest(self, session: OwnedSession, input_id: str) -> None:
-        """The digest of an input that only the host recorded follows from its text; an erased text matches any."""
-        known = session.record.inputs.get(input_id)
-        if known is None or known.digest is not None:
-            return
-        try:
-            known.digest = input_digest(input_id, await session.text(known.input_ref))
-        except RuntimeFault as fault:
-            if not is_gone(fault):
-                raise
 
     def _append_start(self, session: OwnedSession, agent_id: str, wanted: SessionConfig, trace: str) -> None:
         """TookOver and SESSION_START; provider and model are those of `gateway.default_route` unless given."""

@@ -68,7 +68,7 @@ def admit(  # noqa: PLR0913 - what a request and a session are
         )
     known = inputs.get(input_id)
     if known is not None:
-        if fault := _conflict(known, digest, form_of(overrides)):
+        if fault := conflict(known, digest, form_of(overrides)):
             return Refused("input_conflict", fault)
         return Attach() if known.became == "running" else Known(known)
     if state.status == "closed":
@@ -86,7 +86,7 @@ def admit(  # noqa: PLR0913 - what a request and a session are
     return Begin()
 
 
-def _conflict(known: KnownInput, digest: str, form: str) -> str:
+def conflict(known: KnownInput, digest: str, form: str) -> str:
     """Why a request is another one than the input that has its id; empty: it is the same."""
     if known.digest not in (None, digest):
         return f"input {known.input_id} came before with another text; a new text needs a new input id"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from actors.ho2_supervisor import lookback
-from actors.ho2_supervisor.owner import OwnedSession, is_gone
+from actors.ho2_supervisor.owner import OwnedSession
 from actors.ho2_supervisor.session.record import KnownInput
 from actors.ho2_supervisor.verdicts import failure_code, is_verdict, verdict_result
-from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
+from bus.errors import LedgerError, WorkOrderFault
 from bus.messages.ids import candidates_key, delivered_key, turn_key
 from bus.messages.session import TurnResult
 from bus.messages.work_order import Cost
@@ -34,7 +34,8 @@ async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
         )
     if known.became == "failed" and not is_verdict(known.code):
         over = f"run {known.run_id} of input {known.input_id} has failed; it is not run again"
-        raise WorkOrderFault(failure_code(known.code), await _said(session, known.result_ref) or over)
+        why = await session.text_or_none(known.result_ref) if known.result_ref else None
+        raise WorkOrderFault(failure_code(known.code), why or over)
     if not known.result_ref:
         return verdict_result(
             known.code, session_id=session.session_id, run_id=known.run_id, input_id=known.input_id, cost=Cost(),
@@ -45,15 +46,3 @@ async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:
         return answer_in(body, due)
     except ValueError as fault:
         raise LedgerError("damaged", f"the answer behind {known.result_ref} does not read") from fault
-
-
-async def _said(session: OwnedSession, ref: str) -> str:
-    """Why a run failed, as its owner said then; empty where it said nothing, or that was erased."""
-    if not ref:
-        return ""
-    try:
-        return await session.text(ref)
-    except RuntimeFault as fault:
-        if not is_gone(fault):
-            raise
-    return ""

@@ -7,107 +7,85 @@ Source: spec page "Session contracts", sections Host commands (cancel) and Fence
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from actors.ho2_supervisor import chain, recorded_form
-from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import OwnedSession
 from actors.ho2_supervisor.pool import cancelled_receipt
+from actors.ho2_supervisor.resources import Resources
 from actors.ho2_supervisor.session.record import RunMemo
 from actors.ho2_supervisor.verdicts import verdict_result
-from bus.ledger_client import LedgerClient
 from bus.messages.ids import end_key, parse_iso, turn_key
 from bus.messages.ledger import Entry
 from bus.messages.session import OrderEnded, RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
 from bus.messages.work_order import Receipt
-from bus.port import Bus
 from bus.record.journal import pack_result
 from bus.record.payloads import orders
-from config.schema import SessionsConfig
 
 CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """Closes cancelled runs of this instance."""
+async def close(resources: Resources, session: OwnedSession, memo: RunMemo, *, trace: str) -> TurnResult:
+    """The run's one answer, durable: it was cancelled, and no call of it is open. Raises as an append does."""
+    await session.barrier()
+    clock = resources.bus.clock
+    give_up = clock.monotonic() + resources.config.sessions.cancel_grace_ms / 1000
+    while session.record.state.open_orders:
+        await _take_ends(resources, session, memo, trace)
+        left_s = give_up - clock.monotonic()
+        if left_s <= 0 or not session.record.state.open_orders:
+            break
+        await resources.bus.sleep(min(left_s, resources.config.sessions.cancel_poll_ms / 1000))
+    for wo_id in session.record.state.open_orders:
+        await _end(resources, session, memo, wo_id, trace)
+    _close_calls(session, trace)
+    run = session.record.state.run
+    result = _result(session, memo, now=resources.bus.now())
+    session.append(
+        RunCancelled(
+            input_id=memo.requested.input_id,
+            reason=(run.cancel_reason if run is not None else None) or None,
+            at=session.now(),
+        ),
+        bodies=[pack_result(result)],
+        once=turn_key(session.session_id, memo.requested.input_id),
+        trace=trace,
+    )
+    await session.barrier()
+    return result
 
-    bus: Bus
-    client: LedgerClient
-    config: SessionsConfig
-    own_entries: OwnEntries
 
-    async def close(self, session: OwnedSession, memo: RunMemo, *, trace: str) -> TurnResult:
-        """The run's one answer, durable: it was cancelled, and no call of it is open. Raises as an append does."""
-        await session.barrier()
-        clock = self.bus.clock
-        give_up = clock.monotonic() + self.config.cancel_grace_ms / 1000
-        while session.record.state.open_orders:
-            await self._take_ends(session, memo, trace)
-            left_s = give_up - clock.monotonic()
-            if left_s <= 0 or not session.record.state.open_orders:
-                break
-            await self.bus.sleep(min(left_s, self.config.cancel_poll_ms / 1000))
-        for wo_id in session.record.state.open_orders:
-            await self._end(session, memo, wo_id, trace)
-        _close_calls(session, trace)
-        run = session.record.state.run
-        result = _result(session, memo, now=self.bus.now())
-        session.append(
-            RunCancelled(
-                input_id=memo.requested.input_id,
-                reason=(run.cancel_reason if run is not None else None) or None,
-                at=session.now(),
-            ),
-            bodies=[pack_result(result)],
-            once=turn_key(session.session_id, memo.requested.input_id),
-            trace=trace,
-        )
-        await session.barrier()
-        return result
+async def _take_ends(resources: Resources, session: OwnedSession, memo: RunMemo, trace: str) -> None:
+    """Ends that executors have recorded by now."""
+    open_orders = session.record.state.open_orders
+    found = await resources.client.lookup(once=[end_key(wo_id) for wo_id in open_orders], with_bodies=True)
+    for wo_id, entry in zip(open_orders, found, strict=True):
+        receipt = receipt_in(entry)
+        if receipt is not None:
+            _ended(session, memo, wo_id, receipt, trace)
 
-    async def _take_ends(self, session: OwnedSession, memo: RunMemo, trace: str) -> None:
-        """Ends that executors have recorded by now."""
-        open_orders = session.record.state.open_orders
-        found = await self.client.lookup(once=[end_key(wo_id) for wo_id in open_orders], with_bodies=True)
-        for wo_id, entry in zip(open_orders, found, strict=True):
-            receipt = receipt_in(entry)
-            if receipt is not None:
-                self._ended(session, memo, wo_id, receipt, trace)
 
-    async def _end(self, session: OwnedSession, memo: RunMemo, wo_id: str, trace: str) -> None:
-        """An end of our own making, unless one came at the last moment."""
-        order = recorded_form.recorded_order(memo.orders[wo_id])
-        receipt = cancelled_receipt(order, by=self.bus.instance, at=session.now())
-        entry = self.own_entries.lost_order(
-            receipt, provenance=session.provenance(memo.run_id, wo_id), at_us=session.at_us(), trace=trace
-        )
-        if not await session.stands(entry):
-            [winner] = await self.client.lookup(once=[end_key(wo_id)], with_bodies=True)
-            receipt = receipt_in(winner) or receipt
-        self._ended(session, memo, wo_id, receipt, trace)
+async def _end(resources: Resources, session: OwnedSession, memo: RunMemo, wo_id: str, trace: str) -> None:
+    """An end of our own making, unless one came at the last moment."""
+    order = recorded_form.recorded_order(memo.orders[wo_id])
+    receipt = cancelled_receipt(order, by=resources.bus.instance, at=session.now())
+    entry = resources.own_entries.lost_order(
+        receipt, provenance=session.provenance(memo.run_id, wo_id), at_us=session.at_us(), trace=trace
+    )
+    if not await session.stands(entry):
+        [winner] = await resources.client.lookup(once=[end_key(wo_id)], with_bodies=True)
+        receipt = receipt_in(winner) or receipt
+    _ended(session, memo, wo_id, receipt, trace)
 
-    def _ended(self, session: OwnedSession, memo: RunMemo, wo_id: str, receipt: Receipt, trace: str) -> None:
-        session.append(
-            OrderEnded(wo_id=wo_id, receipt=recorded_form.blank_receipt(receipt), at=session.now()),
-            work_order_id=wo_id,
-            trace=trace,
-        )
-        call, batch = memo.orders[wo_id].get("tool_call"), session.record.state.tool_batch
-        if call is None or batch is None:
-            return
-        session.append(
-            ToolReceipt(
-                tool_batch_id=batch.tool_batch_id,
-                call_id=call["call_id"],
-                status=chain.call_status(receipt),
-                code=chain.failure_code(receipt),
-                session_epoch=receipt.fence.session_epoch,
-                step_epoch=receipt.fence.step_epoch,
-                at=session.now(),
-            ),
-            trace=trace,
-        )
+
+def _ended(session: OwnedSession, memo: RunMemo, wo_id: str, receipt: Receipt, trace: str) -> None:
+    session.append(
+        OrderEnded(wo_id=wo_id, receipt=recorded_form.blank_receipt(receipt), at=session.now()),
+        work_order_id=wo_id,
+        trace=trace,
+    )
+    call, batch = memo.orders[wo_id].get("tool_call"), session.record.state.tool_batch
+    if call is None or batch is None:
+        return
+    session.append(chain.end_of_call(batch.tool_batch_id, call["call_id"], receipt, session.now()), trace=trace)
 
 
 def receipt_in(entry: Entry | None) -> Receipt | None:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from actors.ho2_supervisor.recorded_form import hashed_bytes
-from bus.messages.session import ToolCallSummary
+from bus.messages.ids import ToolBatchId
+from bus.messages.session import ToolCallSummary, ToolReceipt
 from bus.messages.work_order import Cost, Receipt, ToolCall
 
 CallEnd = Literal["Succeeded", "Failed", "Cancelled"]
@@ -75,6 +76,19 @@ def call_status(receipt: Receipt) -> CallEnd:
     if receipt.state == "completed":
         return "Succeeded"
     return "Cancelled" if failure_code(receipt) == "cancelled" else "Failed"
+
+
+def end_of_call(batch_id: ToolBatchId, call_id: str, receipt: Receipt, at: str) -> ToolReceipt:
+    """What the journal has of a call whose order ended so, under the fence of its order."""
+    return ToolReceipt(
+        tool_batch_id=batch_id,
+        call_id=call_id,
+        status=call_status(receipt),
+        code=failure_code(receipt),
+        session_epoch=receipt.fence.session_epoch,
+        step_epoch=receipt.fence.step_epoch,
+        at=at,
+    )
 
 
 def failure_code(receipt: Receipt) -> str:

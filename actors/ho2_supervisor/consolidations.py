@@ -17,10 +17,9 @@ from actors.ho2_supervisor import chain, consolidation, pool, recorded_form, wor
 from actors.ho2_supervisor.consolidation import Crossing, Judged
 from actors.ho2_supervisor.history import DeliveredTurn
 from actors.ho2_supervisor.memory import HO3, code_of
-from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.past_turns import turn_of_run
+from actors.ho2_supervisor.resources import Resources
 from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
-from bus.ledger_client import LedgerClient
 from bus.messages.ids import completed_id, dispatched_id, end_key, iso
 from bus.messages.ledger import Provenance
 from bus.messages.memory import (
@@ -34,13 +33,11 @@ from bus.messages.memory import (
 )
 from bus.messages.session import Consolidate
 from bus.messages.work_order import Receipt, WorkOrder
-from bus.port import Bus
 from bus.record.payload import payload_in
 from bus.record.payloads.orders import ConsolidationDispatched, QualityGate
 from bus.record.payloads.prompts import PromptReceived
 from config.assets import Agent
 from config.schema import Ho3Config
-from config.snapshot import Snapshot
 
 _log = structlog.get_logger("ho2_supervisor")
 
@@ -48,17 +45,15 @@ _log = structlog.get_logger("ho2_supervisor")
 class Consolidations:
     """Runs what `Consolidate` names, signal by signal."""
 
-    def __init__(
-        self, *, bus: Bus, client: LedgerClient, snapshot: Snapshot, memory: Ho3Config, own_entries: OwnEntries
-    ) -> None:
-        self._bus = bus
-        self._client = client
-        self._snapshot = snapshot
-        self._packages = snapshot.agent_packages()
-        self._config = snapshot.config
+    def __init__(self, resources: Resources, memory: Ho3Config) -> None:
+        self._bus = resources.bus
+        self._client = resources.client
+        self._snapshot = resources.snapshot
+        self._packages = resources.packages
+        self._config = resources.config
         self._memory = memory
         self._timeout_s = memory.consolidation_timeout_ms / 1000
-        self._own_entries = own_entries
+        self._own_entries = resources.own_entries
 
     async def run(self, message: Consolidate, *, trace: str) -> None:
         """Each signal once: consolidated, recorded as failed, or left for the next turn that names it."""
@@ -134,12 +129,11 @@ class Consolidations:
             raise WorkOrderFault("execution_error", f"{wo_id} was not dispatched: {'; '.join(wrong)}")
         owned, brought = work_orders.with_own_texts(planned, dispatched_id(wo_id), {})
         order = work_orders.advance(owned, "dispatched", "ho2")
-        entry = self._own_entries.consolidation(
-            ConsolidationDispatched(
-                recorded_form.blank_order(order, {}), crossing.gate.model_dump(), crossing.as_of_ts
-            ),
-            brought, provenance=_provenance(order), parents=[completed_id(crossing.run_id)],
-            at_us=self._at_us(), trace=trace,
+        form = recorded_form.blank_order(order, {})
+        entry = self._own_entries.ho2m(
+            "WO_DISPATCHED", ConsolidationDispatched(form, crossing.gate.model_dump(), crossing.as_of_ts),
+            texts=brought, submission_id=dispatched_id(wo_id), provenance=_provenance(order),
+            parents=[completed_id(crossing.run_id)], at_us=self._at_us(), trace=trace,
         )  # fmt: skip
         [ack] = await self._client.write([entry], trace=trace)
         if not ack.is_first:

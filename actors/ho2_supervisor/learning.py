@@ -13,23 +13,22 @@ from __future__ import annotations
 import asyncio
 
 from actors.ho2_supervisor.memory import Learned, Memory, beside
-from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import OwnedSession
+from actors.ho2_supervisor.resources import Resources
 from actors.ho2_supervisor.session.record import EndedRun
 from actors.ho2_supervisor.signals import signals_of
 from bus.messages.ids import candidates_key
 from bus.messages.ledger import WriteEntry
 from bus.record.payloads.orders import SignalsNamed
-from config.snapshot import Snapshot
 
 
 class Learning:
     """Logs what runs teach. The long-lived owner of the tasks that do so when nobody waits for the result."""
 
-    def __init__(self, *, memory: Memory, snapshot: Snapshot, own_entries: OwnEntries) -> None:
+    def __init__(self, resources: Resources, memory: Memory) -> None:
         self.memory = memory
-        self._snapshot = snapshot
-        self._own_entries = own_entries
+        self._snapshot = resources.snapshot
+        self._own_entries = resources.own_entries
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     async def durably_and_learned(self, session: OwnedSession, *, trace: str) -> Learned:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from actors.ho2_supervisor.admission import Admission, Refused
-from actors.ho2_supervisor.owner import OwnedSession, is_gone
+from actors.ho2_supervisor.owner import OwnedSession
 from actors.ho2_supervisor.session import journal
 from actors.ho2_supervisor.session.record import KnownInput, SessionRecord, settle
-from bus.errors import RuntimeFault
 from bus.messages.ids import RunId, delivered_key, requested_id, turn_key
 from bus.messages.ledger import Entry
 from bus.messages.session import (
@@ -50,7 +49,7 @@ async def input_of(session: OwnedSession, input_id: str) -> KnownInput | None:
         if not isinstance(ended, TurnDegraded):
             return None
         known = KnownInput(input_id, None, ended.input_ref, None)
-        known.digest = await _digest_of(session, known)
+        known.digest = await digest_of(session, known)
     settle(known, _end_in(end))  # the input of an active run is always in memory, so this one's is over
     return known
 
@@ -88,11 +87,7 @@ def _event_of(entry: Entry | None) -> SessionEventKind | None:
     return None if taken is None else taken.event.event
 
 
-async def _digest_of(session: OwnedSession, known: KnownInput) -> str | None:
+async def digest_of(session: OwnedSession, known: KnownInput) -> str | None:
     """Of an input that only the host recorded it follows from the text; an erased text matches any."""
-    try:
-        return journal.input_digest(known.input_id, await session.text(known.input_ref))
-    except RuntimeFault as fault:
-        if not is_gone(fault):
-            raise
-    return None
+    text = await session.text_or_none(known.input_ref)
+    return None if text is None else journal.input_digest(known.input_id, text)

@@ -12,11 +12,11 @@ from bus.messages.ids import by_writer, dispatched_id, end_key, entry_id
 from bus.messages.ledger import Provenance, WriteEntry
 from bus.messages.work_order import Receipt
 from bus.record.payload import pack_payload
-from bus.record.payloads.orders import ConsolidationDispatched, ContextAssembled, end_of
+from bus.record.payloads.orders import end_of
 
 
 class OwnEntries:
-    """Builds entries of stream ho2m; submission ids count per incarnation."""
+    """Builds entries, of stream ho2m unless said otherwise; submission ids count per incarnation."""
 
     def __init__(self, instance: str) -> None:
         self._instance = instance
@@ -27,39 +27,6 @@ class OwnEntries:
         self._count += 1
         return entry_id(event_type, by_writer(self._instance, str(self._count)))
 
-    def context(  # noqa: PLR0913 - an entry has these fields
-        self, payload: ContextAssembled, lines: Sequence[str], *, provenance: Provenance, parents: Sequence[str],
-        at_us: int, reason: str, trace: str,
-    ) -> WriteEntry:  # fmt: skip
-        """CONTEXT_ASSEMBLED: what memory gave to a prompt; `lines`, of its artifacts, as bodies."""
-        return WriteEntry(
-            submission_id=self.next_id("CONTEXT_ASSEMBLED"),
-            stream="ho2_context_authority",
-            event_type="CONTEXT_ASSEMBLED",
-            reason=reason,
-            provenance=provenance,
-            parents=list(parents),
-            trace=trace,
-            at_us=at_us,
-            bodies=[pack_payload(payload), *(line.encode() for line in lines)],
-        )
-
-    def consolidation(  # noqa: PLR0913 - an entry has these fields
-        self, payload: ConsolidationDispatched, texts: Iterable[str], *, provenance: Provenance, parents: Sequence[str],
-        at_us: int, trace: str,
-    ) -> WriteEntry:  # fmt: skip
-        """WO_DISPATCHED of a consolidation: the order and what it rests on, its texts as bodies."""
-        return WriteEntry(
-            submission_id=dispatched_id(provenance.work_order_id),
-            stream="ho2m",
-            event_type="WO_DISPATCHED",
-            provenance=provenance,
-            parents=list(parents),
-            trace=trace,
-            at_us=at_us,
-            bodies=[pack_payload(payload), *(text.encode() for text in texts)],
-        )
-
     def ho2m(  # noqa: PLR0913 - an entry has these fields
         self,
         event_type: str,
@@ -68,15 +35,21 @@ class OwnEntries:
         provenance: Provenance,
         parents: Sequence[str],
         at_us: int,
+        texts: Iterable[str] = (),
+        submission_id: str = "",
+        stream: str = "ho2m",
         decision: str = "",
         reason: str = "",
         trace: str = "",
         once: str | None = None,
     ) -> WriteEntry:
-        """One entry about a run; its parents say which journal entry it stands on."""
+        """One entry, by count unless it has an id of its own; its parents say which journal entry it stands on.
+
+        `texts`: what the payload is about, as bodies behind it.
+        """
         return WriteEntry(
-            submission_id=self.next_id(event_type),
-            stream="ho2m",
+            submission_id=submission_id or self.next_id(event_type),
+            stream=stream,
             event_type=event_type,
             decision=decision,
             reason=reason,
@@ -84,7 +57,7 @@ class OwnEntries:
             parents=list(parents),
             trace=trace,
             at_us=at_us,
-            bodies=[pack_payload(payload)],
+            bodies=[pack_payload(payload), *(text.encode() for text in texts)],
             once=once,
         )
 

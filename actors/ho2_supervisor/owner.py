@@ -62,11 +62,6 @@ class BodyMissing(LedgerError):
         super().__init__("execution_error", f"the record has no body {ref}")
 
 
-def is_gone(fault: RuntimeFault) -> bool:
-    """Whether a body was erased, or never was."""
-    return isinstance(fault, BodyMissing) or fault.code == "erased"
-
-
 class JournalLost(LedgerError):
     """The record does not answer: what was appended last is unknown, so the state in memory is given up."""
 
@@ -133,6 +128,15 @@ class OwnedSession:
         if parts is None:
             return body.decode(errors="replace")
         return "".join([part if of is None else composed.of_part(part, await self.text(of)) for of, part in parts])
+
+    async def text_or_none(self, ref: str) -> str | None:
+        """The text behind a ref; None if it was erased, or never was."""
+        try:
+            return await self.text(ref)
+        except RuntimeFault as fault:
+            if not isinstance(fault, BodyMissing) and fault.code != "erased":
+                raise
+        return None
 
     async def body(self, ref: str) -> bytes:
         """The bytes behind a ref. Raises LedgerError(erased) or BodyMissing.

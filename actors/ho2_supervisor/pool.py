@@ -6,7 +6,7 @@ Source: spec pages "Session contracts" (Where it lives, and how a turn survives)
 from __future__ import annotations
 
 from bus.errors import RuntimeFault
-from bus.messages.work_order import IN_DOUBT, Cost, ExecuteWorkOrder, Receipt, WorkOrder, WorkOrderError
+from bus.messages.work_order import IN_DOUBT, Cost, ExecuteWorkOrder, Fence, Receipt, WorkOrder, WorkOrderError
 from bus.port import Bus
 from bus.streaming import Draft
 from config.schema import Ho2Config
@@ -65,28 +65,26 @@ async def receipt_of(  # noqa: PLR0913 - what a request is made of
 
 def lost_receipt(order: WorkOrder, fault: RuntimeFault, *, by: str, at: str) -> Receipt:
     """HO2 fails an order that was lost, so that it has an end; what a model call may have cost is not known."""
-    return Receipt(
-        wo_id=order.wo_id,
-        fence=order.fence,
-        state="failed",
-        error=WorkOrderError(
-            code=_code_of(order, fault),
-            message=f"{fault.code}: {fault.detail}",
-        ),
-        cost=_cost_of(order),
-        executed_by=by,
-        completed_at=at,
-    )
+    code, message = _code_of(order, fault), f"{fault.code}: {fault.detail}"
+    return failed_receipt(order.wo_id, order.fence, code, message, cost=_cost_of(order), by=by, at=at)
 
 
 def cancelled_receipt(order: WorkOrder, *, by: str, at: str) -> Receipt:
     """The end of an order whose run was cancelled and of which nobody said how it ended."""
+    message = "the run was cancelled; this order had no end by then"
+    return failed_receipt(order.wo_id, order.fence, "cancelled", message, cost=_cost_of(order), by=by, at=at)
+
+
+def failed_receipt(  # noqa: PLR0913 - the facts of a Receipt
+    wo_id: str, fence: Fence, code: str, message: str, *, cost: Cost, by: str, at: str
+) -> Receipt:
+    """A receipt that HO2 makes itself, where no executor has given one."""
     return Receipt(
-        wo_id=order.wo_id,
-        fence=order.fence,
+        wo_id=wo_id,
+        fence=fence,
         state="failed",
-        error=WorkOrderError(code="cancelled", message="the run was cancelled; this order had no end by then"),
-        cost=_cost_of(order),
+        error=WorkOrderError(code=code, message=message),
+        cost=cost,
         executed_by=by,
         completed_at=at,
     )

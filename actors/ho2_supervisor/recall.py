@@ -26,7 +26,7 @@ async def recorded_lines(run: Run) -> list[Segment] | None:
 
 async def recalled(run: Run, memory: Memory) -> Recalled:
     """What memory has in force as of the turn's event time."""
-    return await memory.recall(run.agent.agent_id, run.session.session_id, as_of_ts=run.requested_at, trace=run.trace)
+    return await memory.recall(run.agent.agent_id, run.session.session_id, as_of_ts=run.requested.at, trace=run.trace)
 
 
 def chosen_lines(run: Run, labels: Classification, found: Recalled) -> list[Segment]:
@@ -34,9 +34,9 @@ def chosen_lines(run: Run, labels: Classification, found: Recalled) -> list[Segm
     config = run.config
     turn_labels = Labels(domain=list(labels.domain), task=list(labels.task))
     budget = TokenBudget(config.budget.ho3_bias_budget, config.attention.chars_per_token)
-    chosen = select_biases(found.biases, turn_labels, budget, run.requested_at)
+    chosen = select_biases(found.biases, turn_labels, budget, run.requested.at)
     payload = ContextAssembled(
-        as_of_ts=run.requested_at if found.as_of is None else found.as_of.as_of_ts,
+        as_of_ts=run.requested.at if found.as_of is None else found.as_of.as_of_ts,
         as_of_seq=None if found.as_of is None else found.as_of.as_of_seq,
         in_force=len(found.biases),
         budget=budget.tokens,
@@ -46,10 +46,11 @@ def chosen_lines(run: Run, labels: Classification, found: Recalled) -> list[Segm
         task_labels=tuple(turn_labels.task),
     )
     run.session.along(
-        run.own_entries.context(
-            payload, [artifact.context_line for artifact in chosen],
+        run.resources.own_entries.ho2m(
+            "CONTEXT_ASSEMBLED", payload, texts=[artifact.context_line for artifact in chosen],
+            stream="ho2_context_authority",
             provenance=run.session.provenance(run.run_id),
-            parents=[requested_id(run.session.session_id, run.input_id)],
+            parents=[requested_id(run.session.session_id, run.requested.input_id)],
             at_us=run.session.at_us(), reason=found.code, trace=run.trace,
         )
     )  # fmt: skip

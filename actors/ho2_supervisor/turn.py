@@ -17,6 +17,7 @@ from actors.ho2_supervisor import (
     history,
     quality_gate,
     recall,
+    tool_batch,
     turn_record,
     work_orders,
 )
@@ -92,7 +93,7 @@ async def _begun(run: Run, progress: Progress) -> tuple[Classification, list[Seg
     if run.requested.continues is None:
         labels, memory_lines = await _understand(run, progress)
         return labels, _context(run, labels, memory_lines)
-    earlier = await continuation.continued(run.session, run.requested, run.given)
+    earlier = await continuation.continued(run.session, run.requested, run.memo.results)
     progress.exchanges += earlier.exchanges
     run.steers += earlier.steers
     return Classification(), earlier.context
@@ -126,7 +127,7 @@ async def _classify(run: Run, progress: Progress) -> Classification:
         _message_to_classify(run),
         *history.newest_lines(run.history, history_limits(config, run.agent)),
     ]
-    receipt = await run.order(
+    receipt = await run.effects.order(
         work_orders.classify(
             await run.new_round(),
             inputs=inputs,
@@ -150,7 +151,7 @@ def _message_to_classify(run: Run) -> Segment:
     tokens = run.agent.budget_tokens("classify", config.budget)
     chars_max = tokens * config.attention.chars_per_token // 2
     if len(run.input_text) <= chars_max:
-        return Segment(name="user_input", ref=run.input_ref, text=run.input_text)
+        return Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text)
     return Segment(name="user_input", text=run.input_text[:chars_max])
 
 
@@ -159,9 +160,9 @@ def _context(run: Run, labels: Classification, memory_lines: list[Segment]) -> l
     return [
         Segment(name="system", text=run.agent.system_prompt),
         *memory_lines,
-        *run.one_segment("history", history.parts(run.history, history_limits(run.config, run.agent))),
+        *run.effects.texts.one_segment("history", history.parts(run.history, history_limits(run.config, run.agent))),
         Segment(name="classification", text=labels.as_text()),
-        Segment(name="user_input", ref=run.input_ref, text=run.input_text),
+        Segment(name="user_input", ref=run.requested.input_ref, text=run.input_text),
     ]
 
 
@@ -169,7 +170,7 @@ async def _synthesize(run: Run, context: list[Segment], progress: Progress) -> R
     """One model round towards the answer."""
     config = run.config
     note = [Segment(name="prior_results", text=progress.note)] if progress.note else []
-    return await run.order(
+    return await run.effects.order(
         work_orders.synthesize(
             await run.new_round(),
             inputs=[*context, *note, *_steered(run, progress)],
@@ -196,7 +197,9 @@ def _steered(run: Run, progress: Progress) -> list[Segment]:
 
 async def _call_tools(run: Run, output: OutputResult, progress: Progress) -> None:
     """The calls that the model asked for, settled, as the exchange that the next round shows it."""
-    receipts = await run.calls(output.tool_calls, invented=output.tools_invented, parent_wo_id=progress.parent or "")
+    receipts = await tool_batch.settle(
+        run, output.tool_calls, invented=output.tools_invented, parent_wo_id=progress.parent or ""
+    )
     progress.tool_calls += chain.summarize(output.tool_calls, receipts)
     results = [_tool_result(call.call_id, receipt) for call, receipt in zip(output.tool_calls, receipts, strict=True)]
     progress.exchanges.append(Exchange(tool_calls=output.tool_calls, results=results, text=output.text))

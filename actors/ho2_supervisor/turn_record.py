@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import structlog
+
 from actors.ho2_supervisor import caller_tools, chain
 from actors.ho2_supervisor.classification import Classification
+from actors.ho2_supervisor.owner import OwnedSession
 from actors.ho2_supervisor.quality_gate import Judgement
 from actors.ho2_supervisor.run import Run
 from actors.ho2_supervisor.verdicts import verdict_result
@@ -21,6 +24,8 @@ from bus.record.journal import pack_result
 from bus.record.payloads.orders import ChainComplete, Escalation, QualityGate, RunBudget, Used, behind_run
 from bus.spent import fact_of
 
+_log = structlog.get_logger("ho2_supervisor")
+
 
 async def record_answer(
     run: Run, answer: OutputResult, judgement: Judgement, labels: Classification, tool_calls: Sequence[ToolCallSummary]
@@ -29,14 +34,14 @@ async def record_answer(
 
     With memory on, the result names the signals that may be consolidated now, as CONSOLIDATION_DUE has them.
     """
-    receipts = list(run.receipts.values())
+    receipts = list(run.effects.receipts.values())
     handed_out = caller_tools.as_told(caller_tools.handed_out(answer, run.run_config), run.run_id, run.round_count)
     result = TurnResult(
         response=answer.text.text,
         outcome="success",
         session_id=run.session.session_id,
         run_id=run.run_id,
-        input_id=run.input_id,
+        input_id=run.requested.input_id,
         tool_calls=list(tool_calls),
         caller_calls=handed_out,
         refused=run.run_config.output_schema is not None and answer.finish_reason == REFUSAL,
@@ -53,7 +58,7 @@ async def record_answer(
     about = run.session.provenance(run.run_id)
     run.session.append(
         RunCompleted(
-            input_id=run.input_id,
+            input_id=run.requested.input_id,
             result_ref=body_ref(completion_id, 1),
             reply_ref=body_ref(completion_id, 2) if has_own_text else answer.text.ref or "",
             open_calls=OpenCalls(wo_id=receipts[-1].wo_id, call_ids=[call.tool_call_id for call in handed_out])
@@ -62,7 +67,7 @@ async def record_answer(
             at=run.session.now(),
         ),
         bodies=[pack_result(result), *([words.encode()] if has_own_text else [])],
-        once=turn_key(run.session.session_id, run.input_id),
+        once=turn_key(run.session.session_id, run.requested.input_id),
         trace=run.trace,
         result=result,
     )
@@ -83,7 +88,7 @@ async def record_answer(
         also.append(("ESCALATION", "ESCALATED", Escalation(receipts[-1].wo_id, faults)))
     for event_type, decision_of, payload in also:
         run.session.also(
-            run.own_entries.ho2m(
+            run.resources.own_entries.ho2m(
                 event_type, payload, provenance=about, parents=[completion_id], at_us=run.session.at_us(),
                 decision=decision_of, trace=run.trace,
             )
@@ -97,32 +102,42 @@ async def record_answer(
 
 async def record_verdict(run: Run, fault: RuntimeFault, tool_calls: Sequence[ToolCallSummary]) -> TurnResult:
     """The error result that a verdict is; it is the input's one answer, so RunFailed is durable before the reply."""
-    receipts = list(run.receipts.values())
+    receipts = list(run.effects.receipts.values())
     code = fault.code
     result = verdict_result(
         code,
         session_id=run.session.session_id,
         run_id=run.run_id,
-        input_id=run.input_id,
+        input_id=run.requested.input_id,
         cost=chain.total_cost(receipts, run.elapsed_ms),
         elapsed_ms=run.elapsed_ms,
         tool_calls=list(tool_calls),
         exchange_entry_ids=chain.prompt_records(receipts),
         detail=fault.detail,
     )
-    detail_ref = body_ref(run.session.new_id("RunFailed"), 1)
-    run.session.append(
-        RunFailed(input_id=run.input_id, code=code, detail_ref=detail_ref, at=run.session.now()),
-        bodies=[pack_result(result)],
-        once=turn_key(run.session.session_id, run.input_id),
-        trace=run.trace,
-    )
+    once = turn_key(run.session.session_id, result.input_id)
+    _append_failed(run.session, result.input_id, code, pack_result(result), trace=run.trace, once=once)
     await (
         run.session.barrier()
         if run.learning is None
         else run.learning.durably_and_learned(run.session, trace=run.trace)
     )
     return result
+
+
+def record_failure(session: OwnedSession, input_id: str, fault: RuntimeFault, *, trace: str) -> None:
+    """RunFailed, and why; durable with the next barrier. Its input has no answer by that: the host may give one."""
+    turn_id = "" if session.record.run is None else str(session.record.run.run_id)
+    _log.warning("run_failed", turn=turn_id, input_id=input_id, code=fault.code)
+    _append_failed(session, input_id, fault.code, fault.detail.encode(), trace=trace)
+
+
+def _append_failed(  # noqa: PLR0913 - what the event says, and whether it is the input's answer
+    session: OwnedSession, input_id: str, code: str, detail: bytes, *, trace: str, once: str | None = None
+) -> None:
+    detail_ref = body_ref(session.new_id("RunFailed"), 1)
+    event = RunFailed(input_id=input_id, code=code, detail_ref=detail_ref, at=session.now())
+    session.append(event, bodies=[detail], once=once, trace=trace)
 
 
 def spent(run: Run | None) -> dict[str, Any]:
@@ -132,8 +147,8 @@ def spent(run: Run | None) -> dict[str, Any]:
     """
     if run is None:
         return {}
-    cost = chain.total_cost(run.receipts.values(), run.elapsed_ms)
-    return fact_of(cost.model_copy(update={"cost_usd": None}) if run.has_open_model_calls else cost)
+    cost = chain.total_cost(run.effects.receipts.values(), run.elapsed_ms)
+    return fact_of(cost.model_copy(update={"cost_usd": None}) if run.effects.has_open_model_calls else cost)
 
 
 def warn_of_budget(run: Run, tokens_used: int) -> None:
@@ -141,11 +156,11 @@ def warn_of_budget(run: Run, tokens_used: int) -> None:
     if run.is_round_recorded(run.round_count + 1):
         return
     run.session.also(
-        run.own_entries.ho2m(
+        run.resources.own_entries.ho2m(
             "BUDGET_WARNING",
             RunBudget(tokens_used, run.budget_tokens),
             provenance=run.session.provenance(run.run_id),
-            parents=[requested_id(run.session.session_id, run.input_id)],
+            parents=[requested_id(run.session.session_id, run.requested.input_id)],
             at_us=run.session.at_us(),
             reason="followup_min_remaining",
             trace=run.trace,

@@ -17,18 +17,15 @@ from dataclasses import dataclass
 
 import structlog
 
-from actors.ho2_supervisor.own_entries import OwnEntries
 from actors.ho2_supervisor.owner import OwnedSession
+from actors.ho2_supervisor.resources import Resources
 from bus.errors import RuntimeFault
-from bus.ledger_client import LedgerClient
 from bus.messages.ids import follow_up_input, is_follow_up, requested_id
 from bus.messages.ledger import Entry, LedgerStats, Provenance, ReadLedgerStats, session_stream
 from bus.messages.session import RUN_ENDS, SessionReady, StartSession
 from bus.paging import read_peers
-from bus.port import Bus
 from bus.record.payload import payload_in
 from bus.record.payloads.orders import OwnersSettled
-from config.schema import AdminConfig
 
 SETTLED = "OWNERS_SETTLED"
 _MENDED_OUTSIDE = frozenset({"disk_full"})
@@ -76,11 +73,11 @@ def may_be_open(newest_first: Sequence[Entry]) -> bool:
 class Unowned:
     """One task of a supervisor. What it asks for is answered by whoever owns the session then, perhaps itself."""
 
-    def __init__(self, *, bus: Bus, client: LedgerClient, config: AdminConfig, own_entries: OwnEntries) -> None:
-        self._bus = bus
-        self._client = client
-        self._config = config
-        self._own_entries = own_entries
+    def __init__(self, resources: Resources) -> None:
+        self._bus = resources.bus
+        self._client = resources.client
+        self._config = resources.config
+        self._own_entries = resources.own_entries
         self._given_up: dict[str, set[Taken]] = {}  # session -> our tenures of it; the last one may not stand
         self._task: asyncio.Task[None] | None = None
         self.found = 0

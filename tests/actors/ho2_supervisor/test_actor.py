@@ -83,7 +83,7 @@ def test_new_session_is_taken_over_and_started_in_one_write() -> None:
     """The two first entries share a message and a barrier; provider and model come from the default route."""
     with Rig() as rig:
         rig.run(rig.start_session(session_config=SessionConfig(max_tokens=7)))
-        session = rig.supervisors[0]._sessions.held(SESSION)
+        session = rig.supervisors[0]._registry.held(SESSION)
         assert session is not None
         assert session.barriers == 1
         config = session.record.state.session_config
@@ -638,7 +638,7 @@ def test_answer_on_its_way_at_the_deadline_is_the_answer() -> None:
     """RunCompleted was submitted when the deadline passed: it decides, no RunFailed follows, and the requester gets it."""
     with Rig() as rig:
         rig.run(rig.start_session())
-        session = rig.supervisors[0]._sessions.held(SESSION)
+        session = rig.supervisors[0]._registry.held(SESSION)
         assert session is not None
         inner, delays = session.barrier, [5.0]
 

@@ -213,7 +213,7 @@ def test_a_later_message_shows_what_was_asked_for_and_opens_calls_of_its_own() -
     with Rig(script=asks_twice) as rig:
         rig.run(rig.start_session())
         rig.run(rig.turn("i1", "weather?", run_overrides=THEIRS))
-        session = rig.supervisors[0]._sessions.held(SESSION)
+        session = rig.supervisors[0]._registry.held(SESSION)
         assert session is not None
         assert session.record.state.open_calls == OpenCalls(
             wo_id=f"WO-{SESSION}-1.3.1", call_ids=["call_11111111_1_3_001"]

@@ -272,7 +272,7 @@ def test_erased_event_is_named(journal: list[Entry]) -> None:
 
 def held(rig: Rig, number: int) -> OwnedSession:
     """As the n-th supervisor has it in memory."""
-    session = rig.supervisors[number]._sessions.held(SESSION)
+    session = rig.supervisors[number]._registry.held(SESSION)
     assert session is not None
     return session
 

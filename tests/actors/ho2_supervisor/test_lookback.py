@@ -19,7 +19,7 @@ FEW = (("sessions.known_max", 2), ("sessions.snapshot_entries", 20))
 
 def session_of(rig: Rig) -> OwnedSession:
     """As the first supervisor has it in memory."""
-    held = rig.supervisors[0]._sessions.held(SESSION)
+    held = rig.supervisors[0]._registry.held(SESSION)
     assert held is not None
     return held
 

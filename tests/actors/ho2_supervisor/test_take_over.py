@@ -396,7 +396,7 @@ def test_replayed_record_knows_inputs_and_history() -> None:
         for number in range(2):
             rig.run(rig.turn(f"i{number}", QUESTION))
         record = record_of(rig.run(rig.journal()))
-        session = rig.supervisors[0]._sessions.held(SESSION)
+        session = rig.supervisors[0]._registry.held(SESSION)
         assert session is not None
         assert record.inputs == session.record.inputs
         assert record.history == session.record.history

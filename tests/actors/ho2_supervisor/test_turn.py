@@ -85,7 +85,7 @@ def test_barriers_of_a_turn_are_its_dispatches_and_its_answer() -> None:
     for script, barriers in ((question_and_answer, 3), (one_tool, 5)):
         with Rig(script=script) as rig:
             rig.run(rig.start_session())
-            session = rig.supervisors[0]._sessions.held(SESSION)
+            session = rig.supervisors[0]._registry.held(SESSION)
             assert session is not None
             before = session.barriers
             rig.run(rig.turn("i1", "hello"))

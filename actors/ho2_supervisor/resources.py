@@ -1,0 +1,26 @@
+"""What every part of a supervisor works with: built once when it starts, and the same as long as it lives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from actors.ho2_supervisor.history import HistoryLimits
+from actors.ho2_supervisor.own_entries import OwnEntries
+from bus.ledger_client import LedgerClient
+from bus.port import Bus
+from config.schema import AdminConfig
+from config.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """The ways out of the process, and what is configured."""
+
+    bus: Bus
+    client: LedgerClient
+    snapshot: Snapshot
+    config: AdminConfig
+    own_entries: OwnEntries
+    limits: HistoryLimits
+    packages: Mapping[str, str]  # agent id -> the package that owns it

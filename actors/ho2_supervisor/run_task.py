@@ -1,0 +1,127 @@
+"""The task of one active run: who waits for its answer, where it stands still, and the timer of its deadline.
+
+Several requesters get the same answer, and none of them ends the run by going away. Everybody who waits is woken by
+every change and looks at what is true now; nothing here decides anything.
+Source: spec page "Session contracts", section Host commands (pause, approval).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Literal
+
+from actors.ho2_supervisor.owner import OwnedSession
+from actors.ho2_supervisor.session.outcome import Outcome, RunStops
+from bus.errors import RuntimeFault
+from bus.messages.session import Lifecycle, RunRequested, TurnResult
+from bus.streaming import Draft
+from bus.turnstile import Ticket
+
+Standstill = Literal["Paused", "WaitingInput"]
+
+
+def standstill_of(lifecycle: Lifecycle) -> Standstill | None:
+    """The state if a run waits in it."""
+    return lifecycle if lifecycle in ("Paused", "WaitingInput") else None
+
+
+class RunTask:
+    """`answer` is set exactly once. `standstill` is what the record says of the run, durably; None: it is at work."""
+
+    def __init__(  # noqa: PLR0913 - what a run is
+        self,
+        session: OwnedSession,
+        requested: RunRequested,
+        *,
+        bodies: Sequence[bytes],
+        trace: str,
+        draft: Draft,
+        ticket: Ticket,
+        drive: Callable[[RunTask], Coroutine[Any, Any, None]],
+    ) -> None:
+        self.session = session
+        self.requested = requested
+        self.bodies = bodies  # which the request brings, for as long as it may not stand in the journal
+        self.trace = trace
+        self.draft = draft
+        self.ticket = ticket  # for its turn among the runs of all clients
+        self.standstill: Standstill | None = standstill_of(session.record.state.lifecycle)
+        self.has_stood_still = self.standstill is not None
+        self.is_begun = False  # its task has had its first step
+        self.scope: asyncio.Timeout | None = None  # of the run's deadline, while it is inside
+        self._is_stopping = False  # its task was cancelled because the run is being cancelled
+        self._waiters: list[asyncio.Future[None]] = []
+        loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[TurnResult] = loop.create_future()
+        self.answer.add_done_callback(self._answered)
+        self.task = loop.create_task(drive(self))
+
+    @property
+    def input_id(self) -> str:
+        """What the run answers."""
+        return self.requested.input_id
+
+    async def change(self) -> None:
+        """Returns at the next change."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        await waiter
+
+    def changed(self) -> None:
+        """Wakes everybody who waits now."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def stand_still(self, standstill: Standstill) -> None:
+        """Until the next change; the deadline does not come meanwhile, and nobody else is kept waiting."""
+        self.due(None)
+        self.has_stood_still = True
+        if self.standstill != standstill:
+            self.standstill = standstill
+            self.ticket.rest()
+            self.changed()
+        await self.change()
+
+    def go_on(self, deadline: float) -> None:
+        """At work again, until this moment of the loop's clock."""
+        self.standstill = None
+        self.due(deadline)
+        self.changed()
+
+    def due(self, deadline: float | None) -> None:
+        """The run's deadline is then; None: it has none while it waits. What has expired stays so."""
+        if self.scope is not None and not self.scope.expired():
+            self.scope.reschedule(deadline)
+
+    def notice(self, outcome: Outcome | None) -> None:
+        """What an event did to the run: it is cancelled, goes on, or sees what was said when it looks."""
+        if outcome is None or self.answer.done():
+            return
+        if any(isinstance(effect, RunStops) for effect in outcome.effects):
+            self._is_stopping = True
+            if self.is_begun:
+                self.task.cancel()
+        self.changed()
+
+    def is_cancellation(self) -> bool:
+        """Whether the task was cancelled because its run is being cancelled: then it goes on, and closes the run."""
+        if not self._is_stopping:
+            return False
+        self._is_stopping = False
+        self.task.uncancel()
+        return True
+
+    def stop(self, fault: RuntimeFault) -> None:
+        """Driven no further: somebody else will drive the run, or has. Whoever waits is told why."""
+        self.task.cancel()
+        if not self.answer.done():
+            self.answer.set_exception(fault)
+
+    def _answered(self, answer: asyncio.Future[TurnResult]) -> None:
+        """Wakes everybody. A failure may find nobody waiting; asyncio need not complain."""
+        if not answer.cancelled():
+            answer.exception()
+        self.changed()

@@ -1,0 +1,265 @@
+"""The runs of this instance's sessions: how one begins, what its requesters may do to it, and which one comes next.
+
+What a run does until it is answered says `drive.py`. A run that stands still keeps its task, and is let go of whenever
+that is of use: whoever is asked for it next finds it in the record as it stands.
+Source: spec pages "Session contracts" and "Session host and HO2 supervisor".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+from functools import partial
+
+import structlog
+
+from actors.ho2_supervisor import commanding
+from actors.ho2_supervisor.drive import Driver
+from actors.ho2_supervisor.owner import AppendRefused, OwnedSession
+from actors.ho2_supervisor.registry import Registry
+from actors.ho2_supervisor.resources import Resources
+from actors.ho2_supervisor.run_task import RunTask
+from actors.ho2_supervisor.session.commands import command_of
+from actors.ho2_supervisor.session.journal import input_digest
+from actors.ho2_supervisor.session.outcome import Outcome
+from bus.errors import BusError, RuntimeFault, SessionFault
+from bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
+from bus.messages.session import (
+    GivenResult,
+    HostCommand,
+    LeaseHeartbeat,
+    LeaseTerms,
+    LifecycleChanged,
+    RunAttached,
+    RunRequested,
+    TurnRequest,
+    words_of,
+)
+from bus.pacing import Rate
+from bus.streaming import Draft
+from bus.turnstile import Turnstile
+
+_log = structlog.get_logger("ho2_supervisor")
+
+
+class Runs:
+    """Begins runs, each as one task in the registry, and says to them what their requesters and operators want."""
+
+    def __init__(self, resources: Resources, registry: Registry, driver: Driver) -> None:
+        self._bus = resources.bus
+        self._config = resources.config
+        self._digest = resources.snapshot.digest
+        self._registry = registry
+        self._driver = driver
+        self._turnstile = Turnstile(
+            each_max=self._config.ho2.principal_runs_max,
+            all_max=self._config.ho2.runs_max,
+            settings=self._config.bus,
+            # As many as the gate lets wait at most.
+            beside=Rate(self._config.ho2.principal_step_rate, self._config.ho2.principal_step_burst, math.inf),
+        )
+        self._is_draining = False
+
+    # --- how a run begins ---------------------------------------------------------------------------------------------
+
+    def begin(self, session: OwnedSession, message: TurnRequest, *, deadline_at: str, trace: str) -> RunTask:
+        """A new run for this input, requested, and driven as soon as it is its turn.
+
+        Raises BusError(busy) when `ho2.runs_max` are at work or wait, for whoever has one among them.
+        """
+        principal, limits = self._bus.principal, self._config.sessions
+        running = [run.ticket.principal for run in self._registry.runs.values() if run.standstill is None]
+        if len(running) >= self._config.ho2.runs_max and principal in running:
+            raise BusError(
+                "busy",
+                f"{len(running)} runs are at work or wait; the limit is ho2.runs_max",
+                retry_after_ms=self._config.bus.busy_retry_ms,
+            )
+        submission_id = requested_id(session.session_id, message.input_id)
+        text = words_of(message.text, message.results)
+        open_calls = session.record.state.open_calls if message.results else None
+        requested = RunRequested(
+            input_ref=body_ref(submission_id, 1),
+            input_id=message.input_id,
+            input_digest=input_digest(message.input_id, text),
+            results=[
+                GivenResult(tool_call_id=result.tool_call_id, content_ref=body_ref(submission_id, number))
+                for number, result in enumerate(message.results, start=2)
+            ],
+            continues=open_calls and open_calls.wo_id,
+            run_overrides=message.run_overrides,
+            deadline_at=deadline_at,
+            config_digest=self._digest,
+            lease=LeaseTerms(ttl_secs=limits.lease_ttl_s, heartbeat_timeout_secs=limits.lease_heartbeat_timeout_s)
+            if message.lease
+            else None,
+            principal=principal,
+            at=session.now(),
+        )
+        bodies = [text.encode(), *(result.content.encode() for result in message.results)]
+        session.append(requested, bodies=bodies, trace=trace)
+        return self._start(session, requested, bodies=bodies, trace=trace)
+
+    def resume(self, session: OwnedSession) -> None:
+        """Drive the unfinished run of a session that was just taken over, if it has one."""
+        memo = session.record.run
+        if memo is not None:
+            with self._bus.on_behalf_of(memo.requested.principal):
+                self._start(session, memo.requested, draft=Draft(before="take_over"))
+
+    def follow(self, session: OwnedSession) -> None:
+        """The oldest message that waits for the end of the run starts the next one, unless a run is active."""
+        session_id, follow_ups = session.session_id, self._registry.follow_ups
+        if self._is_draining or session_id in follow_ups or not self._has_follow_up(session):
+            return
+        follow_ups[session_id] = asyncio.get_running_loop().create_task(self._follow(session))
+
+    async def turnover(self, session: OwnedSession) -> None:
+        """Returns when what keeps a follow-up waiting has changed. Raises SessionFault(moved) if nothing here does."""
+        run, following = self.of(session), self._registry.follow_ups.get(session.session_id)
+        if following is not None:
+            await asyncio.shield(following)
+        elif run is not None:
+            await run.change()
+        else:
+            raise SessionFault("moved", f"session {session.session_id} is being given up", retryable=True)
+
+    def _has_follow_up(self, session: OwnedSession) -> bool:
+        state = session.record.state
+        is_free = state.run_id is None and self.of(session) is None and state.status == "open"
+        return is_free and bool(state.pending_follow_up) and self._registry.held(session.session_id) is session
+
+    async def _follow(self, session: OwnedSession) -> None:
+        """From its last step on there is nobody who sees to it: a run that ends in the next one has to."""
+        try:
+            await self._begin_follow_up(session)
+        finally:
+            del self._registry.follow_ups[session.session_id]
+
+    async def _begin_follow_up(self, session: OwnedSession) -> None:
+        ref = session.record.state.pending_follow_up[0]
+        try:
+            await session.barrier()
+            text = await session.text_or_none(ref)
+        except AppendRefused:
+            self._registry.drop(session)  # whoever reads it next sees to its follow-ups, this one if nobody does
+            return
+        except RuntimeFault as fault:
+            _log.warning("follow_up_not_started", session_id=session.session_id, code=fault.code)
+            self._registry.drop(session)
+            return
+        if not self._has_follow_up(session) or session.record.state.pending_follow_up[0] != ref:
+            return
+        input_id = follow_up_input(command_of(ref))
+        requested = RunRequested(
+            input_ref=ref,
+            input_id=input_id,
+            input_digest=input_digest(input_id, text or ""),  # of one that was erased the run fails, and says so
+            deadline_at=self.deadline_at(self._config.sessions.follow_up_timeout_ms / 1000),
+            config_digest=self._digest,
+            principal=self._bus.principal,
+            at=session.now(),
+        )
+        session.append(requested)
+        self._start(session, requested)
+
+    def _start(
+        self,
+        session: OwnedSession,
+        requested: RunRequested,
+        *,
+        bodies: Sequence[bytes] = (),
+        trace: str = "",
+        draft: Draft | None = None,
+    ) -> RunTask:
+        earlier = self.of(session)
+        if earlier is not None and earlier.session is not session:  # it stood still, and the session was read anew
+            fault = SessionFault("moved", f"session {session.session_id} was read anew", retryable=True)
+            self._registry.stop(earlier, fault)
+        run = RunTask(
+            session, requested, bodies=bodies, trace=trace, draft=draft or Draft(),
+            ticket=self._turnstile.ticket(self._bus.principal), drive=self._driver.drive,
+        )  # fmt: skip
+        self._registry.runs[session.session_id] = run
+        run.task.add_done_callback(partial(self._over, run))
+        return run
+
+    # --- while it goes on ---------------------------------------------------------------------------------------------
+
+    def of(self, session: OwnedSession) -> RunTask | None:
+        """The task of the session's active run."""
+        return self._registry.runs.get(session.session_id)
+
+    def deadline_at(self, remaining_s: float) -> str:
+        """When a run must be over: the requester's deadline less the reserve for recording and replying, capped."""
+        own_s = remaining_s - self._config.ho2.reply_reserve_ms / 1000
+        return iso(self._bus.now() + max(0.0, min(own_s, self._config.budget.timeout_seconds)))
+
+    def attach(self, run: RunTask, deadline_at: str) -> None:
+        """Another request for the same input: the deadline moves, never backwards, never past the longest life."""
+        session = run.session
+        current = session.record.state.deadline_at
+        if session.record.run is None or current is None:
+            return  # the run is over but for the barrier; its answer is on the way
+        latest = iso(parse_iso(session.record.run.requested.at) + self._config.budget.timeout_seconds)
+        moved = min(deadline_at, latest)
+        if moved <= current:
+            return
+        session.append(RunAttached(deadline_at=moved, at=session.now()), trace=run.trace)
+        session.flush()
+        if run.standstill is None:
+            run.due(self._bus.clock.monotonic() + parse_iso(moved) - self._bus.now())
+
+    def renew(self, run: RunTask) -> None:
+        """Who asked for a lease asks again: the lease goes on."""
+        session, now = run.session, run.session.now()
+        lease = session.record.state.lease
+        if lease is None:
+            return
+        heartbeat = LeaseHeartbeat(lease_id=lease.lease_id, heartbeat_at=now)
+        command = HostCommand(command_id=f"{lease.lease_id}:{now}", issued_at=now, command=heartbeat)
+        self.notice(session, commanding.receive(session, command, self._config, trace=run.trace))
+        session.flush()
+
+    def notice(self, session: OwnedSession, outcome: Outcome | None) -> None:
+        """What an event did to the session is told to its run."""
+        run = self.of(session)
+        if run is not None:
+            run.notice(outcome)
+
+    # --- how it ends --------------------------------------------------------------------------------------------------
+
+    async def cancel(self, session: OwnedSession) -> None:
+        """The active run of a session that ends is cancelled; or the session is to be read again first."""
+        run = self.of(session)
+        if run is None:
+            return
+        if session.record.state.lifecycle != "Cancelling":
+            run.notice(session.append(LifecycleChanged(lifecycle="Cancelling", at=session.now())))
+        try:
+            await asyncio.shield(run.answer)
+        except SessionFault as fault:
+            if fault.code != "moved":
+                raise
+
+    async def drain(self) -> None:
+        """Every run that is at work has its answer; those that stand still are let go."""
+        self._is_draining = True
+        while runs := self._registry.runs:
+            for session_id in list(runs):
+                self._registry.let_go(session_id)
+            await asyncio.gather(*(run.change() for run in runs.values()))
+
+    def _over(self, run: RunTask, task: asyncio.Task[None]) -> None:
+        """The task has ended; a programming error reaches the requesters, and the session is read again when asked."""
+        run.ticket.leave()
+        self._registry.remove(run)
+        run.changed()
+        self.follow(run.session)
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        self._registry.drop(run.session)
+        if not run.answer.done():
+            run.answer.set_exception(error)
