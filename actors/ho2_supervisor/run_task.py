@@ -100,10 +100,9 @@ class RunTask:
         """What an event did to the run: it is cancelled, goes on, or sees what was said when it looks."""
         if outcome is None or self.answer.done():
             return
-        if any(isinstance(effect, RunStops) for effect in outcome.effects):
-            self._is_stopping = True
-            if self.is_begun:
-                self.task.cancel()
+        if self.is_begun and any(isinstance(effect, RunStops) for effect in outcome.effects):
+            self._is_stopping = True  # a task that has not begun sees it for itself
+            self.task.cancel()
         self.changed()
 
     def is_cancellation(self) -> bool:
@@ -116,6 +115,7 @@ class RunTask:
 
     def stop(self, fault: RuntimeFault) -> None:
         """Driven no further: somebody else will drive the run, or has. Whoever waits is told why."""
+        self._is_stopping = False
         self.task.cancel()
         if not self.answer.done():
             self.answer.set_exception(fault)
