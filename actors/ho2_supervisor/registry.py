@@ -1,6 +1,6 @@
 """What this instance holds: the sessions that it owns, as they are loaded, and the tasks of their active runs.
 
-Maps and nothing else: how a session comes into the first one says `take_over.py`, how a run into the second `runs.py`.
+How a session comes into the one map says `take_over.py`, how a run into the other `runs.py`; they leave them here.
 Source: spec page "Session contracts", Where it lives.
 """
 
@@ -40,7 +40,7 @@ class Registry:
         return None if session is None or session.is_lost else session
 
     def used(self, session_id: str) -> OwnedSession | None:
-        """The same, which is idle no more."""
+        """The session if it is in memory and trusted; it is idle no more."""
         session = self.held(session_id)
         if session is not None:
             self._loadings.move_to_end(session_id)

@@ -68,16 +68,9 @@ class Runs:
 
         Raises BusError(busy) when `ho2.runs_max` are at work or wait, for whoever has one among them.
         """
-        principal, limits = self._bus.principal, self._config.sessions
-        running = [run.ticket.principal for run in self._registry.runs.values() if run.standstill is None]
-        if len(running) >= self._config.ho2.runs_max and principal in running:
-            raise BusError(
-                "busy",
-                f"{len(running)} runs are at work or wait; the limit is ho2.runs_max",
-                retry_after_ms=self._config.bus.busy_retry_ms,
-            )
+        self._require_room()
         submission_id = requested_id(session.session_id, message.input_id)
-        text = words_of(message.text, message.results)
+        text, limits = words_of(message.text, message.results), self._config.sessions
         open_calls = session.record.state.open_calls if message.results else None
         requested = RunRequested(
             input_ref=body_ref(submission_id, 1),
@@ -94,12 +87,21 @@ class Runs:
             lease=LeaseTerms(ttl_secs=limits.lease_ttl_s, heartbeat_timeout_secs=limits.lease_heartbeat_timeout_s)
             if message.lease
             else None,
-            principal=principal,
+            principal=self._bus.principal,
             at=session.now(),
         )
         bodies = [text.encode(), *(result.content.encode() for result in message.results)]
         session.append(requested, bodies=bodies, trace=trace)
         return self._start(session, requested, bodies=bodies, trace=trace)
+
+    def _require_room(self) -> None:
+        running = [run.ticket.principal for run in self._registry.runs.values() if run.standstill is None]
+        if len(running) >= self._config.ho2.runs_max and self._bus.principal in running:
+            raise BusError(
+                "busy",
+                f"{len(running)} runs are at work or wait; the limit is ho2.runs_max",
+                retry_after_ms=self._config.bus.busy_retry_ms,
+            )
 
     def resume(self, session: OwnedSession) -> None:
         """Drive the unfinished run of a session that was just taken over, if it has one."""
