@@ -396,7 +396,7 @@ class StateSnapshot(Record):
     after: str = Field(description="submission id of the entry before it: what the snapshot covers")
     state_hash: str = Field(description="SHA-256 of the canonical state bytes")
     record_ref: str = Field(description="where the packed record is; the next body has its older turns as lines")
-    record_hash: str = Field(description="SHA-256 of the packed record; it holds refs and no texts")
+    record_hash: str = Field(description="SHA-256 of the body behind `record_ref`, which holds refs and no texts")
     record_version: Count = Field(description="form of the packed record; another one is not read")
     at: Timestamp
 

@@ -113,7 +113,7 @@ FACTS: dict[str, tuple[str, ...]] = {
         "bus.record.entry.*", "ledger_service.frame.*", "ledger_service.index.SCHEMA_VERSION",
         "ledger_service.index._HASH_MIN", "ledger_service.index.(_PARTITION_BITS, _PARTITIONS_BITS)",
         "ledger_service.mask.*", "ledger_service.scan._WRITTEN_BYTES_MIN", "ledger_service.segment._DIGITS",
-        "actors.ho2_supervisor.session.snapshot.VERSION", "bus.messages.memory.AgentId:*", "bus.messages.memory.ArtifactId:*",
+        "actors.ho2_supervisor.session.snapshot.*", "bus.messages.memory.AgentId:*", "bus.messages.memory.ArtifactId:*",
         "bus.messages.memory.SignalId:*", "bus.messages.memory.Signal.event_id:*",
         "bus.messages.memory.LogConsolidationFailure.*", "actors.session_host.records._REASON_MAX_CHARS",
         "actors.ho3_memory.decay.DECIMALS", "actors.ho2_supervisor.biases._DECIMALS",

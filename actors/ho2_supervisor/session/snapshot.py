@@ -1,15 +1,17 @@
 """STATE_SNAPSHOT: a session's record as bytes, and back, checked. Pure.
 
 Body 1 of the entry is the packed record: canonical, versioned, bounded whatever the session's age, refs in place of
-texts. Body 2 has the lines of turns that no prompt shows whole any more; where that was erased the lines say so. A
-snapshot stands for the entries before it only if it is what they fold to: its bytes have the hash that the journal has
-of them, the state in them the hash that the journal has of that, and it follows the very entry that it names.
+texts. Body 2 has the lines of turns that no prompt shows whole any more; where that was erased the lines say so. Both
+are deflated, as the record repeats itself with each input. A snapshot stands for the entries before it only if it is
+what they fold to: body 1 has the hash that the journal has of it, the state in it the hash that the journal has of
+that, and it follows the very entry that it names.
 Source: spec page "Session contracts", Where it lives.
 """
 
 from __future__ import annotations
 
 import hashlib
+import zlib
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -24,8 +26,10 @@ from bus.messages.ids import RunId, body_ref
 from bus.messages.session import StateSnapshot
 from bus.record.journal import Recorded
 
-VERSION = 4
+VERSION = 5
 """Of the packed record. One of another version is not read; the entries before it are."""
+_INFLATES_TIMES = 200
+"""What becomes more than so many times as long is no record of a session."""
 
 
 class _Input(Record):
@@ -90,20 +94,20 @@ def is_due(record: SessionRecord, every: int) -> bool:
 
 def of(record: SessionRecord, submission_id: str, at: str) -> tuple[StateSnapshot, list[bytes]]:
     """The event that stands for everything up to here, and the bodies after its own. Only between two runs."""
-    packed = packed_record(record)
+    body = zlib.compress(packed_record(record))
     event = StateSnapshot(
         after=record.head,
         state_hash=state_hash(record.state),
         record_ref=body_ref(submission_id, 1),
-        record_hash=_hash(packed),
+        record_hash=_hash(body),
         record_version=VERSION,
         at=at,
     )
-    return event, [packed, pack([line for _, line in record.history.digests])]
+    return event, [body, zlib.compress(pack([line for _, line in record.history.digests]))]
 
 
 def packed_record(record: SessionRecord) -> bytes:
-    """Body 1: the same record, the same bytes."""
+    """What body 1 holds: the same record, the same bytes."""
     if record.run is not None:
         raise ValueError(f"run {record.run.run_id} is active: a snapshot is made between two runs")
     ended, history = record.last_run, record.history
@@ -179,17 +183,27 @@ def state_in(entry: Recorded, prev: str | None) -> SessionState | None:
     return None if isinstance(packed, str) else packed.state
 
 
-def _hash(packed: bytes) -> str:
-    return hashlib.sha256(packed).hexdigest()
+def _hash(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
 
 
 def _packed(body: bytes) -> _Packed | str:
-    """What the bytes say, or what is the matter with them; only the one encoding counts."""
+    """What the body says, or what is the matter with it; only the one encoding counts."""
     try:
-        packed = _Packed.model_validate(unpack(body))
-    except (ValidationError, ValueError) as error:
+        data = _inflated(body)
+        packed = _Packed.model_validate(unpack(data))
+    except (ValidationError, ValueError, zlib.error) as error:
         return type(error).__name__
-    return packed if canonical_bytes(packed) == body else "it is not canonical"
+    return packed if canonical_bytes(packed) == data else "it is not canonical"
+
+
+def _inflated(body: bytes) -> bytes:
+    """Raises zlib.error or ValueError for what `of` does not make."""
+    stream = zlib.decompressobj()
+    data = stream.decompress(body, max(1, len(body)) * _INFLATES_TIMES)
+    if not stream.eof or stream.unused_data:
+        raise ValueError("not one deflated value")
+    return data
 
 
 def _packed_input(known: KnownInput) -> _Input:
@@ -246,8 +260,8 @@ def _lines(entry: Recorded, count: int, limits: HistoryLimits) -> list[str]:
     """The older turns' lines; where they were erased each says so, as a turn whose text was erased does."""
     body = entry.bodies[2] if len(entry.bodies) > 2 else None  # noqa: PLR2004 - payload, record, lines
     try:
-        lines = [] if body is None else unpack(body)
-    except ValueError:
+        lines = [] if body is None else unpack(_inflated(body))
+    except (ValueError, zlib.error):
         lines = []
     if isinstance(lines, list) and len(lines) == count and all(isinstance(line, str) for line in lines):
         return lines

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
+import zlib
 
 import pytest
 
 from actors.ho2_supervisor.history import DeliveredTurn, History
-from actors.ho2_supervisor.session import snapshot
+from actors.ho2_supervisor.session import journal, snapshot
 from actors.ho2_supervisor.session.record import SessionRecord
 from bus.messages.base import unpack
+from bus.record.journal import Recorded
 from tests.actors.ho2_supervisor.journals import at
 from tests.actors.ho2_supervisor.session.lives import LIMITS, SESSION, Life, from_snapshot
 
@@ -38,10 +41,32 @@ def test_texts_are_refs_in_the_packed_record() -> None:
     """What a user or a model said stands where it was recorded, and, as lines, in a body of its own."""
     life = lived(8)
     event, bodies = snapshot.of(life.record, "STATE_SNAPSHOT:x/1.1", at(5))
-    assert b"question" not in bodies[0]
-    assert b"answer" not in bodies[0].replace(b"answered", b"")
-    assert len(unpack(bodies[1])) == len(life.record.history.digests) > 0
+    packed = zlib.decompress(bodies[0])
+    assert packed == snapshot.packed_record(life.record) and b"question" not in packed
+    assert b"answer" not in packed.replace(b"answered", b"")
+    assert len(unpack(zlib.decompress(bodies[1]))) == len(life.record.history.digests) > 0
     assert (event.after, event.record_version) == (life.record.head, snapshot.VERSION)
+
+
+def test_a_snapshot_takes_little_beside_the_entries_that_it_stands_for() -> None:
+    """What each input repeats is there once."""
+    life = lived(60)
+    _, bodies = snapshot.of(life.record, "STATE_SNAPSHOT:x/1.1", at(5))
+    assert len(bodies[0]) < len(snapshot.packed_record(life.record)) / 2
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"x", zlib.compress(b""), zlib.compress(b"\xc1"), zlib.compress(bytes(10_000_000)), zlib.compress(b"a")[:-1],
+     zlib.compress(b"a") + b"more"],
+)  # fmt: skip
+def test_a_record_that_does_not_inflate_to_one_is_named(body: bytes) -> None:
+    """Nothing, garbage, a value cut short, something behind it, and one that would take a thousand times its length."""
+    life = lived(3)
+    event, _ = snapshot.of(life.record, "STATE_SNAPSHOT:x/1.1", at(5))
+    forged = event.model_copy(update={"record_hash": hashlib.sha256(body).hexdigest()})
+    entry = Recorded("STATE_SNAPSHOT:x/1.1", journal.envelope(life.state, forged), (b"", body, b""))
+    assert "does not read" in snapshot.fault_of(entry, forged, event.after)
 
 
 def test_snapshot_is_due_at_rest_alone() -> None:
