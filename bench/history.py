@@ -30,7 +30,7 @@ from launch.client import connected
 from ledger_service.reader import Filter, read_entries
 
 PEER_LONG = 1000
-GOALS = {"P2 ratio": 20.0, "P3 1000/10": 1.15, "P3 10000/10": 1.3, "P4 bytes": 25_000}
+GOALS = {"P2 ratio": 20.0, "P3 1000/10": 1.15, "P3 10000/10": 1.3, "P4 bytes": 20_000}
 
 
 class Measured:
