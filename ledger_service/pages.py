@@ -7,7 +7,7 @@ from typing import Any
 
 from bus.errors import BusError
 from bus.messages.ledger import Entries, Entry
-from bus.record.entry import to_entry
+from bus.record.entry import SPELLED_MORE_BYTES, to_entry
 from ledger_service.index import Committed, Index
 from ledger_service.segment import SegmentFiles
 from ledger_service.tables import Tables
@@ -39,7 +39,7 @@ class Pages:
         entries: list[Entry] = []
         size = 0
         for committed in found[:limit]:
-            size += committed.place.length + (sum(committed.entry.body_lengths) if with_bodies else 0)
+            size += _size_of(committed, with_bodies=with_bodies)
             if entries and size > self._read_bytes_max:
                 break
             entries.append(self._message(committed, with_bodies=with_bodies))
@@ -47,11 +47,7 @@ class Pages:
 
     def messages(self, found: Sequence[Committed | None], *, with_bodies: bool) -> list[Entry | None]:
         """All of them, or BusError(too_large)."""
-        size = sum(
-            committed.place.length + (sum(committed.entry.body_lengths) if with_bodies else 0)
-            for committed in found
-            if committed is not None
-        )
+        size = sum(_size_of(committed, with_bodies=with_bodies) for committed in found if committed is not None)
         if len(found) > 1 and size > self._read_bytes_max:
             raise BusError("too_large", f"{size} bytes; the limit is ledger.read_bytes_max: ask for fewer at once")
         return [None if one is None else self._message(one, with_bodies=with_bodies) for one in found]
@@ -60,3 +56,9 @@ class Pages:
         place, entry = committed
         bodies = [data for _, data in self._files.bodies(place, entry)] if with_bodies else []
         return to_entry(entry, place.sequence, place.chain, bodies)
+
+
+def _size_of(committed: Committed, *, with_bodies: bool) -> int:
+    """At least as many bytes as a reader gets of it, its ids spelled out."""
+    bodies = sum(committed.entry.body_lengths) if with_bodies else 0
+    return committed.place.length + SPELLED_MORE_BYTES + bodies

@@ -192,8 +192,10 @@ _OPTIONAL = frozenset(
 _PROVENANCE = (str, str, str, str, str, int, int, str, str)
 _ABRIDGED = (str, str, str, str, bytes, int, int, str, str)  # the session in bytes: elsewhere it stands as `~`
 _MARK, _BETWEEN = "~", "\0"
-_SESSION_MAX_CHARS = 64
-"""A longer one is spelled out everywhere: nobody's few bytes become many here."""
+_SESSION_MAX_BYTES, _MARKS_MAX = 36, 12
+"""A UUID, and more ids than an entry of the product names it in; what is beyond is spelled out."""
+SPELLED_MORE_BYTES = _SESSION_MAX_BYTES * _MARKS_MAX
+"""At most so much longer than its bytes is an entry as its readers get it."""
 _ADDED = (str, int, tuple, tuple)
 _BYTES_ALONE, _TEXT_ALONE = frozenset((bytes,)), frozenset((str,))
 _ACK = (str, int, str, str, str, str, str, int)
@@ -374,11 +376,11 @@ def _abridged(entry: Sequence[Any]) -> tuple[Any, ...]:
     fields = tuple(entry[:_WRITTEN_FIELDS])
     provenance, prev, once = fields[6], fields[9], fields[11]
     *who, session, run_seq, round_seq, order, tier = provenance
-    if not session or len(session) > _SESSION_MAX_CHARS or _BETWEEN in session:
+    if not session or len(session) > _SESSION_MAX_BYTES or not session.isascii() or _BETWEEN in session:
         return fields
     texts = (fields[0], fields[1], fields[8], prev or "", once or "", order, *fields[7])
     joined = _BETWEEN.join(texts)
-    if _MARK in joined or joined.count(_BETWEEN) >= len(texts) or joined.count(session) > 2 * len(texts):
+    if _MARK in joined or joined.count(_BETWEEN) >= len(texts) or joined.count(session) > _MARKS_MAX:
         return fields
     ids = joined.replace(session, _MARK).split(_BETWEEN)
     told = (*who, session.encode(), run_seq, round_seq, ids[5], tier)
@@ -389,14 +391,11 @@ def _spelled(fields: tuple[Any, ...]) -> tuple[Any, ...]:
     """What `_abridged` was given, of fields of the right types. Raises ValueError for what it does not make."""
     provenance, prev, once = fields[6], fields[9], fields[11]
     *who, named, run_seq, round_seq, order, tier = provenance
-    try:
-        session = named.decode()
-    except UnicodeDecodeError:
-        raise ValueError("provenance: its session is no text") from None
+    _demand(0 < len(named) <= _SESSION_MAX_BYTES and named.isascii(), "provenance: its session")
+    session = named.decode()
     texts = (fields[0], fields[1], fields[8], prev or "", once or "", order, *fields[7])
     joined = _BETWEEN.join(texts)
-    _demand(0 < len(session) <= _SESSION_MAX_CHARS, "provenance: its session")
-    _demand(joined.count(_MARK) <= 2 * len(texts), "ids that name the session more than twice each")
+    _demand(joined.count(_MARK) <= _MARKS_MAX, f"more than {_MARKS_MAX} `~` in ids")
     ids = joined.replace(_MARK, session).split(_BETWEEN)
     _demand(len(ids) == len(texts), "an id with a zero byte in it")
     whole: Provenance = tuple.__new__(Provenance, (*who, session, run_seq, round_seq, ids[5], tier))

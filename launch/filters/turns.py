@@ -35,6 +35,7 @@ def turn_matches(value: Value) -> Callable[[TurnRef, Sequence[str]], bool]:
     """Whether a turn, or one of these ids of what belongs to it, is the one that is meant."""
     text = _plain(value.text)
     run = None if value.is_literal else _RUN.fullmatch(text)
+    is_start_too = run is not None and len(run[1]) < _FULL_CHARS and text == value.text
     session, slash, input_id = text.partition("/")
     fits = fitting(Value(text, value.is_literal))
     is_wild = not value.is_literal and ("*" in text or "?" in text)
@@ -44,8 +45,8 @@ def turn_matches(value: Value) -> Callable[[TurnRef, Sequence[str]], bool]:
             return not turn.session_id
         if run is not None:
             is_it = turn.run_seq == int(run[2]) and turn.session_id.startswith(run[1])
-            # Eight digits and a number may also be the beginning of a longer id.
-            return is_it or (len(run[1]) < _FULL_CHARS and turn.session_id.startswith(text))
+            # Eight digits and a number may also be the beginning of a longer id, unless written as people see a run.
+            return is_it or (is_start_too and turn.session_id.startswith(text))
         if is_wild:
             return fits(turn.run) or any(fits(one) for one in ids)
         if slash and turn.input_id == input_id and turn.session_id.startswith(session):

@@ -49,6 +49,7 @@ def test_no_session_is_asked_for_by_the_empty_value():
         ("SES-1a2b3c4d-1", False),
         ("SES-1a2b9999-2", False),
         ("1a2b3c4d-0", True),  # the beginning of the id, too
+        ("SES-1a2b3c4d-0", False),  # a run, as people see one
         ("SES-1a2b3c4d", True),
         (SESSION, True),
         (f"{SESSION}/in-7", True),
