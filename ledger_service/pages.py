@@ -7,7 +7,7 @@ from typing import Any
 
 from bus.errors import BusError
 from bus.messages.ledger import Entries, Entry
-from bus.record.entry import SPELLED_MORE_BYTES, to_entry
+from bus.record.entry import spelled_more_bytes, to_entry
 from ledger_service.index import Committed, Index
 from ledger_service.segment import SegmentFiles
 from ledger_service.tables import Tables
@@ -61,4 +61,4 @@ class Pages:
 def _size_of(committed: Committed, *, with_bodies: bool) -> int:
     """At least as many bytes as a reader gets of it, its ids spelled out."""
     bodies = sum(committed.entry.body_lengths) if with_bodies else 0
-    return committed.place.length + SPELLED_MORE_BYTES + bodies
+    return committed.place.length + spelled_more_bytes(committed.entry) + bodies

@@ -194,8 +194,6 @@ _ABRIDGED = (str, str, str, str, bytes, int, int, str, str)  # the session in by
 _MARK, _BETWEEN = "~", "\0"
 _SESSION_MAX_BYTES, _MARKS_MAX = 36, 12
 """A UUID, and more ids than an entry of the product names it in; what is beyond is spelled out."""
-SPELLED_MORE_BYTES = _SESSION_MAX_BYTES * _MARKS_MAX
-"""At most so much longer than its bytes is an entry as its readers get it."""
 _ADDED = (str, int, tuple, tuple)
 _BYTES_ALONE, _TEXT_ALONE = frozenset((bytes,)), frozenset((str,))
 _ACK = (str, int, str, str, str, str, str, int)
@@ -282,6 +280,11 @@ def encode_stored(stored: StoredEntry, packed: bytes = b"") -> bytes:
     """
     written = packed or pack(_abridged(stored[1:]))
     return _STORED_HEAD + written[1:] + pack(stored[1 + _WRITTEN_FIELDS :])[1:]
+
+
+def spelled_more_bytes(stored: StoredEntry) -> int:
+    """At most so much longer than its bytes is the entry as its readers get it."""
+    return min(len(stored.session_id), _SESSION_MAX_BYTES) * _MARKS_MAX
 
 
 def to_entry(stored: StoredEntry, sequence: int, chain: bytes, bodies: Sequence[bytes | None]) -> Entry:
