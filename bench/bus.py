@@ -27,17 +27,17 @@ from pathlib import Path
 import zmq
 
 from bench.cluster import machine
-from bus.clock import SystemClock
-from bus.dispatch import Actor, Call
-from bus.messages.base import Message
-from bus.messages.ledger import Ack, Body, GetBody, Provenance, Write, WriteEntry, Written
-from bus.peer import Peer
-from bus.settings import BusSettings
-from bus.zeromq import tokens
-from bus.zeromq.broker_loop import run_broker
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.link import ZeroMQLink
-from config.snapshot import load_snapshot
+from hobus.bus.clock import SystemClock
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ledger import Ack, Body, GetBody, Provenance, Write, WriteEntry, Written
+from hobus.bus.peer import Peer
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq import tokens
+from hobus.bus.zeromq.broker_loop import run_broker
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.link import ZeroMQLink
+from hobus.config.snapshot import load_snapshot
 
 SIZES = (200, 4096)
 KINDS = ("opaque", "strict")

@@ -35,16 +35,16 @@ from typing import Any
 from bench.cluster import machine
 from bench.documents import markdown, put_between
 from bench.outside import Outside, asking_for
-from bus.errors import RuntimeFault
-from bus.messages.ids import iso, session_id_of
-from bus.messages.ledger import Entries, Entry, Tail
-from bus.messages.session import Cancel, CommandVerdict, HostCommand, ProcessTurn, SessionCommand, TurnResult
-from bus.messages.work_order import ExecuteWorkOrder, Receipt, ToolCall
-from bus.port import Bus
-from launch.client import connected, place_of
-from launch.endpoints import Place
-from launch.simulation.record import check_record
-from launch.turns import process_turn
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import iso, session_id_of
+from hobus.bus.messages.ledger import Entries, Entry, Tail
+from hobus.bus.messages.session import Cancel, CommandVerdict, HostCommand, ProcessTurn, SessionCommand, TurnResult
+from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt, ToolCall
+from hobus.bus.port import Bus
+from hobus.launch.client import connected, place_of
+from hobus.launch.endpoints import Place
+from hobus.launch.simulation.record import check_record
+from hobus.launch.turns import process_turn
 from tests.actors.ho1_executor.rig import order
 from tests.process.cluster import Cluster, cluster_in
 

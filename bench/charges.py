@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from bench.outside import Outside
-from bus.messages.ledger import Entry
-from bus.record.payload import payload_in
-from bus.record.payloads.orders import ToolStarted
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.orders import ToolStarted
 
 CHARGES = ("charge_keyed", "charge_unkeyed")
 

@@ -22,14 +22,14 @@ from pydantic_core import SchemaValidator
 
 from bench.cluster import changed
 from bench.turn import HISTORY, QUESTION
-from bus.codec import unpack_header
-from bus.envelope import Kind
-from bus.messages.base import Record
-from bus.messages.ledger import LedgerStats, ReadLedgerStats, Write
-from config.schema import AdminConfig
-from config.snapshot import Snapshot, load_snapshot
-from launch.simulated import SimulatedCluster
-from launch.simulation.many import quiet
+from hobus.bus.codec import unpack_header
+from hobus.bus.envelope import Kind
+from hobus.bus.messages.base import Record
+from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats, Write
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.simulation.many import quiet
 
 TURNS = 20
 SETTLED_S = 0.05

@@ -19,14 +19,14 @@ from typing import Any
 
 from bench.cluster import Cluster, cluster, machine
 from bench.turn import QUESTION, ROWS
-from bus.clock import SystemClock
-from bus.messages.base import Message
-from bus.messages.session import ProcessTurn
-from launch.client import connected
-from launch.http import keys
-from launch.http_client import AsyncClient
-from launch.listen import http_address, parts_of
-from launch.turns import process_turn
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.session import ProcessTurn
+from hobus.launch.client import connected
+from hobus.launch.http import keys
+from hobus.launch.http_client import AsyncClient
+from hobus.launch.listen import http_address, parts_of
+from hobus.launch.turns import process_turn
 
 SESSIONS, STRANGERS = 20, 2000
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from bus.errors import RuntimeFault
-from bus.messages.ledger import Entries, Entry, Tail
-from launch.client import connected, place_of
-from launch.errors import CommandError
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ledger import Entries, Entry, Tail
+from hobus.launch.client import connected, place_of
+from hobus.launch.errors import CommandError
 from tests.process.cluster import Cluster
 
 

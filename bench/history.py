@@ -24,10 +24,10 @@ from typing import Any
 from bench.cluster import Cluster, cluster, machine
 from bench.peers.environment import PeerAway, python_of
 from bench.turn import HISTORY, LANGGRAPH, MEASURED, ROWS, Peer, ask, bytes_by_event, texts_of, turns_of
-from bus.messages.ledger import LedgerStats, ReadLedgerStats
-from bus.port import Bus
-from launch.client import connected
-from ledger_service.reader import Filter, read_entries
+from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
+from hobus.bus.port import Bus
+from hobus.launch.client import connected
+from hobus.ledger_service.reader import Filter, read_entries
 
 PEER_LONG = 1000
 GOALS = {"P2 ratio": 20.0, "P3 1000/10": 1.15, "P3 10000/10": 1.3, "P4 bytes": 20_000}

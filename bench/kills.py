@@ -40,11 +40,11 @@ import psutil
 from bench.cluster import machine
 from bench.documents import markdown, put_between
 from bench.outside import Outside, asking_for
-from bus.messages.ledger import Entry
-from launch import identity
-from launch.drill import VARIABLE
-from launch.drill import parse_drill as point_of
-from launch.simulation.record import ENDS, answer_text, answers_of, check_record
+from hobus.bus.messages.ledger import Entry
+from hobus.launch import identity
+from hobus.launch.drill import VARIABLE
+from hobus.launch.drill import parse_drill as point_of
+from hobus.launch.simulation.record import ENDS, answer_text, answers_of, check_record
 from tests.process.cluster import Cluster, cluster_in, eventually
 
 INPUT_ID = "in-1"

@@ -26,12 +26,12 @@ from typing import Any
 import psutil
 
 from bench.cluster import machine
-from config.snapshot import load_snapshot
-from launch import identity, run_file
-from launch.children import environment
-from launch.home import Home, home_of
-from launch.log_lines import read_line
-from launch.run_file import ChildRow, RunFile
+from hobus.config.snapshot import load_snapshot
+from hobus.launch import identity, run_file
+from hobus.launch.children import environment
+from hobus.launch.home import Home, home_of
+from hobus.launch.log_lines import read_line
+from hobus.launch.run_file import ChildRow, RunFile
 
 GOALS = {"ready_s": 0.5, "restart_ms": 50.0, "help_s": 0.1, "pss_mb": 150.0}
 IMPORTS = "import zmq, msgpack, pydantic, structlog, asyncio"
@@ -81,12 +81,12 @@ def write_config(directory: Path) -> Path:
 
 def up(home: Home, config: Path) -> float:
     """Seconds of `hobus up --wait`."""
-    return timed(python("-m", "launch", "up", "--wait", "--home", str(home.root), "--config", str(config)))
+    return timed(python("-m", "hobus", "up", "--wait", "--home", str(home.root), "--config", str(config)))
 
 
 def down(home: Home) -> float:
     """Seconds of `hobus down`."""
-    return timed(python("-m", "launch", "down", "--home", str(home.root)))
+    return timed(python("-m", "hobus", "down", "--home", str(home.root)))
 
 
 def run_of(home: Home) -> RunFile:
@@ -172,7 +172,7 @@ def measure(rounds: int) -> dict[str, Any]:
                 time.sleep(0.3)
             downs.append(down(home))
             bare.append(one_by_one(count, ""))
-    helps = [timed(python("-m", "launch", "--help")) for _ in range(rounds * 3)]
+    helps = [timed(python("-m", "hobus", "--help")) for _ in range(rounds * 3)]
     passes = [timed([sys.executable, "-c", "pass"]) for _ in range(rounds * 3)]
     return {
         "machine": machine(),

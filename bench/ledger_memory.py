@@ -22,13 +22,13 @@ from typing import Any
 
 from bench.cluster import Cluster, cluster
 from bench.documents import markdown
-from bus.clock import SystemClock
-from bus.errors import RuntimeFault
-from bus.messages.ledger import Entries, Query, Read, Write, WriteEntry, Written
-from bus.port import Bus
-from launch.client import Client
-from launch.kernel import return_big_memory
-from ledger_service.reader import read_entries
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ledger import Entries, Query, Read, Write, WriteEntry, Written
+from hobus.bus.port import Bus
+from hobus.launch.client import Client
+from hobus.launch.kernel import return_big_memory
+from hobus.ledger_service.reader import read_entries
 
 BODY_BYTES = 7_900_000
 _BODY = bytes(range(256)) * (BODY_BYTES // 256)

@@ -38,11 +38,11 @@ from bench.counts import Counts, counted
 from bench.documents import markdown, put_between
 from bench.peers.environment import PeerAway, python_of
 from bench.turn import HISTORY, LANGGRAPH, ROWS, Peer, ask, texts_of
-from bus.messages.ledger import LedgerStats, ReadLedgerStats
-from bus.port import Bus
-from launch.client import connected
-from launch.home import home_of
-from launch.run_file import read as read_run
+from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
+from hobus.bus.port import Bus
+from hobus.launch.client import connected
+from hobus.launch.home import home_of
+from hobus.launch.run_file import read as read_run
 
 SESSIONS, MEASURED = 32, 20
 WARM_TURNS = 2

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from config.files import SHIPPED_ROOT
-from launch.children import environment
+from hobus.config.files import SHIPPED_ROOT
+from hobus.launch.children import environment
 
 SOURCE = Path(__file__).parent / "outside_tools" / "hobus_outside.py"
 TOOLS = ("charge_keyed", "charge_unkeyed", "charge_late")

@@ -37,15 +37,15 @@ from bench.cluster import machine
 from bench.documents import put_between
 from bench.following import follow
 from bench.outside import Outside, asking_for
-from bus.errors import RuntimeFault
-from bus.messages.ledger import Entry
-from bus.messages.session import ProcessTurn
-from launch import identity
-from launch.client import place_of
-from launch.door import answer_of
-from launch.endpoints import Place
-from launch.errors import CommandError
-from launch.simulation.record import answer_text, answers_of, check_record
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import ProcessTurn
+from hobus.launch import identity
+from hobus.launch.client import place_of
+from hobus.launch.door import answer_of
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError
+from hobus.launch.simulation.record import answer_text, answers_of, check_record
 from tests.process.cluster import Cluster, cluster_in, eventually
 
 QUESTIONS = (

@@ -31,13 +31,13 @@ from pathlib import Path
 
 from bench.cluster import machine
 from bench.documents import markdown, put_between
-from bus.messages.ledger import Entries, Tail
-from bus.messages.session import ProcessTurn, TurnResult
-from bus.port import Bus
-from launch import identity
-from launch.client import connected, place_of
-from launch.simulation.record import answer_text, answers_of, check_record
-from launch.turns import process_turn
+from hobus.bus.messages.ledger import Entries, Tail
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.port import Bus
+from hobus.launch import identity
+from hobus.launch.client import connected, place_of
+from hobus.launch.simulation.record import answer_text, answers_of, check_record
+from hobus.launch.turns import process_turn
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
 CLIENT_S = 5.0

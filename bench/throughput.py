@@ -20,8 +20,8 @@ from typing import Any
 
 from bench.cluster import Cluster, cluster, machine
 from bench.turn import ROWS, ask
-from bus.port import Bus
-from launch.client import connected
+from hobus.bus.port import Bus
+from hobus.launch.client import connected
 
 SESSIONS, MODEL_MS, GOAL = 32, 50, 3.5
 LATENCY = "gateway.providers.offline.latency_ms"

@@ -26,13 +26,13 @@ import psutil
 
 from bench.cluster import machine
 from bench.launch import down, run_of, spread, up, write_config
-from bus.errors import RuntimeFault
-from bus.messages.session import ProcessTurn, TurnResult
-from bus.port import Bus
-from launch import identity
-from launch.client import connected, place_of
-from launch.home import Home, home_of
-from launch.supervision import START_ORDER
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.port import Bus
+from hobus.launch import identity
+from hobus.launch.client import connected, place_of
+from hobus.launch.home import Home, home_of
+from hobus.launch.supervision import START_ORDER
 
 FROZEN, ZYGOTES = "frozen zygote", "all zygotes"
 

@@ -30,13 +30,13 @@ from typing import Any
 
 from bench.cluster import Cluster, cluster, machine
 from bench.peers.environment import PeerAway, python_of
-from bus.messages.ledger import Entry, LedgerStats, ReadLedgerStats
-from bus.messages.session import ProcessTurn, TurnResult
-from bus.port import Bus
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.tap import TapReader
-from launch.client import connected
-from ledger_service.reader import Filter, read_entries
+from hobus.bus.messages.ledger import Entry, LedgerStats, ReadLedgerStats
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.port import Bus
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.tap import TapReader
+from hobus.launch.client import connected
+from hobus.ledger_service.reader import Filter, read_entries
 
 QUESTION = "what packages are installed?"
 HISTORY, MEASURED = 10, 10

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from bus.messages import control, gateway, launcher, ledger, memory, session, streams, work_order
-from bus.messages.base import Message
+from hobus.bus.messages import control, gateway, launcher, ledger, memory, session, streams, work_order
+from hobus.bus.messages.base import Message
 
 Mode = Literal["slot", "ordered", "immediate"]
 

@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 import msgpack
 from pydantic import ValidationError
 
-from bus.envelope import HEADER_VERSION, Header
-from bus.errors import BusError, MessageTooLarge
-from bus.messages.base import Message
-from bus.text import cut
+from hobus.bus.envelope import HEADER_VERSION, Header
+from hobus.bus.errors import BusError, MessageTooLarge
+from hobus.bus.messages.base import Message
+from hobus.bus.text import cut
 
 M = TypeVar("M", bound=Message)
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Literal
 
-from bus.settings import BusSettings
+from hobus.bus.settings import BusSettings
 
 Malformed = Literal["bear", "tell", "cut off"]
 FRAME_BYTES = 64

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bus.link import Link
-from bus.messages.control import Refused
+from hobus.bus.link import Link
+from hobus.bus.messages.control import Refused
 
 Duty = Literal["hello", "beat", "wait"]
 

@@ -15,15 +15,15 @@ from typing import Protocol
 
 import structlog
 
-from bus.codec import decode, encode, pack_header, unpack_header
-from bus.connection import Connection
-from bus.envelope import Header, Kind, header
-from bus.errors import BusError, RuntimeFault
-from bus.messages.base import Message
-from bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
-from bus.messages.failure import Failure
-from bus.port import Clock
-from bus.settings import BusSettings
+from hobus.bus.codec import decode, encode, pack_header, unpack_header
+from hobus.bus.connection import Connection
+from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
+from hobus.bus.messages.failure import Failure
+from hobus.bus.port import Clock
+from hobus.bus.settings import BusSettings
 
 _WELCOME = int(Kind.WELCOME)
 _log = structlog.get_logger("bus")

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from bus.envelope import Header
-from bus.messages.base import Message
+from hobus.bus.envelope import Header
+from hobus.bus.messages.base import Message
 
 W = TypeVar("W")
 

@@ -14,8 +14,8 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, get_type_hints
 
-from bus.messages.base import Message
-from bus.port import Bus
+from hobus.bus.messages.base import Message
+from hobus.bus.port import Bus
 
 
 def _to_nobody(_message: Message) -> None:

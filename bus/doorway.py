@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from bus.pace import Pace
-from bus.settings import BusSettings
+from hobus.bus.pace import Pace
+from hobus.bus.settings import BusSettings
 
 
 class Doorway:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bus.messages.failure import Failure
+from hobus.bus.messages.failure import Failure
 
 VERDICT_CODES = frozenset(
     {

@@ -18,8 +18,8 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from bus.catalog import CLIENT_ROLES
-from bus.settings import BusSettings
+from hobus.bus.catalog import CLIENT_ROLES
+from hobus.bus.settings import BusSettings
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)

@@ -16,19 +16,19 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from bus.catalog import CLIENT_ROLES, Row, row_of
-from bus.codec import decode, encode
-from bus.deadlines import Deadlines
-from bus.dispatch import Call, Handler
-from bus.envelope import Header, Kind
-from bus.errors import BusError, RuntimeFault
-from bus.fair import FairQueue, Shares, cost_of, is_client, principal_of, weight_of
-from bus.lanes import role_of
-from bus.messages.base import Message
-from bus.outcome import failure_answer, follow_up, internal_fault
-from bus.port import Clock
-from bus.settings import BusSettings
-from bus.window import DuplicateWindow, Recorded, RequestKey
+from hobus.bus.catalog import CLIENT_ROLES, Row, row_of
+from hobus.bus.codec import decode, encode
+from hobus.bus.deadlines import Deadlines
+from hobus.bus.dispatch import Call, Handler
+from hobus.bus.envelope import Header, Kind
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.fair import FairQueue, Shares, cost_of, is_client, principal_of, weight_of
+from hobus.bus.lanes import role_of
+from hobus.bus.messages.base import Message
+from hobus.bus.outcome import failure_answer, follow_up, internal_fault
+from hobus.bus.port import Clock
+from hobus.bus.settings import BusSettings
+from hobus.bus.window import DuplicateWindow, Recorded, RequestKey
 
 _NOT_FINAL = frozenset({"cancelled", "disk_full"})
 """Failures that are not to be retried at once, and may be another answer to who asks again later."""

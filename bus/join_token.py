@@ -15,7 +15,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from bus.messages.base import pack, unpack
+from hobus.bus.messages.base import pack, unpack
 
 KEY_BYTES = 32
 _PREFIX = "hobus"

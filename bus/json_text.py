@@ -7,7 +7,7 @@ from typing import Any, NoReturn, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from bus.messages.base import pack
+from hobus.bus.messages.base import pack
 
 
 class _AnyObject(BaseModel):

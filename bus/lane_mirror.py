@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from bus.codec import pack_header
-from bus.connection import Connection
-from bus.envelope import Header, Kind
-from bus.errors import BusError
-from bus.messages.control import LaneFrame
-from bus.outbox import Outbox
+from hobus.bus.codec import pack_header
+from hobus.bus.connection import Connection
+from hobus.bus.envelope import Header, Kind
+from hobus.bus.errors import BusError
+from hobus.bus.messages.control import LaneFrame
+from hobus.bus.outbox import Outbox
 
 MIRRORED = frozenset({"gateway"})
 """Services whose lanes are mirrored."""

@@ -17,24 +17,24 @@ from typing import NamedTuple
 
 import structlog
 
-from bus.broker.admission import malformation_of, refusal_of
-from bus.catalog import CLIENT_ROLES, row_of
-from bus.codec import decode, encode, pack_header, unpack_header
-from bus.conduct import Conduct
-from bus.envelope import Header, Kind, header
-from bus.errors import BusError, RuntimeFault
-from bus.fair import principal_of
-from bus.lanes import LANE_TYPES, epoch_of, is_foreign, role_of
-from bus.link import LaneTransport
-from bus.messages.base import Message
-from bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
-from bus.messages.ids import ID_MAX_CHARS
-from bus.outcome import failure_answer
-from bus.pace import Pace
-from bus.pacing import TOO_MUCH, Others, PacedIntake, client_rate_of, may_wait_whole
-from bus.port import Clock
-from bus.settings import BusSettings
-from bus.window import Recorded
+from hobus.bus.broker.admission import malformation_of, refusal_of
+from hobus.bus.catalog import CLIENT_ROLES, row_of
+from hobus.bus.codec import decode, encode, pack_header, unpack_header
+from hobus.bus.conduct import Conduct
+from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.fair import principal_of
+from hobus.bus.lanes import LANE_TYPES, epoch_of, is_foreign, role_of
+from hobus.bus.link import LaneTransport
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Beat, Hello, Refused, Rehello, Welcome
+from hobus.bus.messages.ids import ID_MAX_CHARS
+from hobus.bus.outcome import failure_answer
+from hobus.bus.pace import Pace
+from hobus.bus.pacing import TOO_MUCH, Others, PacedIntake, client_rate_of, may_wait_whole
+from hobus.bus.port import Clock
+from hobus.bus.settings import BusSettings
+from hobus.bus.window import Recorded
 
 _log = structlog.get_logger("bus")
 _REQUEST, _HELLO = int(Kind.REQUEST), int(Kind.HELLO)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from bus.catalog import ROWS
-from bus.messages.gateway import DegradedPrompt
+from hobus.bus.catalog import ROWS
+from hobus.bus.messages.gateway import DegradedPrompt
 
 INSTANCE_PATTERN = re.compile(r"(?P<role>[a-z0-9]{1,16})/[A-Za-z0-9._-]{1,64}@[A-Za-z0-9]{1,64}")
 """`<role>/<n>@<incarnation>`."""

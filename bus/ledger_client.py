@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from bus.errors import LedgerError, RuntimeFault, fault_of
-from bus.messages.ledger import (
+from hobus.bus.errors import LedgerError, RuntimeFault, fault_of
+from hobus.bus.messages.ledger import (
     Ack,
     Body,
     Entries,
@@ -39,8 +39,8 @@ from bus.messages.ledger import (
     WriteEntry,
     Written,
 )
-from bus.port import Bus
-from bus.record.entry import wire_size, with_bytes
+from hobus.bus.port import Bus
+from hobus.bus.record.entry import wire_size, with_bytes
 
 LEDGER = "ledger"
 

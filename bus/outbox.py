@@ -12,22 +12,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bus.catalog import CLASSES, CLIENT_ROLES, Row, row_of
-from bus.codec import decode, encode, pack_header
-from bus.connection import Connection
-from bus.conversation import send_or_drop
-from bus.correlation import Pending, PendingTable
-from bus.deadlines import Deadlines
-from bus.envelope import HEADER_VERSION, Header, Kind
-from bus.errors import BusError, RuntimeFault, fault_of
-from bus.inbox import CAUSE
-from bus.lanes import lane_for, role_of
-from bus.messages.base import Message
-from bus.messages.control import Cancelled
-from bus.messages.failure import Failure
-from bus.messages.ids import trace_from
-from bus.port import Clock, R
-from bus.settings import BusSettings
+from hobus.bus.catalog import CLASSES, CLIENT_ROLES, Row, row_of
+from hobus.bus.codec import decode, encode, pack_header
+from hobus.bus.connection import Connection
+from hobus.bus.conversation import send_or_drop
+from hobus.bus.correlation import Pending, PendingTable
+from hobus.bus.deadlines import Deadlines
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind
+from hobus.bus.errors import BusError, RuntimeFault, fault_of
+from hobus.bus.inbox import CAUSE
+from hobus.bus.lanes import lane_for, role_of
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Cancelled
+from hobus.bus.messages.failure import Failure
+from hobus.bus.messages.ids import trace_from
+from hobus.bus.port import Clock, R
+from hobus.bus.settings import BusSettings
 
 _REQUEST, _FAILURE = int(Kind.REQUEST), int(Kind.FAILURE)
 Outcome = tuple[Header, bytes]

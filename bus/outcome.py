@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
-from bus.codec import encode
-from bus.envelope import Header, Kind
-from bus.errors import BusError, MessageTooLarge, RuntimeFault
-from bus.messages.failure import Failure
-from bus.window import Recorded
+from hobus.bus.codec import encode
+from hobus.bus.envelope import Header, Kind
+from hobus.bus.errors import BusError, MessageTooLarge, RuntimeFault
+from hobus.bus.messages.failure import Failure
+from hobus.bus.window import Recorded
 
 _log = structlog.get_logger("bus")
 

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Literal, NamedTuple, TypeVar
 
-from bus.deadlines import Deadlines
-from bus.fair import Shares
-from bus.settings import BusSettings
+from hobus.bus.deadlines import Deadlines
+from hobus.bus.fair import Shares
+from hobus.bus.settings import BusSettings
 
 T = TypeVar("T")
 Verdict = Literal["goes on", "waits", "full", "cut off"]

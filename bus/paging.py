@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from bus.errors import BusError
-from bus.messages.base import pack
-from bus.messages.control import AnnounceTools, Peers, ReadPeers, ReadTools, Tools, ToolSource, ToolWord
-from bus.port import Bus
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.control import AnnounceTools, Peers, ReadPeers, ReadTools, Tools, ToolSource, ToolWord
+from hobus.bus.port import Bus
 
 P = TypeVar("P", Peers, Tools)
 

@@ -19,27 +19,27 @@ from typing import Any
 
 import structlog
 
-from bus.catalog import row_of
-from bus.codec import decode, encode
-from bus.connection import Connection
-from bus.conversation import Conversation, ConversationCounters, send_or_drop
-from bus.dispatch import Actor, handlers_of
-from bus.envelope import HEADER_VERSION, Header, Kind
-from bus.errors import BusError, RuntimeFault
-from bus.fair import principal_of
-from bus.inbox import CAUSE, Inbox, InboxCounters, Route
-from bus.lane_mirror import MIRRORED, Mirror
-from bus.lane_server import LaneCounters, LaneServer
-from bus.lanes import role_of
-from bus.link import Link
-from bus.messages.base import Message
-from bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, Probe, Probed, Ready, Refused
-from bus.outbox import Outbox, OutboxCounters
-from bus.paging import parts_of
-from bus.port import Clock, R
-from bus.readiness import Readiness, State
-from bus.settings import BusSettings
-from bus.window import Recorded
+from hobus.bus.catalog import row_of
+from hobus.bus.codec import decode, encode
+from hobus.bus.connection import Connection
+from hobus.bus.conversation import Conversation, ConversationCounters, send_or_drop
+from hobus.bus.dispatch import Actor, handlers_of
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.fair import principal_of
+from hobus.bus.inbox import CAUSE, Inbox, InboxCounters, Route
+from hobus.bus.lane_mirror import MIRRORED, Mirror
+from hobus.bus.lane_server import LaneCounters, LaneServer
+from hobus.bus.lanes import role_of
+from hobus.bus.link import Link
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, Probe, Probed, Ready, Refused
+from hobus.bus.outbox import Outbox, OutboxCounters
+from hobus.bus.paging import parts_of
+from hobus.bus.port import Clock, R
+from hobus.bus.readiness import Readiness, State
+from hobus.bus.settings import BusSettings
+from hobus.bus.window import Recorded
 
 _ASKS, _ANSWERS = (int(Kind.REQUEST), int(Kind.POST)), (int(Kind.REPLY), int(Kind.FAILURE))
 _PROBE = Probe.TYPE

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from bus.errors import RuntimeFault
-from bus.messages.base import Message
-from bus.messages.gateway import Prompt, PromptResponse
-from bus.messages.work_order import ToolCall
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.work_order import ToolCall
 
 R = TypeVar("R", bound=Message)
 

@@ -1,7 +1,7 @@
 """Makes `bus/PROTOCOL.md` from the catalog, the message classes and the hand-written preface.
 
-python -m bus.protocol_doc            writes it
-python -m bus.protocol_doc --check    exits 1 when it is stale
+python -m hobus.bus.protocol_doc            writes it
+python -m hobus.bus.protocol_doc --check    exits 1 when it is stale
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from pydantic.fields import FieldInfo
 
-from bus.broker.admission import HEADER_ROOM_BYTES
-from bus.broker.tap_record import VERDICTS, TapRecord
-from bus.broker.tap_wire import TAP_VERSION
-from bus.catalog import CLASSES, ROLES, ROWS, Row
-from bus.codec import HEADER_MAX_BYTES
-from bus.envelope import HEADER_VERSION, Header, Kind
-from bus.messages import control
-from bus.messages.base import Message, Record
-from bus.messages.failure import FAILURE_CODES, Failure
-from bus.messages.ids import ID_MAX_CHARS
+from hobus.bus.broker.admission import HEADER_ROOM_BYTES
+from hobus.bus.broker.tap_record import VERDICTS, TapRecord
+from hobus.bus.broker.tap_wire import TAP_VERSION
+from hobus.bus.catalog import CLASSES, ROLES, ROWS, Row
+from hobus.bus.codec import HEADER_MAX_BYTES
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind
+from hobus.bus.messages import control
+from hobus.bus.messages.base import Message, Record
+from hobus.bus.messages.failure import FAILURE_CODES, Failure
+from hobus.bus.messages.ids import ID_MAX_CHARS
 
 Described = type[Record] | type[tuple[Any, ...]]
 """A record, which is a map on the wire, or a named tuple, which is an array."""
@@ -241,7 +241,7 @@ def main(arguments: list[str]) -> int:
     if "--check" in arguments:
         if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page:
             return 0
-        sys.stderr.write(f"{PAGE} is stale: run python -m bus.protocol_doc\n")
+        sys.stderr.write(f"{PAGE} is stale: run python -m hobus.bus.protocol_doc\n")
         return 1
     PAGE.write_text(page, encoding="utf-8")
     return 0

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Literal
 
-from bus.dispatch import Actor
-from bus.errors import RuntimeFault
-from bus.messages.control import REASON_MAX_CHARS, Beat
-from bus.text import cut
+from hobus.bus.dispatch import Actor
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.control import REASON_MAX_CHARS, Beat
+from hobus.bus.text import cut
 
 State = Literal["starting", "ready", "degraded", "draining"]
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bus.errors import RuntimeFault
-from bus.messages.gateway import PromptResponse
-from bus.messages.work_order import Cost
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.work_order import Cost
 
 _FACT = "cost"
 _WITHOUT_A_WORD = frozenset({"timeout", "peer_lost", "expired"})

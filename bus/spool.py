@@ -18,11 +18,11 @@ from typing import Protocol
 
 import structlog
 
-from bus.errors import LedgerError, MessageTooLarge
-from bus.messages.base import pack
-from bus.messages.ledger import Ack, WriteEntry
-from bus.port import Disk, FileHandle
-from bus.record.entry import packed_entry, unpack_frozen, written_entry
+from hobus.bus.errors import LedgerError, MessageTooLarge
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ledger import Ack, WriteEntry
+from hobus.bus.port import Disk, FileHandle
+from hobus.bus.record.entry import packed_entry, unpack_frozen, written_entry
 
 _log = structlog.get_logger("spool")
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bus.messages.base import Message
-from bus.messages.streams import StreamDelta, StreamReset
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.streams import StreamDelta, StreamReset
 
 Listener = Callable[[Message], None]
 Reason = Literal["retry", "tools", "take_over", "degraded", "rejected", "steered"]

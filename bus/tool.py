@@ -1,7 +1,7 @@
 """What a Python package needs to offer a tool to agents: a decorator, the call's own facts, and one exception.
 
     # my_package/tools.py
-    from bus.tool import Invocation, ToolFault, tool
+    from hobus import Invocation, ToolFault, tool
 
     @tool(idempotent=False, writes=True)
     def open_ticket(title: str, urgent: bool = False, *, call: Invocation) -> dict[str, str]:

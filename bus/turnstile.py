@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from bus.fair import FairGate, Shares, is_client, weight_of
-from bus.pacing import Others, PacedIntake, Rate
-from bus.settings import BusSettings
+from hobus.bus.fair import FairGate, Shares, is_client, weight_of
+from hobus.bus.pacing import Others, PacedIntake, Rate
+from hobus.bus.settings import BusSettings
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
-from bus.envelope import Kind
+from hobus.bus.envelope import Kind
 
 RequestKey = tuple[str, str, str]
 """(role of the sender, or the client itself, type, message id)."""

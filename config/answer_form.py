@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bus.json_text import is_within, value_of
-from config.json_schema import SchemaFault, validator_of
-from config.schema import SessionsConfig
+from hobus.bus.json_text import is_within, value_of
+from hobus.config.json_schema import SchemaFault, validator_of
+from hobus.config.schema import SessionsConfig
 
 
 def schema_fault(schema: dict[str, Any], limits: SessionsConfig) -> str:

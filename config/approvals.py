@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from config.schema import ToolsConfig
+from hobus.config.schema import ToolsConfig
 
 
 def needs_approval(tools: ToolsConfig, tool_id: str) -> bool:

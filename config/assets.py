@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
-from config.schema import BudgetConfig
+from hobus.config.schema import BudgetConfig
 
 Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
 Version = Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+$")]

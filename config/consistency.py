@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from bus.messages.ids import ID_MAX_CHARS
-from bus.messages.work_order import DOMAIN_TAGS
-from config.assets import BUDGET_SETTINGS, Agent, Contract, Framework
-from config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config, Route
-from config.secret_refs import is_secret_name
-from config.tool_faults import tool_faults
+from hobus.bus.messages.ids import ID_MAX_CHARS
+from hobus.bus.messages.work_order import DOMAIN_TAGS
+from hobus.config.assets import BUDGET_SETTINGS, Agent, Contract, Framework
+from hobus.config.schema import AdminConfig, BudgetConfig, GatewayConfig, Ho3Config, Route
+from hobus.config.secret_refs import is_secret_name
+from hobus.config.tool_faults import tool_faults
 
 BUDGET_KEYS = tuple(name for name in BudgetConfig.model_fields if name.endswith(("_budget", "_token_limit")))
 """Token budgets of section `budget`: what an agent may name."""

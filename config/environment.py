@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
-from config.secret_refs import is_secret_ref
+from hobus.config.secret_refs import is_secret_ref
 
 _REFERENCE = "env:"
 

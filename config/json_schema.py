@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError, ValidationErrorKind
 
-from config.schema_cost import Cost, NoEnd, extent_of
+from hobus.config.schema_cost import Cost, NoEnd, extent_of
 
 _KEPT_MAX = 256
 """Schemas found right and remembered; only speed depends on it."""

@@ -11,15 +11,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from bus.errors import ConfigError
-from bus.messages.base import canonical_bytes
-from config import files
-from config.assets import Agent, Asset, Contract, Framework, Package, Spec
-from config.consistency import inconsistencies, snapshot_faults
-from config.files import ADMIN_CONFIG, GovernedFile, Kind
-from config.merge import merged
-from config.parse import BadText, checked, json_value
-from config.schema import AdminConfig
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.base import canonical_bytes
+from hobus.config import files
+from hobus.config.assets import Agent, Asset, Contract, Framework, Package, Spec
+from hobus.config.consistency import inconsistencies, snapshot_faults
+from hobus.config.files import ADMIN_CONFIG, GovernedFile, Kind
+from hobus.config.merge import merged
+from hobus.config.parse import BadText, checked, json_value
+from hobus.config.schema import AdminConfig
 
 _MODELS: dict[Kind, tuple[type[Asset], str]] = {
     "agent": (Agent, "agent_id"),
@@ -103,7 +103,7 @@ def _read(file: GovernedFile, faults: list[str]) -> str | None:
 
 def _yaml_value(text: str) -> Any:
     # By name: the many processes that read no file of this form need not load its library.
-    return importlib.import_module("config.yaml_text").yaml_value(text)
+    return importlib.import_module("hobus.config.yaml_text").yaml_value(text)
 
 
 def _parsed(file: GovernedFile, faults: list[str]) -> Any:

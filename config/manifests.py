@@ -1,4 +1,4 @@
-"""Keeps the hashes in `packages/*/manifest.json` true: `python -m config.manifests --check | --write`.
+"""Keeps the hashes in `packages/*/manifest.json` true: `python -m hobus.config.manifests --check | --write`.
 
 Every governed file but the package manifests themselves is owned by exactly one package, exists, and has the hash that
 its owner states. Adding a file to a package is done by hand: ownership is a decision.
@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from config import files
-from config.parse import BadText, json_value
+from hobus.config import files
+from hobus.config.parse import BadText, json_value
 
 _HASH = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -78,14 +78,16 @@ def _asset_faults(root: Path, manifest: Path, asset: dict[str, Any], owners: dic
     if not _HASH.fullmatch(stated):
         return [f"{name}: {owner} states a hash that is not `sha256:` and 64 hex digits"]
     if stated != hash_of(root / name):
-        return [f"{name}: changed since {owner} stated its hash; if on purpose: python -m config.manifests --write"]
+        return [
+            f"{name}: changed since {owner} stated its hash; if on purpose: python -m hobus.config.manifests --write"
+        ]
     return []
 
 
 def main(arguments: Sequence[str]) -> int:
     """`--check`: 0 if all is well, 1 with every fault. `--write`: refresh, then check. 2: neither was asked for."""
     if list(arguments) not in (["--check"], ["--write"]):
-        sys.stderr.write("usage: python -m config.manifests --check | --write\n")
+        sys.stderr.write("usage: python -m hobus.config.manifests --check | --write\n")
         return 2
     try:
         for name in refresh(files.SHIPPED_ROOT) if arguments[0] == "--write" else ():

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bus.errors import ConfigError, WorkOrderFault
-from bus.messages.gateway import PromptMessage
-from bus.messages.work_order import Segment
+from hobus.bus.errors import ConfigError, WorkOrderFault
+from hobus.bus.messages.gateway import PromptMessage
+from hobus.bus.messages.work_order import Segment
 
 Role = Literal["system", "user"]
 

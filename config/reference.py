@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from schema and shipped values: `python -m config.reference --check | --write`."""
+"""Writes docs/configuration.md from schema and shipped values: `python -m hobus.config.reference --check | --write`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from config.files import ADMIN_CONFIG, SHIPPED_ROOT
-from config.parse import json_value
-from config.schema import AdminConfig
+from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
+from hobus.config.parse import json_value
+from hobus.config.schema import AdminConfig
 
 PAGE = SHIPPED_ROOT.parent / "docs" / "configuration.md"
 
@@ -32,10 +32,10 @@ mend and the value as shipped.
 - What is loaded is frozen for the life of the cluster; its digest stands in the records of every turn.
 - A secret never stands in a file, only a reference does: `env:NAME` or `file:PATH`.
 - A new setting is a field in `config/schema.py` with a unit at the end of its name and one line of reason, its value in
-  `config/admin_config.json`, and a test that the value is used; then `python -m config.reference --write` and
-  `python -m config.manifests --write`.
+  `config/admin_config.json`, and a test that the value is used; then `python -m hobus.config.reference --write` and
+  `python -m hobus.config.manifests --write`.
 
-This page is written from the schema and the shipped values by `python -m config.reference --write`.
+This page is written from the schema and the shipped values by `python -m hobus.config.reference --write`.
 """
 
 _UNITS = (
@@ -116,7 +116,7 @@ def _inside(field: FieldInfo, value: Any) -> tuple[str, Any]:
 def main(arguments: Sequence[str], target: Path = PAGE) -> int:
     """`--check`: 0 if the page is current, else 1. `--write`: write it. 2: neither was asked for."""
     if list(arguments) not in (["--check"], ["--write"]):
-        sys.stderr.write("usage: python -m config.reference --check | --write\n")
+        sys.stderr.write("usage: python -m hobus.config.reference --check | --write\n")
         return 2
     text = page(json_value((SHIPPED_ROOT / ADMIN_CONFIG).read_text(encoding="utf-8")))
     if arguments[0] == "--write":
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str], target: Path = PAGE) -> int:
         return 0
     if target.is_file() and target.read_text(encoding="utf-8") == text:
         return 0
-    sys.stderr.write(f"{target.name} is not current: python -m config.reference --write\n")
+    sys.stderr.write(f"{target.name} is not current: python -m hobus.config.reference --write\n")
     return 1
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from config.assets import Framework, Package, Spec
+from hobus.config.assets import Framework, Package, Spec
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from bus.settings import BusSettings
-from config.secret_refs import is_secret_ref
+from hobus.bus.settings import BusSettings
+from hobus.config.secret_refs import is_secret_ref
 
 Positive = Annotated[int, Field(gt=0)]
 PositiveFloat = Annotated[float, Field(gt=0)]

@@ -14,13 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bus.errors import ConfigError
-from bus.messages.base import canonical_bytes, unpack
-from config.assets import Agent, Contract, Framework, Package, Spec
-from config.load import Governed, load
-from config.prompt_pack import parse_pack
-from config.registry import file_owners
-from config.schema import AdminConfig
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.base import canonical_bytes, unpack
+from hobus.config.assets import Agent, Contract, Framework, Package, Spec
+from hobus.config.load import Governed, load
+from hobus.config.prompt_pack import parse_pack
+from hobus.config.registry import file_owners
+from hobus.config.schema import AdminConfig
 
 
 @dataclass(frozen=True)

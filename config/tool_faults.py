@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from bus.messages.control import SEPARATOR
-from bus.settings import BusSettings
-from config.assets import Agent
-from config.schema import HttpServer, McpServerConfig, ToolsConfig
-from config.secret_refs import is_secret_name, is_secret_ref
+from hobus.bus.messages.control import SEPARATOR
+from hobus.bus.settings import BusSettings
+from hobus.config.assets import Agent
+from hobus.config.schema import HttpServer, McpServerConfig, ToolsConfig
+from hobus.config.secret_refs import is_secret_name, is_secret_ref
 
 TOOL_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What every model provider takes as the name of a tool."""

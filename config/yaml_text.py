@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from yaml.composer import Composer
 
-from config.parse import BadText
+from hobus.config.parse import BadText
 
 
 def yaml_value(text: str) -> Any:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Prompt
-from bus.messages.ids import order_of_call
-from config.assets import Agent
-from config.schema import Route
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt
+from hobus.bus.messages.ids import order_of_call
+from hobus.config.assets import Agent
+from hobus.config.schema import Route
 
 DEGRADED_CONTRACT = "PRC-DEGRADED-001"
 _PROMPT_ROLES = frozenset({"ho1"})

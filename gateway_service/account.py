@@ -7,16 +7,16 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Budget
-from bus.port import Bus
-from bus.record.payloads.prompts import session_scope
-from bus.spool import RecordKeeper
-from config.snapshot import Snapshot
-from gateway_service import budget, records
-from gateway_service.budget import Allocate, BudgetState, Crossed, Refused, Reservation, Reserve, Scope, Settle
-from gateway_service.pricing import NEVER_SENT, Settlement
-from gateway_service.records import Ask, Attempt
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Budget
+from hobus.bus.port import Bus
+from hobus.bus.record.payloads.prompts import session_scope
+from hobus.bus.spool import RecordKeeper
+from hobus.config.snapshot import Snapshot
+from hobus.gateway_service import budget, records
+from hobus.gateway_service.budget import Allocate, BudgetState, Crossed, Refused, Reservation, Reserve, Scope, Settle
+from hobus.gateway_service.pricing import NEVER_SENT, Settlement
+from hobus.gateway_service.records import Ask, Attempt
 
 
 @dataclass(slots=True)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from bus.errors import GatewayError
-from config.schema import BreakerConfig
+from hobus.bus.errors import GatewayError
+from hobus.config.schema import BreakerConfig
 
 State = Literal["closed", "open", "half_open"]
 Said = Literal["success", "fault", "nothing"]

@@ -11,16 +11,16 @@ from contextlib import contextmanager
 
 import structlog
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Breaker as Row
-from bus.messages.ledger import Entry
-from bus.port import Bus
-from bus.record.payload import payload_in
-from bus.record.payloads.prompts import BreakerChanged
-from bus.spool import RecordKeeper
-from config.schema import BreakerConfig, Route
-from gateway_service import breaker, records
-from gateway_service.breaker import Breaker, Ended, Entered, Said
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Breaker as Row
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.port import Bus
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.prompts import BreakerChanged
+from hobus.bus.spool import RecordKeeper
+from hobus.config.schema import BreakerConfig, Route
+from hobus.gateway_service import breaker, records
+from hobus.gateway_service.breaker import Breaker, Ended, Entered, Said
 
 _log = structlog.get_logger("gateway")
 

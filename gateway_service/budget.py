@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from bus.messages.gateway import Prompt, ScopeBudget
-from bus.record.payloads.prompts import ScopeFigures as Scope
-from bus.record.payloads.prompts import agent_scope, order_scope, provider_scope, session_scope
-from config.assets import Agent
-from config.schema import BudgetConfig, Route
-from gateway_service.pricing import Settlement
+from hobus.bus.messages.gateway import Prompt, ScopeBudget
+from hobus.bus.record.payloads.prompts import ScopeFigures as Scope
+from hobus.bus.record.payloads.prompts import agent_scope, order_scope, provider_scope, session_scope
+from hobus.config.assets import Agent
+from hobus.config.schema import BudgetConfig, Route
+from hobus.gateway_service.pricing import Settlement
 
 Mode = Literal["enforce", "warn", "off"]
 _ORDER = order_scope("")

@@ -12,10 +12,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from itertools import islice
 
-from bus.errors import GatewayError
-from bus.messages.gateway import PromptResponse
-from bus.streaming import Draft, Listener
-from gateway_service.pricing import TOKENS_MAX
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.streaming import Draft, Listener
+from hobus.gateway_service.pricing import TOKENS_MAX
 
 
 @dataclass(slots=True)

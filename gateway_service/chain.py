@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from bus.errors import GatewayError
-from config.assets import Agent
-from config.schema import GatewayConfig, Route
-from gateway_service import retry
-from gateway_service.breaker import said_by
+from hobus.bus.errors import GatewayError
+from hobus.config.assets import Agent
+from hobus.config.schema import GatewayConfig, Route
+from hobus.gateway_service import retry
+from hobus.gateway_service.breaker import said_by
 
 
 def chain_of(route: Route, agent: Agent, config: GatewayConfig) -> list[Route]:

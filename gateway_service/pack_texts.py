@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bus.messages.gateway import Prompt
+from hobus.bus.messages.gateway import Prompt
 
 _NONE: Mapping[str, int] = {}
 

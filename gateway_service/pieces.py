@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bus.streaming import Draft
+from hobus.bus.streaming import Draft
 
 
 class Pieces:

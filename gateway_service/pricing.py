@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from bus.errors import GatewayError
-from bus.messages.base import pack, unpack
-from bus.messages.gateway import Prompt, PromptResponse
-from config.schema import ModelConfig
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.base import pack, unpack
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.config.schema import ModelConfig
 
 _PER_MILLION = 1_000_000
 _TOOLS_KEPT = 64

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Prompt
-from config.schema import GatewayConfig, Route
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt
+from hobus.config.schema import GatewayConfig, Route
 
 
 def with_profile(prompt: Prompt, route: Route, config: GatewayConfig) -> Prompt:

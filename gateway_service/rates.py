@@ -11,13 +11,13 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
-from bus.errors import GatewayError
-from bus.port import Bus
-from bus.record.payloads.prompts import session_scope
-from config.schema import GatewayConfig, RateConfig
-from gateway_service.account import Held
-from gateway_service.rate import Bucket
-from gateway_service.records import Attempt
+from hobus.bus.errors import GatewayError
+from hobus.bus.port import Bus
+from hobus.bus.record.payloads.prompts import session_scope
+from hobus.config.schema import GatewayConfig, RateConfig
+from hobus.gateway_service.account import Held
+from hobus.gateway_service.rate import Bucket
+from hobus.gateway_service.records import Attempt
 
 _PER_MINUTE = 60
 

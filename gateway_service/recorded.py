@@ -5,13 +5,13 @@ Each raises ValueError for a payload that cannot be read.
 
 from __future__ import annotations
 
-from bus.errors import GatewayError
-from bus.messages.gateway import PromptResponse
-from bus.messages.ids import body_ref
-from bus.messages.ledger import Entry
-from bus.messages.work_order import ToolCall
-from bus.record.payload import payload_in, payload_of
-from bus.record.payloads.prompts import (
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.ids import body_ref
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.work_order import ToolCall
+from hobus.bus.record.payload import payload_in, payload_of
+from hobus.bus.record.payloads.prompts import (
     AnswerCalls,
     BudgetSnapshot,
     PromptFailed,
@@ -21,9 +21,9 @@ from bus.record.payloads.prompts import (
     order_scope,
     scopes_of,
 )
-from gateway_service.budget import Reservation
-from gateway_service.pricing import NEVER_SENT, Settlement
-from gateway_service.records import Ask, record_id
+from hobus.gateway_service.budget import Reservation
+from hobus.gateway_service.pricing import NEVER_SENT, Settlement
+from hobus.gateway_service.records import Ask, record_id
 
 
 def reservation_in(entry: Entry) -> Reservation | None:

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from bus.errors import GatewayError
-from bus.messages.base import pack
-from bus.messages.gateway import Prompt, PromptMessage, PromptResponse
-from bus.messages.ids import call_id, dispatched_id, entry_id, got_key, sent_key
-from bus.messages.ledger import Entry, Provenance, WriteEntry
-from bus.messages.work_order import Segment, ToolCall
-from bus.record.entry import checked
-from bus.record.payload import pack_payload, payload_in
-from bus.record.payloads.prompts import (
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
+from hobus.bus.messages.ids import call_id, dispatched_id, entry_id, got_key, sent_key
+from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
+from hobus.bus.messages.work_order import Segment, ToolCall
+from hobus.bus.record.entry import checked
+from hobus.bus.record.payload import pack_payload, payload_in
+from hobus.bus.record.payloads.prompts import (
     AnswerCalls,
     BreakerChanged,
     BudgetAllocated,
@@ -34,10 +34,10 @@ from bus.record.payloads.prompts import (
     SentRequest,
     SentText,
 )
-from config.schema import GatewayConfig, Route
-from gateway_service.budget import BudgetState, Crossed, Mode, Reservation, figures_of
-from gateway_service.pack_texts import PackTexts
-from gateway_service.pricing import Settlement
+from hobus.config.schema import GatewayConfig, Route
+from hobus.gateway_service.budget import BudgetState, Crossed, Mode, Reservation, figures_of
+from hobus.gateway_service.pack_texts import PackTexts
+from hobus.gateway_service.pricing import Settlement
 
 STREAM = "prompts"
 

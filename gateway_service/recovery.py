@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 import structlog
 
-from bus.errors import MessageTooLarge
-from bus.ledger_client import LedgerClient
-from bus.messages.ledger import Entry, WriteEntry
-from bus.port import Bus
-from bus.record.payload import payload_in
-from bus.record.payloads.prompts import BudgetAllocated
-from bus.spool import Spool
-from gateway_service import recorded, records
-from gateway_service.budget import Allocate, BudgetState, Restore, Settle, apply, state_of
+from hobus.bus.errors import MessageTooLarge
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ledger import Entry, WriteEntry
+from hobus.bus.port import Bus
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.prompts import BudgetAllocated
+from hobus.bus.spool import Spool
+from hobus.gateway_service import recorded, records
+from hobus.gateway_service.budget import Allocate, BudgetState, Restore, Settle, apply, state_of
 
 _log = structlog.get_logger("gateway")
 

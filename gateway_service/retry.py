@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bus.errors import GatewayError
-from config.schema import GatewayConfig
+from hobus.bus.errors import GatewayError
+from hobus.config.schema import GatewayConfig
 
 _UNKNOWN_CODES = frozenset({"PROVIDER_TIMEOUT", "UNKNOWN_OUTCOME"})
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Prompt
-from config.schema import GatewayConfig, ModelConfig, Route
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt
+from hobus.config.schema import GatewayConfig, ModelConfig, Route
 
 
 def choose_route(prompt: Prompt, config: GatewayConfig) -> Route:

@@ -13,24 +13,24 @@ from itertools import count
 
 import structlog
 
-from bus.errors import GatewayError, MessageTooLarge, RuntimeFault
-from bus.ledger_client import LedgerClient
-from bus.messages.gateway import PromptResponse
-from bus.messages.ids import got_key, parse_iso, sent_key
-from bus.messages.ledger import Ack, Entry, WriteEntry
-from bus.port import Bus, Provider
-from bus.spool import RecordKeeper
-from bus.streaming import Draft
-from config.schema import AdminConfig
-from gateway_service import pricing, recorded, records, routing
-from gateway_service.account import Account, Held
-from gateway_service.breakers import Passage
-from gateway_service.calls import Attempts, key_conflict
-from gateway_service.chain import LastFaults
-from gateway_service.pack_texts import PackTexts
-from gateway_service.pieces import Pieces
-from gateway_service.pricing import NEVER_SENT, Settlement
-from gateway_service.records import Ask, record_id
+from hobus.bus.errors import GatewayError, MessageTooLarge, RuntimeFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.ids import got_key, parse_iso, sent_key
+from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
+from hobus.bus.port import Bus, Provider
+from hobus.bus.spool import RecordKeeper
+from hobus.bus.streaming import Draft
+from hobus.config.schema import AdminConfig
+from hobus.gateway_service import pricing, recorded, records, routing
+from hobus.gateway_service.account import Account, Held
+from hobus.gateway_service.breakers import Passage
+from hobus.gateway_service.calls import Attempts, key_conflict
+from hobus.gateway_service.chain import LastFaults
+from hobus.gateway_service.pack_texts import PackTexts
+from hobus.gateway_service.pieces import Pieces
+from hobus.gateway_service.pricing import NEVER_SENT, Settlement
+from hobus.gateway_service.records import Ask, record_id
 
 _log = structlog.get_logger("gateway")
 

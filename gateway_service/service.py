@@ -13,10 +13,10 @@ from collections.abc import Mapping
 
 import structlog
 
-from bus.dispatch import Actor, Call
-from bus.errors import GatewayError, RuntimeFault
-from bus.ledger_client import LedgerClient
-from bus.messages.gateway import (
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import GatewayError, RuntimeFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.gateway import (
     Breakers,
     Budget,
     DegradedPrompt,
@@ -26,23 +26,23 @@ from bus.messages.gateway import (
     ReadBreakers,
     ReadBudget,
 )
-from bus.messages.ids import parse_iso
-from bus.port import Bus, Disk, Provider
-from bus.spool import RecordKeeper, Spool
-from bus.turnstile import Ticket, Turnstile
-from config.schema import Route
-from config.snapshot import Snapshot
-from gateway_service import access, chain, pricing, profiles, records, retry, routing, validation
-from gateway_service.access import Caller
-from gateway_service.account import Account
-from gateway_service.breakers import Breakers as BreakerDesk
-from gateway_service.calls import Calls, Failed, InFlight
-from gateway_service.pack_texts import PackTexts
-from gateway_service.rates import Rates
-from gateway_service.records import Ask
-from gateway_service.recovery import Recovery
-from gateway_service.sending import EarlierAttempt, Sender, unavailable
-from gateway_service.tokenizer import Tokenizer
+from hobus.bus.messages.ids import parse_iso
+from hobus.bus.port import Bus, Disk, Provider
+from hobus.bus.spool import RecordKeeper, Spool
+from hobus.bus.turnstile import Ticket, Turnstile
+from hobus.config.schema import Route
+from hobus.config.snapshot import Snapshot
+from hobus.gateway_service import access, chain, pricing, profiles, records, retry, routing, validation
+from hobus.gateway_service.access import Caller
+from hobus.gateway_service.account import Account
+from hobus.gateway_service.breakers import Breakers as BreakerDesk
+from hobus.gateway_service.calls import Calls, Failed, InFlight
+from hobus.gateway_service.pack_texts import PackTexts
+from hobus.gateway_service.rates import Rates
+from hobus.gateway_service.records import Ask
+from hobus.gateway_service.recovery import Recovery
+from hobus.gateway_service.sending import EarlierAttempt, Sender, unavailable
+from hobus.gateway_service.tokenizer import Tokenizer
 
 _log = structlog.get_logger("gateway")
 

@@ -11,10 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence, Sized
 from pathlib import Path
 from typing import Any, Protocol
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Prompt
-from config.schema import GatewayConfig, Route, TokenizerConfig
-from gateway_service import pricing
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt
+from hobus.config.schema import GatewayConfig, Route, TokenizerConfig
+from hobus.gateway_service import pricing
 
 _BEFORE = ", before the gateway is started again"
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Prompt, PromptResponse
-from config.json_schema import SchemaFault, Validator, validator_of
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.config.json_schema import SchemaFault, Validator, validator_of
 
 _ROUND = re.compile(r"^WO-[0-9a-f-]{36}-\d+\.(\d+)\.\d+")
 

@@ -1,6 +1,9 @@
 """What programs use: `from hobus import Client` (over HTTP), `ClusterClient` (over the bus, on the same machine).
 
-Each has a sister with `Async` before its name, for programs with an event loop. A name is loaded when it is asked for.
+Each has a sister with `Async` before its name, for programs with an event loop. What offers tools to agents imports
+`tool`, `Invocation` and `ToolFault`. A name is loaded when it is asked for: every process of a cluster reads this file.
+
+The folders of the repository are packages in here, by links beside this file: `bus/peer.py` is `hobus.bus.peer`.
 """
 
 from __future__ import annotations
@@ -9,16 +12,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from launch.cluster_client import AsyncClusterClient, ClusterClient
-    from launch.http_client import AsyncClient, Client, HttpError
-    from launch.session_client import Event, Piece
+    from hobus.bus.tool import Invocation, ToolFault, tool
+    from hobus.launch.cluster_client import AsyncClusterClient, ClusterClient
+    from hobus.launch.http_client import AsyncClient, Client, HttpError
+    from hobus.launch.session_client import Event, Piece
 
-__all__ = ["AsyncClient", "AsyncClusterClient", "Client", "ClusterClient", "Event", "HttpError", "Piece"]
+__all__ = [
+    "AsyncClient",
+    "AsyncClusterClient",
+    "Client",
+    "ClusterClient",
+    "Event",
+    "HttpError",
+    "Invocation",
+    "Piece",
+    "ToolFault",
+    "tool",
+]
 
 _FROM = {
-    "launch.cluster_client": ("AsyncClusterClient", "ClusterClient"),
-    "launch.http_client": ("AsyncClient", "Client", "HttpError"),
-    "launch.session_client": ("Event", "Piece"),
+    "hobus.bus.tool": ("Invocation", "ToolFault", "tool"),
+    "hobus.launch.cluster_client": ("AsyncClusterClient", "ClusterClient"),
+    "hobus.launch.http_client": ("AsyncClient", "Client", "HttpError"),
+    "hobus.launch.session_client": ("Event", "Piece"),
 }
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bus.dispatch import Actor, Call
-from bus.messages import launcher
-from launch.crew import Crew
-from launch.supervision import Member
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.messages import launcher
+from hobus.launch.crew import Crew
+from hobus.launch.supervision import Member
 
 
 class LauncherActor(Actor):

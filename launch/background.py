@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from config.files import ADMIN_CONFIG
-from launch import children, given
-from launch.home import Home
+from hobus.config.files import ADMIN_CONFIG
+from hobus.launch import children, given
+from hobus.launch.home import Home
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ def start_launcher(  # noqa: PLR0913 - one per option of `up`
     with home.log("launcher").open("ab") as log:
         read_fd, write_fd = os.pipe()
         try:
-            argv = children.python("launch.daemon", *options, "--report-fd", str(write_fd))
+            argv = children.python("hobus.launch.daemon", *options, "--report-fd", str(write_fd))
             handed = given.hand_over(given.names_of(config_file or home.config / ADMIN_CONFIG))
             with handed[1]:
                 pid = children.start(argv, output=log.fileno(), keep=write_fd, handed=handed)

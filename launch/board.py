@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from launch import identity, run_file
-from launch.home import Home
-from launch.lineage import Shown
-from launch.log_tail import tail
-from launch.plan import Plan
-from launch.progress import NotReady, Progress, Ready
-from launch.supervision import Member, drain_bound_s
+from hobus.launch import identity, run_file
+from hobus.launch.home import Home
+from hobus.launch.lineage import Shown
+from hobus.launch.log_tail import tail
+from hobus.launch.plan import Plan
+from hobus.launch.progress import NotReady, Progress, Ready
+from hobus.launch.supervision import Member, drain_bound_s
 
 
 class Board:

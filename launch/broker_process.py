@@ -7,14 +7,14 @@ import signal
 
 import structlog
 
-from bus.clock import SystemClock
-from bus.zeromq.broker_loop import run_broker
-from bus.zeromq.key_book import KeyFiles
-from bus.zeromq.tokens import TokenDirectory
-from launch import liveness, orphan
-from launch.endpoints import Place
-from launch.run_file import write_whole
-from launch.version import software_version
+from hobus.bus.clock import SystemClock
+from hobus.bus.zeromq.broker_loop import run_broker
+from hobus.bus.zeromq.key_book import KeyFiles
+from hobus.bus.zeromq.tokens import TokenDirectory
+from hobus.launch import liveness, orphan
+from hobus.launch.endpoints import Place
+from hobus.launch.run_file import write_whole
+from hobus.launch.version import software_version
 
 _log = structlog.get_logger()
 

@@ -16,19 +16,19 @@ from typing import Literal
 
 from pydantic import Field
 
-from bus.errors import RuntimeFault
-from bus.messages.base import Record
-from bus.messages.gateway import Breaker
-from bus.port import Clock
-from bus.zeromq.features import features
-from bus.zeromq.key_book import damaged_in
-from config.snapshot import Snapshot, load_snapshot
-from launch import exit_codes, identity, run_file
-from launch.errors import CommandError, next_command
-from launch.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
-from launch.run_file import RunFile
-from launch.stale import living
-from launch.zygote import is_possible
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Record
+from hobus.bus.messages.gateway import Breaker
+from hobus.bus.port import Clock
+from hobus.bus.zeromq.features import features
+from hobus.bus.zeromq.key_book import damaged_in
+from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch import exit_codes, identity, run_file
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
+from hobus.launch.run_file import RunFile
+from hobus.launch.stale import living
+from hobus.launch.zygote import is_possible
 
 Verdict = Literal["ok", "warn", "fail"]
 

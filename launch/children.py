@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-import launch
-from launch.identity import start_mark
+import hobus
+from hobus.launch.identity import start_mark
 
 HandedOver = tuple[dict[str, str], IO[bytes]]
 """What `given.hand_over` makes."""
@@ -185,7 +185,7 @@ def python(module: str, *arguments: str) -> list[str]:
 
 def environment() -> dict[str, str]:
     """This process's own, with the import path of a checkout that is not installed."""
-    root = str(Path(launch.__file__).resolve().parent.parent)
+    root = str(Path(hobus.__file__).resolve().parent.parent)
     given = dict(os.environ)
     if root not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         given["PYTHONPATH"] = os.pathsep.join(filter(None, (root, given.get("PYTHONPATH", ""))))

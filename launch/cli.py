@@ -15,41 +15,50 @@ from typing import Any
 
 import click
 
-from launch import exit_codes
-from launch.errors import CommandError, of_os_error
-from launch.interrupt import INTERRUPTED, end_at_interrupt, is_interrupt
-from launch.output import always_encodable, debug_if_asked, note, unheard, wants_debug
-from launch.version import software_version
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError, of_os_error
+from hobus.launch.interrupt import INTERRUPTED, end_at_interrupt, is_interrupt
+from hobus.launch.output import always_encodable, debug_if_asked, note, unheard, wants_debug
+from hobus.launch.version import software_version
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("launch.commands.demo:demo", "A whole cluster, three turns, one kill, one verification; leaves nothing."),
-    "up": ("launch.commands.up:up", "Start the cluster of a home."),
-    "init": ("launch.commands.init:init", "Copy the governed files into the home, to change them there."),
-    "doctor": ("launch.commands.doctor:doctor", "Check this machine, home and cluster, and say what mends it."),
-    "ps": ("launch.commands.ps:ps", "List its processes and their states."),
-    "logs": ("launch.commands.logs:logs", "Show and follow what its processes log."),
-    "scale": ("launch.commands.scale:scale", "Run more or fewer processes of a role."),
-    "restart": ("launch.commands.restart:restart", "Start one process anew, after it has finished its work."),
-    "drain": ("launch.commands.drain:drain", "Let one process finish its work and rest."),
-    "down": ("launch.commands.down:down", "Drain and stop it."),
-    "ask": ("launch.commands.ask:ask", "Ask the agent one question and print the answer."),
-    "chat": ("launch.commands.chat:chat", "Talk with the agent, in a terminal or over a pipe."),
-    "session": ("launch.commands.session:session", "List, show, steer, pause, cancel and replay sessions."),
-    "tap": ("launch.commands.tap:tap", "Watch the frames on the bus."),
-    "request": ("launch.commands.request:request", "Send one typed message as the operator."),
-    "tools": ("launch.commands.tools:tools", "Which tools there are, where from, and who may use them."),
-    "memory": ("launch.commands.memory:memory", "What an agent has learned, why, and how to switch it off."),
-    "ledger": ("launch.commands.ledger:ledger", "Show, follow and verify the record."),
-    "provider": ("launch.commands.provider:provider", "List, check and add providers of models."),
-    "cost": ("launch.commands.cost:cost", "What models have used and cost, by the record."),
-    "budget": ("launch.commands.budget:budget", "Token budgets: limits, used, reserved, left."),
-    "breaker": ("launch.commands.breaker:breaker", "Circuit breakers: which models are called, and which left alone."),
-    "token": ("launch.commands.token:token", "Let workers on other hosts join: make and list tokens."),
-    "worker": ("launch.commands.worker:worker", "Be a worker of a cluster on another host."),
-    "keys": ("launch.commands.keys:keys", "Show which workers on other hosts may connect."),
-    "drill": ("launch.commands.drill:drill", "Kill a process at an exact moment of a turn, and see what it costs."),
-    "simulate": ("launch.commands.simulate:simulate", "The whole cluster in virtual time, under seeded faults."),
-    "config": ("launch.commands.config:config", "Check the configuration."),
+    "demo": (
+        "hobus.launch.commands.demo:demo",
+        "A whole cluster, three turns, one kill, one verification; leaves nothing.",
+    ),
+    "up": ("hobus.launch.commands.up:up", "Start the cluster of a home."),
+    "init": ("hobus.launch.commands.init:init", "Copy the governed files into the home, to change them there."),
+    "doctor": ("hobus.launch.commands.doctor:doctor", "Check this machine, home and cluster, and say what mends it."),
+    "ps": ("hobus.launch.commands.ps:ps", "List its processes and their states."),
+    "logs": ("hobus.launch.commands.logs:logs", "Show and follow what its processes log."),
+    "scale": ("hobus.launch.commands.scale:scale", "Run more or fewer processes of a role."),
+    "restart": ("hobus.launch.commands.restart:restart", "Start one process anew, after it has finished its work."),
+    "drain": ("hobus.launch.commands.drain:drain", "Let one process finish its work and rest."),
+    "down": ("hobus.launch.commands.down:down", "Drain and stop it."),
+    "ask": ("hobus.launch.commands.ask:ask", "Ask the agent one question and print the answer."),
+    "chat": ("hobus.launch.commands.chat:chat", "Talk with the agent, in a terminal or over a pipe."),
+    "session": ("hobus.launch.commands.session:session", "List, show, steer, pause, cancel and replay sessions."),
+    "tap": ("hobus.launch.commands.tap:tap", "Watch the frames on the bus."),
+    "request": ("hobus.launch.commands.request:request", "Send one typed message as the operator."),
+    "tools": ("hobus.launch.commands.tools:tools", "Which tools there are, where from, and who may use them."),
+    "memory": ("hobus.launch.commands.memory:memory", "What an agent has learned, why, and how to switch it off."),
+    "ledger": ("hobus.launch.commands.ledger:ledger", "Show, follow and verify the record."),
+    "provider": ("hobus.launch.commands.provider:provider", "List, check and add providers of models."),
+    "cost": ("hobus.launch.commands.cost:cost", "What models have used and cost, by the record."),
+    "budget": ("hobus.launch.commands.budget:budget", "Token budgets: limits, used, reserved, left."),
+    "breaker": (
+        "hobus.launch.commands.breaker:breaker",
+        "Circuit breakers: which models are called, and which left alone.",
+    ),
+    "token": ("hobus.launch.commands.token:token", "Let workers on other hosts join: make and list tokens."),
+    "worker": ("hobus.launch.commands.worker:worker", "Be a worker of a cluster on another host."),
+    "keys": ("hobus.launch.commands.keys:keys", "Show which workers on other hosts may connect."),
+    "drill": (
+        "hobus.launch.commands.drill:drill",
+        "Kill a process at an exact moment of a turn, and see what it costs.",
+    ),
+    "simulate": ("hobus.launch.commands.simulate:simulate", "The whole cluster in virtual time, under seeded faults."),
+    "config": ("hobus.launch.commands.config:config", "Check the configuration."),
 }
 """Name -> where the command is, and its line in `hobus --help`."""
 
@@ -161,7 +170,7 @@ def _explain(error: BaseException) -> int:
         known = of_os_error(error, doing="the operating system refused")
         return _say(known.message, known.hint, known.exit_code)
     # Imported here by name, so that a command that needs no message class loads none.
-    known_fault: CommandError | None = importlib.import_module("launch.faults").as_command_error(error)
+    known_fault: CommandError | None = importlib.import_module("hobus.launch.faults").as_command_error(error)
     if known_fault is not None:
         return _say(known_fault.message, known_fault.hint, known_fault.exit_code)
     return _say(_unexpected(error), "run the same command again with --debug", exit_codes.FAILED)
@@ -175,7 +184,7 @@ def _unexpected(error: BaseException) -> str:
 
 
 def _say(message: str, hint: str, code: int) -> int:
-    label = importlib.import_module("launch.output").styled("error:", "red", bold=True, to_stderr=True)
+    label = importlib.import_module("hobus.launch.output").styled("error:", "red", bold=True, to_stderr=True)
     note(f"{label} {message}")
     if hint:
         note(f"  next: {hint}")

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from bus.clock import SystemClock
-from bus.dispatch import Actor
-from bus.peer import Peer
-from bus.port import Bus, Clock
-from bus.zeromq import tokens
-from bus.zeromq.context import ZeroMQ
-from config.snapshot import Snapshot
-from launch import own_log
-from launch.commands.options import not_reachable
-from launch.endpoints import Place
-from launch.errors import CommandError, next_command, of_os_error
-from launch.home import Home, holder
-from launch.run_file import RunFile
-from launch.transport import links
-from launch.version import software_version
+from hobus.bus.clock import SystemClock
+from hobus.bus.dispatch import Actor
+from hobus.bus.peer import Peer
+from hobus.bus.port import Bus, Clock
+from hobus.bus.zeromq import tokens
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.config.snapshot import Snapshot
+from hobus.launch import own_log
+from hobus.launch.commands.options import not_reachable
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError, next_command, of_os_error
+from hobus.launch.home import Home, holder
+from hobus.launch.run_file import RunFile
+from hobus.launch.transport import links
+from hobus.launch.version import software_version
 
 _OPEN: set[str] = set()
 """`<role>/<n>` of the connections that this process holds now."""

@@ -17,8 +17,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from bus.messages.base import Message
-from bus.messages.session import (
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.session import (
     Command,
     CommandVerdict,
     EndSession,
@@ -30,15 +30,15 @@ from bus.messages.session import (
     StartSession,
     TurnResult,
 )
-from bus.messages.streams import StreamDelta, StreamReset
-from bus.port import Bus
-from launch.client import connected, place_of
-from launch.commands.options import running
-from launch.endpoints import Place
-from launch.home import home_of
-from launch.session_client import AsyncSessions, Piece, Sessions
-from launch.sessions.commanding import Fences, drawn_id, host_command, verdict_on, view_of
-from launch.turns import process_turn
+from hobus.bus.messages.streams import StreamDelta, StreamReset
+from hobus.bus.port import Bus
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.options import running
+from hobus.launch.endpoints import Place
+from hobus.launch.home import home_of
+from hobus.launch.session_client import AsyncSessions, Piece, Sessions
+from hobus.launch.sessions.commanding import Fences, drawn_id, host_command, verdict_on, view_of
+from hobus.launch.turns import process_turn
 
 _COMMAND = TypeAdapter[Command](Command)
 

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator, Mapping
 
 import structlog
 
-from bus.errors import BusError
-from bus.messages.base import Message
-from bus.messages.control import Drain, InstanceLost, ServiceGivenUp
-from bus.port import Clock
-from bus.zeromq import tokens
-from config.schema import LauncherConfig
-from launch import log_tail
-from launch.board import Board
-from launch.children import Child
-from launch.home import Home
-from launch.nursery import Nursery
-from launch.scale import SCALABLE
-from launch.scaling import change_to, number_of
-from launch.supervision import (
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Drain, InstanceLost, ServiceGivenUp
+from hobus.bus.port import Clock
+from hobus.bus.zeromq import tokens
+from hobus.config.schema import LauncherConfig
+from hobus.launch import log_tail
+from hobus.launch.board import Board
+from hobus.launch.children import Child
+from hobus.launch.home import Home
+from hobus.launch.nursery import Nursery
+from hobus.launch.scale import SCALABLE
+from hobus.launch.scaling import change_to, number_of
+from hobus.launch.supervision import (
     FINISH,
     FINISHES_BY_ITSELF,
     START_ORDER,

@@ -1,4 +1,4 @@
-"""`python -m launch.daemon`: a launcher without a terminal; it tells its maker through a pipe how the start went."""
+"""`python -m hobus.launch.daemon`: a launcher without a terminal; its maker hears through a pipe how the start went."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, NoReturn
 
 import structlog
 
-from bus.clock import SystemClock
-from bus.errors import RuntimeFault
-from launch import exit_codes, given, logs
-from launch.errors import CommandError, is_about, of_os_error
-from launch.faults import as_command_error
-from launch.home import home_of
-from launch.kernel import raise_open_files, set_title
-from launch.plan import make_plan
-from launch.progress import Progress, Refused
-from launch.zygote import MAIN, end_unused, fork_zygote
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.launch import exit_codes, given, logs
+from hobus.launch.errors import CommandError, is_about, of_os_error
+from hobus.launch.faults import as_command_error
+from hobus.launch.home import home_of
+from hobus.launch.kernel import raise_open_files, set_title
+from hobus.launch.plan import make_plan
+from hobus.launch.progress import Progress, Refused
+from hobus.launch.zygote import MAIN, end_unused, fork_zygote
 
 if TYPE_CHECKING:
-    from launch.launcher import Launcher
+    from hobus.launch.launcher import Launcher
 
 
 class _Maker:
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
             raise
         lines.limit(home.log("launcher"), plan.snapshot.config.launcher.log_max_bytes)
         # By name: the zygote goes on loading meanwhile.
-        launcher: type[Launcher] = importlib.import_module("launch.launcher").Launcher
+        launcher: type[Launcher] = importlib.import_module("hobus.launch.launcher").Launcher
         maker_fd = options.report_fd if options.ends_with_maker else None
         made = launcher(
             home=home, plan=plan, clock=SystemClock(), report=maker.tell, zygote=first, ends_with_reader_of=maker_fd,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bus.broker.tap_record import TapRecord
-from bus.messages.ids import shown_session
-from bus.messages.ledger import Entry
-from bus.messages.work_order import ExecuteWorkOrder
-from bus.record.ends import ENDS
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.work_order import ExecuteWorkOrder
+from hobus.bus.record.ends import ENDS
 
 _US = 1_000_000
 

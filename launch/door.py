@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bus.clock import SystemClock
-from bus.errors import BusError
-from bus.messages.base import Message
-from bus.messages.session import ProcessTurn, TurnResult
-from launch import run_file
-from launch.client import connected
-from launch.commands.options import cluster_gone
-from launch.endpoints import Place
-from launch.home import Home, holder
-from launch.sessions.named import full_session_id
-from launch.turns import Watch, process_turn, session_of
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.launch import run_file
+from hobus.launch.client import connected
+from hobus.launch.commands.options import cluster_gone
+from hobus.launch.endpoints import Place
+from hobus.launch.home import Home, holder
+from hobus.launch.sessions.named import full_session_id
+from hobus.launch.turns import Watch, process_turn, session_of
 
 ROLE = "door"
 """The role under which clients ask; the session of a first turn follows from it."""

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from bus.codec import unpack_header
-from bus.link import Link, OnFrames
-from launch import exit_codes
-from launch.errors import CommandError
+from hobus.bus.codec import unpack_header
+from hobus.bus.link import Link, OnFrames
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError
 
 VARIABLE = "HOBUS_DRILL"
 _MOMENTS = ("before-send", "after-send", "on-receive")

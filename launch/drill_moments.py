@@ -12,9 +12,9 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from launch import exit_codes
-from launch.drill import DrillPoint
-from launch.errors import CommandError
+from hobus.launch import exit_codes
+from hobus.launch.drill import DrillPoint
+from hobus.launch.errors import CommandError
 
 QUESTION = "what did this session cost?"
 """Two model rounds around one tool that asks the gateway while it runs: its middle is a frame."""

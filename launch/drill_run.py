@@ -16,30 +16,30 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bus.broker.tap_record import TapRecord
-from bus.clock import SystemClock
-from bus.messages.session import ProcessTurn, TurnResult
-from bus.port import Bus
-from launch import exit_codes, identity, run_file
-from launch.client import connected, place_of
-from launch.commands.down import stop
-from launch.commands.options import running
-from launch.commands.up import start_detached
-from launch.drill import VARIABLE
-from launch.drill_moments import QUESTION, Moment, Victim
-from launch.drill_story import Counts, Evidence, Restart, Strike, counts_of, judged, orders_in, timeline
-from launch.endpoints import Place
-from launch.errors import CommandError
-from launch.home import Home, holder
-from launch.http import keys as http_keys
-from launch.listen import http_address
-from launch.orphan import hard_limit_s
-from launch.run_file import ChildRow, RunFile
-from launch.tap_ring import ring_of
-from launch.throwaway import left_of
-from launch.turns import process_turn
-from ledger_service.reader import read_entries
-from ledger_service.verify import verify_directory
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.port import Bus
+from hobus.launch import exit_codes, identity, run_file
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.down import stop
+from hobus.launch.commands.options import running
+from hobus.launch.commands.up import start_detached
+from hobus.launch.drill import VARIABLE
+from hobus.launch.drill_moments import QUESTION, Moment, Victim
+from hobus.launch.drill_story import Counts, Evidence, Restart, Strike, counts_of, judged, orders_in, timeline
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError
+from hobus.launch.home import Home, holder
+from hobus.launch.http import keys as http_keys
+from hobus.launch.listen import http_address
+from hobus.launch.orphan import hard_limit_s
+from hobus.launch.run_file import ChildRow, RunFile
+from hobus.launch.tap_ring import ring_of
+from hobus.launch.throwaway import left_of
+from hobus.launch.turns import process_turn
+from hobus.ledger_service.reader import read_entries
+from hobus.ledger_service.verify import verify_directory
 
 _LOOK_INTERVAL_S = 0.002
 _RING_S = 600.0
@@ -170,7 +170,7 @@ async def _asker(door: Bus, place: Place, wanted: Wanted) -> AsyncGenerator[_Ask
     )
     timeout_s = wanted.timeout_s or place.snapshot.config.host.turn_timeout_ms / 1000
     # By name: its HTTP library comes with the extra `http`, which this cluster has by now.
-    client = importlib.import_module("launch.http_client").AsyncClient(
+    client = importlib.import_module("hobus.launch.http_client").AsyncClient(
         f"http://{http_address(place.home)}", key, timeout_s=timeout_s
     )
     async with client:

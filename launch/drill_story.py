@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bus.broker.tap_record import TapRecord
-from bus.messages.ledger import Entry
-from bus.messages.session import TurnResult
-from bus.messages.work_order import ExecuteWorkOrder
-from bus.record.payload import payload_in
-from bus.record.payloads.orders import ToolStarted
-from launch.demo_story import short
-from launch.simulation.record import answer_text, answers_of
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.messages.work_order import ExecuteWorkOrder
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.orders import ToolStarted
+from hobus.launch.demo_story import short
+from hobus.launch.simulation.record import answer_text, answers_of
 
 _US = 1_000_000
 _PROMPT_ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.snapshot import Snapshot
-from launch.home import Home
+from hobus.config.snapshot import Snapshot
+from hobus.launch.home import Home
 
 LANES = ("ledger", "gateway")
 """Services that also bind a socket of their own."""

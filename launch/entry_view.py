@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from actors.ho2_supervisor.composed import parts_in
-from bus.messages.base import named, unpack
-from bus.messages.ids import shown_session
-from bus.messages.ledger import Entry
-from bus.record.catalog import is_session_stream, read_body
-from bus.record.journal import recorded
-from launch.output import plain
-from ledger_service.reader import Filter
+from hobus.actors.ho2_supervisor.composed import parts_in
+from hobus.bus.messages.base import named, unpack
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.catalog import is_session_stream, read_body
+from hobus.bus.record.journal import recorded
+from hobus.launch.output import plain
+from hobus.ledger_service.reader import Filter
 
 
 def is_wanted(entry: Entry, wanted: Filter) -> bool:

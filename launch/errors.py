@@ -6,7 +6,7 @@ import shlex
 from contextvars import ContextVar
 from pathlib import Path
 
-from launch import exit_codes
+from hobus.launch import exit_codes
 
 
 class CommandError(Exception):

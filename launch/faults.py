@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bus.errors import VERDICT_CODES, ConfigError, RuntimeFault
-from launch import exit_codes
-from launch.errors import CommandError, next_here
+from hobus.bus.errors import VERDICT_CODES, ConfigError, RuntimeFault
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError, next_here
 
 UNREACHABLE_CODES = frozenset({"no_route", "peer_lost", "expired", "unavailable", "busy"})
 

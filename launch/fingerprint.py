@@ -6,15 +6,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import launch
-
-_PACKAGES = ("bus", "config", "actors", "ledger_service", "gateway_service", "launch")
+import hobus
 
 
 def of_sources() -> int:
     """Another number after any module of the project was changed, added or removed."""
-    root = Path(launch.__file__).resolve().parent.parent
-    return hash(tuple(sorted(item for package in _PACKAGES for item in _modules(str(root / package)))))
+    return hash(tuple(sorted(_modules(str(Path(hobus.__file__).parent)))))
 
 
 def _modules(directory: str) -> Iterator[tuple[str, int, int]]:
@@ -23,7 +20,7 @@ def _modules(directory: str) -> Iterator[tuple[str, int, int]]:
     except OSError:
         return
     for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
+        if entry.is_dir():
             yield from _modules(entry.path)
         elif entry.name.endswith(".py"):
             state = entry.stat(follow_symlinks=False)

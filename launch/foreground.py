@@ -6,16 +6,16 @@ import asyncio
 import os
 from pathlib import Path
 
-from bus.clock import SystemClock
-from launch import exit_codes, given, logs
-from launch.errors import of_os_error
-from launch.home import Home, make_private
-from launch.launcher import Launcher
-from launch.output import note, say
-from launch.plan import make_plan
-from launch.progress import NotReady, Progress, Ready
-from launch.show_progress import show
-from launch.zygote import end_unused, fork_zygote
+from hobus.bus.clock import SystemClock
+from hobus.launch import exit_codes, given, logs
+from hobus.launch.errors import of_os_error
+from hobus.launch.home import Home, make_private
+from hobus.launch.launcher import Launcher
+from hobus.launch.output import note, say
+from hobus.launch.plan import make_plan
+from hobus.launch.progress import NotReady, Progress, Ready
+from hobus.launch.show_progress import show
+from hobus.launch.zygote import end_unused, fork_zygote
 
 
 def run(home: Home, *, config_file: Path | None, scale: tuple[str, ...], listen: str | None, http: str | None) -> int:

@@ -18,16 +18,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NoReturn, cast
 
-from config.environment import allowed, referred_to
-from config.files import ADMIN_CONFIG, SHIPPED_ROOT
-from launch import children, exit_codes
-from launch.errors import CommandError
-from launch.kernel import keep_memory_private
+from hobus.config.environment import allowed, referred_to
+from hobus.config.files import ADMIN_CONFIG, SHIPPED_ROOT
+from hobus.launch import children, exit_codes
+from hobus.launch.errors import CommandError
+from hobus.launch.kernel import keep_memory_private
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from config.schema import AdminConfig
+    from hobus.config.schema import AdminConfig
 
 VARIABLE = "HOBUS_GIVEN"
 """Names the descriptor; never handed on."""

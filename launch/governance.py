@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bus.errors import LedgerError
-from bus.messages.ids import snapshot_id
-from bus.messages.ledger import Write, WriteEntry, Written
-from bus.port import Bus
-from config.snapshot import Snapshot
+from hobus.bus.errors import LedgerError
+from hobus.bus.messages.ids import snapshot_id
+from hobus.bus.messages.ledger import Write, WriteEntry, Written
+from hobus.bus.port import Bus
+from hobus.config.snapshot import Snapshot
 
 
 def snapshot_entry(snapshot: Snapshot, now_s: float) -> WriteEntry:

@@ -18,10 +18,10 @@ from urllib.parse import quote
 
 import httpx2
 
-from bus.clock import SystemClock
-from bus.messages.session import CommandVerdict, SessionReady, SessionView, TurnResult
-from bus.port import Clock
-from launch.session_client import AsyncSessions, Event, Piece, Sessions
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.session import CommandVerdict, SessionReady, SessionView, TurnResult
+from hobus.bus.port import Clock
+from hobus.launch.session_client import AsyncSessions, Event, Piece, Sessions
 
 _RETRYABLE = frozenset({408, 429, 502, 503, 504})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 2.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from launch.home import Home
-from launch.log_lines import LogLine, read_line, shown
-from launch.log_tail import tail
+from hobus.launch.home import Home
+from hobus.launch.log_lines import LogLine, read_line, shown
+from hobus.launch.log_tail import tail
 
 
 def clock_time(at: float) -> str:

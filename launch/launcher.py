@@ -15,28 +15,28 @@ from dataclasses import replace
 
 import structlog
 
-from bus import collector
-from bus.errors import RuntimeFault
-from bus.messages.base import Message
-from bus.messages.control import Done, Drain, PeerRow, Peers
-from bus.paging import read_peers
-from bus.port import Bus, Clock
-from launch import stale, written_words
-from launch.actor import LauncherActor
-from launch.board import Board
-from launch.children import Child
-from launch.client import Client
-from launch.crew import Crew
-from launch.endpoints import Place
-from launch.governance import record_snapshot
-from launch.home import Home, HomeLock, holder, prepare, remove_run, sockets_directory, sweep
-from launch.nursery import Nursery
-from launch.plan import Plan
-from launch.progress import Progress, Started, already_up
-from launch.states import RUNNING
-from launch.supervision import STOP_ORDER, DrainAsked, Member, Seen, Unheard
-from launch.supervision import plan as members_of
-from launch.zygote import Newborn, end_unused
+from hobus.bus import collector
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Done, Drain, PeerRow, Peers
+from hobus.bus.paging import read_peers
+from hobus.bus.port import Bus, Clock
+from hobus.launch import stale, written_words
+from hobus.launch.actor import LauncherActor
+from hobus.launch.board import Board
+from hobus.launch.children import Child
+from hobus.launch.client import Client
+from hobus.launch.crew import Crew
+from hobus.launch.endpoints import Place
+from hobus.launch.governance import record_snapshot
+from hobus.launch.home import Home, HomeLock, holder, prepare, remove_run, sockets_directory, sweep
+from hobus.launch.nursery import Nursery
+from hobus.launch.plan import Plan
+from hobus.launch.progress import Progress, Started, already_up
+from hobus.launch.states import RUNNING
+from hobus.launch.supervision import STOP_ORDER, DrainAsked, Member, Seen, Unheard
+from hobus.launch.supervision import plan as members_of
+from hobus.launch.zygote import Newborn, end_unused
 
 _CHANGING = ("starting", "draining")
 """States that are looked at more often."""

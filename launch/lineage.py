@@ -22,11 +22,11 @@ from typing import Literal, NamedTuple
 
 import structlog
 
-from bus.port import Clock
-from config.schema import LauncherConfig
-from launch import children, fingerprint, identity, zygote
-from launch.restart_policy import History, after_crash
-from launch.zygote_words import WORD_MAX_BYTES, Fork, Forked, read_forked
+from hobus.bus.port import Clock
+from hobus.config.schema import LauncherConfig
+from hobus.launch import children, fingerprint, identity, zygote
+from hobus.launch.restart_policy import History, after_crash
+from hobus.launch.zygote_words import WORD_MAX_BYTES, Fork, Forked, read_forked
 
 HEIR = 0
 """The number of the order for an heir; those for processes count from 1."""
@@ -175,7 +175,7 @@ class Lineage:
                 ours, theirs = zygote.pair()
                 undone.enter_context(ours)
                 with theirs, self._log_path.open("ab") as log:
-                    argv = children.python("launch.zygote", "--control", str(theirs.fileno()))
+                    argv = children.python("hobus.launch.zygote", "--control", str(theirs.fileno()))
                     pid = children.start(argv, output=log.fileno(), keep=theirs.fileno())
                 undone.pop_all()
         except OSError as error:

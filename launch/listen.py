@@ -7,9 +7,9 @@ import re
 import socket
 from contextlib import suppress
 
-from launch import exit_codes
-from launch.errors import CommandError
-from launch.home import Home
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError
+from hobus.launch.home import Home
 
 _FORM = re.compile(r"(?P<host>\*|\[[0-9A-Fa-f:]+\]|[^\s:/]+):(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65_535
@@ -36,14 +36,14 @@ def is_every_host(address: str) -> bool:
 def check_listen(address: str) -> None:
     """It can be listened at, encrypted. Raises CommandError (usage, not reachable), ConfigError without CURVE."""
     parts_of(address)
-    importlib.import_module("bus.zeromq.curve").check_available()
+    importlib.import_module("hobus.bus.zeromq.curve").check_available()
     _check_free(address, "--listen, bus.listen")
 
 
 def check_http(address: str) -> None:
     """It can be listened at, and the web server is there. Raises CommandError (usage, not reachable), ConfigError."""
     parts_of(address)
-    importlib.import_module("launch.roles.http").require_installed()
+    importlib.import_module("hobus.launch.roles.http").require_installed()
     _check_free(address, "--http, http.listen")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.log_lines import LogLine, read_line
+from hobus.launch.log_lines import LogLine, read_line
 
 OLDER = ".1"
 """Suffix of the one older file that is kept."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from bus.messages.ids import parse_iso, turn_in
-from launch.filters.syntax import Value
-from launch.filters.turns import turn_matches
+from hobus.bus.messages.ids import parse_iso, turn_in
+from hobus.launch.filters.syntax import Value
+from hobus.launch.filters.turns import turn_matches
 
 LEVEL_COLOURS = {"debug": "bright_black", "info": "cyan", "warning": "yellow", "error": "red", "critical": "red"}
 

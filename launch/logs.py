@@ -13,9 +13,9 @@ from typing import Any, TextIO, cast
 
 import structlog
 
-from bus.inbox import CAUSE
-from bus.messages.ids import iso
-from launch.log_files import OLDER
+from hobus.bus.inbox import CAUSE
+from hobus.bus.messages.ids import iso
+from hobus.launch.log_files import OLDER
 
 
 class LossyLines:

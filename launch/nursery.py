@@ -19,13 +19,13 @@ from pathlib import Path
 
 import structlog
 
-from bus.port import Clock
-from config.schema import LauncherConfig
-from launch import children, identity, zygote
-from launch.children import Child
-from launch.kernel import become_subreaper
-from launch.lineage import Held, Lineage, Shown
-from launch.zygote_words import Fork, Forked
+from hobus.bus.port import Clock
+from hobus.config.schema import LauncherConfig
+from hobus.launch import children, identity, zygote
+from hobus.launch.children import Child
+from hobus.launch.kernel import become_subreaper
+from hobus.launch.lineage import Held, Lineage, Shown
+from hobus.launch.zygote_words import Fork, Forked
 
 _log = structlog.get_logger()
 

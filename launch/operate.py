@@ -6,19 +6,19 @@ import asyncio
 import time
 from collections.abc import Callable, Collection
 
-from bus.clock import SystemClock
-from bus.errors import BusError
-from bus.messages.base import Message
-from bus.messages.launcher import DrainMember, Members, Restart
-from launch import exit_codes, identity, run_file, written_words
-from launch.client import connected, place_of
-from launch.commands.options import not_reachable, running
-from launch.endpoints import Place
-from launch.errors import CommandError, next_command
-from launch.home import Home, holder
-from launch.last_lines import of_incarnation
-from launch.output import note
-from launch.run_file import ChildRow, RunFile
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.launcher import DrainMember, Members, Restart
+from hobus.launch import exit_codes, identity, run_file, written_words
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.options import not_reachable, running
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.home import Home, holder
+from hobus.launch.last_lines import of_incarnation
+from hobus.launch.output import note
+from hobus.launch.run_file import ChildRow, RunFile
 
 Settled = Callable[[dict[str, ChildRow]], bool]
 

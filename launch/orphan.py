@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 
-from bus.port import Clock
-from config.schema import AdminConfig
+from hobus.bus.port import Clock
+from hobus.config.schema import AdminConfig
 
 STAGES = {"http": 0, "host": 0, "ho2": 1, "ho1": 2, "ho3": 2, "gateway": 2, "ledger": 3, "broker": 4}
 """A role ends when nobody of an earlier stage is left: the host answers its turns, HO2 settles its runs, and so on."""

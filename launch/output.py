@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from bus.text import cut
+from hobus.bus.text import cut
 
 STATE_COLOURS = {
     "ready": "green",

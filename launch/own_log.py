@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 
 import structlog
 
-from bus.clock import SystemClock
-from launch.last_lines import clock_time
-from launch.log_lines import LogLine, shown
-from launch.output import note, styled, wants_debug
+from hobus.bus.clock import SystemClock
+from hobus.launch.last_lines import clock_time
+from hobus.launch.log_lines import LogLine, shown
+from hobus.launch.output import note, styled, wants_debug
 
 
 def configure() -> None:

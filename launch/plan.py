@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from config.snapshot import Snapshot, load_snapshot
-from launch import exit_codes
-from launch.errors import CommandError
-from launch.home import Home
-from launch.listen import check_http, check_listen
-from launch.scale import parse_scale
+from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError
+from hobus.launch.home import Home
+from hobus.launch.listen import check_http, check_listen
+from hobus.launch.scale import parse_scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def make_plan(  # noqa: PLR0913 - one per option of `up`
     snapshot = load_snapshot(home.config if home.config.is_dir() else None, config_file)
     if snapshot.config.tools.entry_points:
         # By name: few clusters have any.
-        importlib.import_module("launch.tool_check").require_entry_points(snapshot.config, given or {})
+        importlib.import_module("hobus.launch.tool_check").require_entry_points(snapshot.config, given or {})
     if listen is not None:
         snapshot = snapshot.listening(listen)
     if http is not None:

@@ -1,4 +1,4 @@
-"""`python -m launch.process ROLE ...`: one operating system process of one role, from its secret to its orderly end."""
+"""`python -m hobus.launch.process ROLE ...`: one process of one role, from its secret to its orderly end."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from typing import Literal
 
 import structlog
 
-from bus import collector
-from bus.clock import SystemClock
-from bus.dispatch import Actor, handled_by
-from bus.errors import RuntimeFault
-from config.snapshot import Snapshot
-from launch import broker_process, exit_codes, liveness, logs, orphan, wiring
-from launch.endpoints import Place
-from launch.home import home_of
-from launch.kernel import keep_memory_private, return_big_memory, set_title
-from launch.roles import Made
-from launch.supervision import FINISH
-from launch.version import software_version
+from hobus.bus import collector
+from hobus.bus.clock import SystemClock
+from hobus.bus.dispatch import Actor, handled_by
+from hobus.bus.errors import RuntimeFault
+from hobus.config.snapshot import Snapshot
+from hobus.launch import broker_process, exit_codes, liveness, logs, orphan, wiring
+from hobus.launch.endpoints import Place
+from hobus.launch.home import home_of
+from hobus.launch.kernel import keep_memory_private, return_big_memory, set_title
+from hobus.launch.roles import Made
+from hobus.launch.supervision import FINISH
+from hobus.launch.version import software_version
 
 Ending = Literal["told", "orphaned", "failed", "damaged"]
 
@@ -82,7 +82,7 @@ def warm(argv: Sequence[str]) -> None:
     options = _parser().parse_args([*argv, "--liveness-fd", "0"])
     software_version()
     if options.role != "broker":
-        importlib.import_module(f"launch.roles.{options.role}")
+        importlib.import_module(f"hobus.launch.roles.{options.role}")
     for actor in Actor.__subclasses__():
         handled_by(actor)
     _snapshot_of(home_of(options.home).snapshot.read_bytes())

@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
-from bus.messages.base import Record
-from launch import exit_codes
-from launch.errors import CommandError, next_command
-from launch.run_file import RunFile
+from hobus.bus.messages.base import Record
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.run_file import RunFile
 
 
 class Started(Record):

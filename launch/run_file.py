@@ -12,9 +12,9 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from bus.messages.base import Record
-from launch.errors import CommandError
-from launch.states import State
+from hobus.bus.messages.base import Record
+from hobus.launch.errors import CommandError
+from hobus.launch.states import State
 
 VERSION = 1
 

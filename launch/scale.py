@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from launch import exit_codes
-from launch.errors import CommandError
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError
 
 SCALABLE = ("ho1", "ho2", "http")
 PROCESSES_MAX = 1000

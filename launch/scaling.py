@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from launch.supervision import Member
+from hobus.launch.supervision import Member
 
 
 @dataclass(frozen=True, slots=True)

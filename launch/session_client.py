@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from bus.messages.session import CommandVerdict, SessionView, TurnResult
+from hobus.bus.messages.session import CommandVerdict, SessionView, TurnResult
 
 T = TypeVar("T")
 

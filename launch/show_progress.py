@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from launch import exit_codes
-from launch.errors import next_command
-from launch.home import Home
-from launch.last_lines import for_people, read_lines, since_another
-from launch.listen import bound_address
-from launch.output import duration, note, say, styled, table
-from launch.progress import NotReady, Ready
+from hobus.launch import exit_codes
+from hobus.launch.errors import next_command
+from hobus.launch.home import Home
+from hobus.launch.last_lines import for_people, read_lines, since_another
+from hobus.launch.listen import bound_address
+from hobus.launch.output import duration, note, say, styled, table
+from hobus.launch.progress import NotReady, Ready
 
 _LINE_MAX = 400
 

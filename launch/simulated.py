@@ -14,29 +14,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from actors.ho1_executor.actor import Executor
-from actors.ho1_executor.tools.child_main import plain
-from actors.ho1_executor.tools.definition import ToolDefinition
-from actors.ho1_executor.tools.in_process import InProcessToolRunner
-from actors.ho1_executor.tools.registry import BUILTIN
-from actors.ho1_executor.tools.view import snapshot_view
-from actors.ho2_supervisor.actor import SLOTS, Supervisor
-from actors.ho3_memory.actor import Memory
-from actors.session_host.actor import SessionHost
-from bus.messages.base import Message
-from bus.messages.ledger import Entry
-from bus.messages.session import ProcessTurn, TurnResult
-from bus.peer import Peer
-from bus.port import Provider
-from bus.sim.disk import SimMedium
-from bus.sim.world import World
-from config.snapshot import Snapshot
-from gateway_service.service import GatewayService
-from launch.roles.gateway import providers as providers_of
-from launch.turns import process_turn
-from ledger_service.reader import read_entries
-from ledger_service.service import LedgerService
-from ledger_service.verify import VerifyReport, verify_directory
+from hobus.actors.ho1_executor.actor import Executor
+from hobus.actors.ho1_executor.tools.child_main import plain
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.actors.ho1_executor.tools.view import snapshot_view
+from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
+from hobus.actors.ho3_memory.actor import Memory
+from hobus.actors.session_host.actor import SessionHost
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.peer import Peer
+from hobus.bus.port import Provider
+from hobus.bus.sim.disk import SimMedium
+from hobus.bus.sim.world import World
+from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.service import GatewayService
+from hobus.launch.roles.gateway import providers as providers_of
+from hobus.launch.turns import process_turn
+from hobus.ledger_service.reader import read_entries
+from hobus.ledger_service.service import LedgerService
+from hobus.ledger_service.verify import VerifyReport, verify_directory
 
 BROKER = "broker"
 """The one role that is no process of the world but part of its network."""

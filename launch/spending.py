@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from bus.messages.ledger import Entry
-from bus.record.payload import payload_in
-from bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.prompts import PromptFailed, PromptReceived, PromptRejected, PromptSent
 
 STREAM = "prompts"
 KEYS = ("agent", "model", "day", "session")

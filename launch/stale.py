@@ -6,10 +6,10 @@ import asyncio
 import signal
 from pathlib import Path
 
-from launch import identity
-from launch.errors import CommandError
-from launch.home import Home, sweep
-from launch.run_file import ChildRow, RunFile, read
+from hobus.launch import identity
+from hobus.launch.errors import CommandError
+from hobus.launch.home import Home, sweep
+from hobus.launch.run_file import ChildRow, RunFile, read
 
 _LOOK_INTERVAL_S = 0.01
 _LOOKS = 500

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from bus.messages.control import PeerRow
-from config.schema import LauncherConfig
-from launch import exit_codes
-from launch.restart_policy import History, after_crash
-from launch.run_file import ChildRow
-from launch.states import RUNNING, Event, State, next_state
+from hobus.bus.messages.control import PeerRow
+from hobus.config.schema import LauncherConfig
+from hobus.launch import exit_codes
+from hobus.launch.restart_policy import History, after_crash
+from hobus.launch.run_file import ChildRow
+from hobus.launch.states import RUNNING, Event, State, next_state
 
 START_ORDER = ("broker", "ledger", "gateway", "ho3", "ho1", "ho2", "host", "http")
 """Only for the eye: every process binds first and connects late, so the order of starting does not matter."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from bus.broker.tap_record import TapRecord
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.tap import TapReader
-from launch.endpoints import Place
-from launch.errors import CommandError
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.tap import TapReader
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError
 
 
 async def ring_of(place: Place, *, since_s: float) -> list[TapRecord]:

@@ -11,15 +11,15 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bus.errors import RuntimeFault
-from launch import exit_codes, identity
-from launch.commands.down import stop
-from launch.errors import CommandError
-from launch.faults import as_command_error
-from launch.home import Home, holder
-from launch.interrupt import interrupt_at, keep_on
-from launch.output import note
-from launch.run_file import RunFile
+from hobus.bus.errors import RuntimeFault
+from hobus.launch import exit_codes, identity
+from hobus.launch.commands.down import stop
+from hobus.launch.errors import CommandError
+from hobus.launch.faults import as_command_error
+from hobus.launch.home import Home, holder
+from hobus.launch.interrupt import interrupt_at, keep_on
+from hobus.launch.output import note
+from hobus.launch.run_file import RunFile
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,16 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from bus.errors import ConfigError
-from bus.messages.control import Tools
-from config.schema import AdminConfig, HttpServer, McpServerConfig
-from config.secret_refs import is_secret_ref
-from launch.checkup import Finding
-from launch.errors import next_command
-from launch.given import for_tools
-from launch.home import Home
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.control import Tools
+from hobus.config.schema import AdminConfig, HttpServer, McpServerConfig
+from hobus.config.secret_refs import is_secret_ref
+from hobus.launch.checkup import Finding
+from hobus.launch.errors import next_command
+from hobus.launch.given import for_tools
+from hobus.launch.home import Home
 
-_MODULE = "actors.ho1_executor.tools.entry_points"
+_MODULE = "hobus.actors.ho1_executor.tools.entry_points"
 _EXTRA = "pip install 'hobus[mcp]'"
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bus.messages.base import Record
-from bus.messages.control import Tools
-from config.approvals import needs_approval
-from config.assets import Agent
-from config.snapshot import Snapshot
+from hobus.bus.messages.base import Record
+from hobus.bus.messages.control import Tools
+from hobus.config.approvals import needs_approval
+from hobus.config.assets import Agent
+from hobus.config.snapshot import Snapshot
 
 
 class ToolLine(Record):

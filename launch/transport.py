@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bus.link import Link
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.link import ZeroMQLink
-from launch.endpoints import Place
+from hobus.bus.link import Link
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.link import ZeroMQLink
+from hobus.launch.endpoints import Place
 
 
 def links(zeromq: ZeroMQ, place: Place, lanes: Sequence[str]) -> dict[str, Link]:

@@ -6,19 +6,19 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bus.errors import BusError, RuntimeFault
-from bus.lanes import role_of
-from bus.ledger_client import every_page
-from bus.messages.base import Message
-from bus.messages.ids import session_id_of, turn_trace
-from bus.messages.ledger import Query
-from bus.messages.session import ProcessTurn, TurnResult
-from bus.messages.streams import StreamReset
-from bus.port import Bus
-from config.schema import HostConfig
-from launch import exit_codes
-from launch.errors import CommandError, next_here
-from launch.sessions.named import check_prefix, full_session_id, the_one
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.lanes import role_of
+from hobus.bus.ledger_client import every_page
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ids import session_id_of, turn_trace
+from hobus.bus.messages.ledger import Query
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.messages.streams import StreamReset
+from hobus.bus.port import Bus
+from hobus.config.schema import HostConfig
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError, next_here
+from hobus.launch.sessions.named import check_prefix, full_session_id, the_one
 
 _STARTS_MAX = 10_000
 

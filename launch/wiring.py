@@ -8,21 +8,21 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from bus.catalog import CLIENT_ROLES
-from bus.errors import RuntimeFault
-from bus.lane_server import LaneServer
-from bus.paging import read_peers
-from bus.peer import Peer
-from bus.port import Clock
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.lane import ZeroMQLane
-from bus.zeromq.tokens import TokenDirectory
-from config.snapshot import Snapshot
-from launch.drill import drilled
-from launch.endpoints import LANES, Place
-from launch.roles import Made
-from launch.transport import links
-from launch.version import software_version
+from hobus.bus.catalog import CLIENT_ROLES
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.lane_server import LaneServer
+from hobus.bus.paging import read_peers
+from hobus.bus.peer import Peer
+from hobus.bus.port import Clock
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.lane import ZeroMQLane
+from hobus.bus.zeromq.tokens import TokenDirectory
+from hobus.config.snapshot import Snapshot
+from hobus.launch.drill import drilled
+from hobus.launch.endpoints import LANES, Place
+from hobus.launch.roles import Made
+from hobus.launch.transport import links
+from hobus.launch.version import software_version
 
 _OUTGOING_LANES = {"host": ("ledger", "gateway"), "ledger": ()}
 """Lanes that a role connects to; every other one connects to the ledger's alone."""
@@ -60,7 +60,7 @@ class Wired:
 
 def make_actor(place: Place, role: str) -> Made:
     """The actor of this role, from the file of that name in `launch/roles`."""
-    make: Callable[[Place], Made] = importlib.import_module(f"launch.roles.{role}").make
+    make: Callable[[Place], Made] = importlib.import_module(f"hobus.launch.roles.{role}").make
     return make(place)
 
 

@@ -19,23 +19,23 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 import structlog
 
-from bus.clock import SystemClock
-from bus.errors import BusError, RuntimeFault
-from bus.join_token import JoinToken
-from bus.peer import Peer
-from bus.settings import BusSettings
-from bus.zeromq import curve
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.curve_link import CurveLink, Happened
-from config.snapshot import Snapshot, load_snapshot
-from launch import exit_codes, given, logs
-from launch.errors import CommandError
-from launch.output import note, say
-from launch.roles import Made
-from launch.roles.ho1 import make_elsewhere
-from launch.version import software_version
-from launch.worker_home import Cluster, WorkerHome
-from launch.worker_join import join, not_let_in, other_cluster, refused, snapshot_of
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.join_token import JoinToken
+from hobus.bus.peer import Peer
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.curve_link import CurveLink, Happened
+from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch import exit_codes, given, logs
+from hobus.launch.errors import CommandError
+from hobus.launch.output import note, say
+from hobus.launch.roles import Made
+from hobus.launch.roles.ho1 import make_elsewhere
+from hobus.launch.version import software_version
+from hobus.launch.worker_home import Cluster, WorkerHome
+from hobus.launch.worker_join import join, not_let_in, other_cluster, refused, snapshot_of
 
 _FOR_EVER_S = 1e9
 """A worker waits for its cluster, whenever that comes back."""

@@ -16,13 +16,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from bus.messages.base import Record
-from bus.zeromq import curve
-from bus.zeromq.curve_link import CurveEnds
-from config.snapshot import Snapshot, digest_of
-from launch import exit_codes
-from launch.errors import CommandError, next_command
-from launch.home import Home, HomeLock, holder, make_private
+from hobus.bus.messages.base import Record
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.curve_link import CurveEnds
+from hobus.config.snapshot import Snapshot, digest_of
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.home import Home, HomeLock, holder, make_private
 
 
 class Cluster(Record):

@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import asyncio
 
-from bus.codec import decode, encode, pack_header, unpack_header
-from bus.envelope import HEADER_VERSION, Kind, header
-from bus.errors import BusError, ConfigError, RuntimeFault
-from bus.join_token import JoinToken
-from bus.messages.control import Join, Joined, Refused
-from bus.messages.ids import body_ref, snapshot_id
-from bus.messages.ledger import Body, GetBody
-from bus.peer import Peer
-from bus.port import Clock
-from bus.zeromq import curve
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
-from config.schema import AdminConfig
-from config.snapshot import Snapshot, digest_of
-from launch import exit_codes
-from launch.errors import CommandError
-from launch.output import note
-from launch.version import software_version
-from launch.worker_home import Cluster, WorkerHome
+from hobus.bus.codec import decode, encode, pack_header, unpack_header
+from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.errors import BusError, ConfigError, RuntimeFault
+from hobus.bus.join_token import JoinToken
+from hobus.bus.messages.control import Join, Joined, Refused
+from hobus.bus.messages.ids import body_ref, snapshot_id
+from hobus.bus.messages.ledger import Body, GetBody
+from hobus.bus.peer import Peer
+from hobus.bus.port import Clock
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink, Happened
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot, digest_of
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError
+from hobus.launch.output import note
+from hobus.launch.version import software_version
+from hobus.launch.worker_home import Cluster, WorkerHome
 
 NEW_TOKEN = "on the cluster's host: hobus token create"  # noqa: S105 - a sentence
 

@@ -19,15 +19,15 @@ from typing import Any
 import structlog
 from pydantic import Field, ValidationError
 
-from bus.errors import BusError
-from bus.messages.base import Message, Record
-from bus.messages.launcher import DrainMember, Members, Restart, Scale
-from bus.port import Clock
-from launch import identity
-from launch.actor import told
-from launch.crew import Crew
-from launch.home import Home
-from launch.run_file import RunFile, write_whole
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import Message, Record
+from hobus.bus.messages.launcher import DrainMember, Members, Restart, Scale
+from hobus.bus.port import Clock
+from hobus.launch import identity
+from hobus.launch.actor import told
+from hobus.launch.crew import Crew
+from hobus.launch.home import Home
+from hobus.launch.run_file import RunFile, write_whole
 
 SIGNAL = signal.SIGUSR1
 

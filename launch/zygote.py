@@ -29,11 +29,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from launch.descriptors import keep_only, speak_into
-from launch.kernel import has_one_thread, set_title
-from launch.zygote_words import WORD_MAX_BYTES, Fork, Forked, read_fork
+from hobus.launch.descriptors import keep_only, speak_into
+from hobus.launch.kernel import has_one_thread, set_title
+from hobus.launch.zygote_words import WORD_MAX_BYTES, Fork, Forked, read_fork
 
-MAIN = "launch.process"
+MAIN = "hobus.launch.process"
 """What every child runs; loaded first, and with it the bus, the broker and the configuration's models."""
 
 ROLES = ("ledger", "gateway", "ho3", "ho1", "ho2", "host")
@@ -89,7 +89,7 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 def main() -> None:
-    """`python -m launch.zygote --control FD`: a zygote that replaces another one, in a fresh interpreter."""
+    """`python -m hobus.launch.zygote --control FD`: a zygote that replaces another one, in a fresh interpreter."""
     parser = argparse.ArgumentParser(prog="hobus-zygote")
     parser.add_argument("--control", type=int, required=True)
     options = parser.parse_args()
@@ -105,7 +105,7 @@ def live(control: socket.socket) -> NoReturn:
         importlib.import_module(MAIN)
         for role in ROLES:
             with suppress(ModuleNotFoundError):
-                importlib.import_module(f"launch.roles.{role}")
+                importlib.import_module(f"hobus.launch.roles.{role}")
         gc.freeze()
         while True:
             try:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from bus.messages.ledger import STREAMS, Ack, WriteEntry
-from bus.record.catalog import is_session_stream
-from bus.record.entry import StoredEntry
+from hobus.bus.messages.ledger import STREAMS, Ack, WriteEntry
+from hobus.bus.record.catalog import is_session_stream
+from hobus.bus.record.entry import StoredEntry
 
 _NAMED = frozenset(STREAMS)
 TOOK_OVER = "TookOver"

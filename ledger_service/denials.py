@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bus.messages.ledger import STREAMS, WriteEntry
-from bus.record.catalog import EVENT_TYPES, is_session_stream
-from bus.record.payload import pack_payload
-from bus.record.payloads.governance import Denied
+from hobus.bus.messages.ledger import STREAMS, WriteEntry
+from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.governance import Denied
 
 DENIED = "DENIED"
 

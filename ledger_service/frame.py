@@ -20,7 +20,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from ledger_service.mask import ALIGNMENT, MASK_BYTES, apply_mask
+from hobus.ledger_service.mask import ALIGNMENT, MASK_BYTES, apply_mask
 
 MAGIC = b"HOBUSLG1"
 VERSION = 5

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 from zlib import crc32
 
-from bus.messages.base import pack
-from bus.messages.ledger import EVERY_SESSION
-from bus.record.entry import INTEGER_MAX, StoredEntry
-from ledger_service.admission import StreamHead
-from ledger_service.segment import Place
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ledger import EVERY_SESSION
+from hobus.bus.record.entry import INTEGER_MAX, StoredEntry
+from hobus.ledger_service.admission import StreamHead
+from hobus.ledger_service.segment import Place
 
 FILE = "index.sqlite"
 """Its name in a ledger's directory."""

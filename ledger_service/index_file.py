@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
 
-from ledger_service.index import FILE, FILES, SCHEMA_VERSION, IndexReader, Position, connection_to
+from hobus.ledger_service.index import FILE, FILES, SCHEMA_VERSION, IndexReader, Position, connection_to
 
 _Answer = TypeVar("_Answer")
 _TRIES = 3

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bus.messages.ledger import Ack, WriteEntry
-from bus.record.catalog import is_session_stream
-from bus.record.entry import encode_stored, packed_entry, to_stored
-from bus.record.payload import pack_payload
-from bus.record.payloads.governance import WriteConflict
-from config.schema import LedgerConfig
-from ledger_service.admission import Earlier, StreamHead, advance, fault_of_shape, judge, refusal
-from ledger_service.frame import salted_hash
-from ledger_service.index import Committed
-from ledger_service.segment import SegmentFiles
-from ledger_service.tables import Tables
+from hobus.bus.messages.ledger import Ack, WriteEntry
+from hobus.bus.record.catalog import is_session_stream
+from hobus.bus.record.entry import encode_stored, packed_entry, to_stored
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.governance import WriteConflict
+from hobus.config.schema import LedgerConfig
+from hobus.ledger_service.admission import Earlier, StreamHead, advance, fault_of_shape, judge, refusal
+from hobus.ledger_service.frame import salted_hash
+from hobus.ledger_service.index import Committed
+from hobus.ledger_service.segment import SegmentFiles
+from hobus.ledger_service.tables import Tables
 
 WRITE_CONFLICT = "WRITE_CONFLICT"
 _NO_HEAD = StreamHead()

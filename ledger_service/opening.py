@@ -6,20 +6,20 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from bus.errors import LedgerError
-from bus.messages.ledger import WriteEntry
-from bus.port import Disk
-from bus.record.payload import pack_payload
-from bus.record.payloads.governance import BatchSetAside
-from config.schema import LedgerConfig
-from ledger_service.index import FILE as INDEX
-from ledger_service.index import FILES, Index, Position
-from ledger_service.intake import World
-from ledger_service.pages import Pages
-from ledger_service.recovery import Recovered, Removed, catch_up, recover
-from ledger_service.segment import SegmentFiles
-from ledger_service.tables import Tables
-from ledger_service.writer import Writer, disk_full, needed_bytes
+from hobus.bus.errors import LedgerError
+from hobus.bus.messages.ledger import WriteEntry
+from hobus.bus.port import Disk
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.governance import BatchSetAside
+from hobus.config.schema import LedgerConfig
+from hobus.ledger_service.index import FILE as INDEX
+from hobus.ledger_service.index import FILES, Index, Position
+from hobus.ledger_service.intake import World
+from hobus.ledger_service.pages import Pages
+from hobus.ledger_service.recovery import Recovered, Removed, catch_up, recover
+from hobus.ledger_service.segment import SegmentFiles
+from hobus.ledger_service.tables import Tables
+from hobus.ledger_service.writer import Writer, disk_full, needed_bytes
 
 LOCK = "lock"
 

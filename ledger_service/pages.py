@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bus.errors import BusError
-from bus.messages.ledger import Entries, Entry
-from bus.record.entry import spelled_more_bytes, to_entry
-from ledger_service.index import Committed, Index
-from ledger_service.segment import SegmentFiles
-from ledger_service.tables import Tables
+from hobus.bus.errors import BusError
+from hobus.bus.messages.ledger import Entries, Entry
+from hobus.bus.record.entry import spelled_more_bytes, to_entry
+from hobus.ledger_service.index import Committed, Index
+from hobus.ledger_service.segment import SegmentFiles
+from hobus.ledger_service.tables import Tables
 
 
 class Pages:

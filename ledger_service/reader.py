@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bus.messages.ledger import session_stream
-from bus.record.entry import Entry, StoredEntry, to_entry
-from ledger_service.frame import GENESIS, HEADER_BYTES, read_header
-from ledger_service.recovery import decode_all
-from ledger_service.scan import Damage, Whole, next_whole
-from ledger_service.segment import DIRECTORY, segment_name
-from ledger_service.source import SegmentFile, Source
-from ledger_service.verify import segment_firsts
+from hobus.bus.messages.ledger import session_stream
+from hobus.bus.record.entry import Entry, StoredEntry, to_entry
+from hobus.ledger_service.frame import GENESIS, HEADER_BYTES, read_header
+from hobus.ledger_service.recovery import decode_all
+from hobus.ledger_service.scan import Damage, Whole, next_whole
+from hobus.ledger_service.segment import DIRECTORY, segment_name
+from hobus.ledger_service.source import SegmentFile, Source
+from hobus.ledger_service.verify import segment_firsts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from bus.port import Disk
-from bus.record.entry import StoredEntry, decode_stored
-from ledger_service.admission import advance
-from ledger_service.frame import BODY_HEAD_BYTES, ENTRY_HEAD_BYTES, GENESIS, HEADER_BYTES, read_header
-from ledger_service.index import Position
-from ledger_service.scan import Damage, Tail, Whole, next_whole
-from ledger_service.segment import DIRECTORY, Place, SegmentFiles, segment_name
-from ledger_service.source import Source
-from ledger_service.tables import Tables
+from hobus.bus.port import Disk
+from hobus.bus.record.entry import StoredEntry, decode_stored
+from hobus.ledger_service.admission import advance
+from hobus.ledger_service.frame import BODY_HEAD_BYTES, ENTRY_HEAD_BYTES, GENESIS, HEADER_BYTES, read_header
+from hobus.ledger_service.index import Position
+from hobus.ledger_service.scan import Damage, Tail, Whole, next_whole
+from hobus.ledger_service.segment import DIRECTORY, Place, SegmentFiles, segment_name
+from hobus.ledger_service.source import Source
+from hobus.ledger_service.tables import Tables
 
 _ROWS_PER_STEP = 2000
 """Entries indexed between two chances for the rest of the process to run."""

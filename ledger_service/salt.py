@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from hashlib import sha256
 
-from ledger_service.frame import SALT_BYTES
+from hobus.ledger_service.frame import SALT_BYTES
 
 
 def salts(new_id: Callable[[], str]) -> Callable[[], bytes]:

@@ -10,9 +10,19 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from ledger_service.frame import HEADER_BYTES, MAGIC, VERSION, Fault, Frame, Header, next_chain, read_frame, read_header
-from ledger_service.mask import ALIGNMENT, SECTOR_BYTES
-from ledger_service.source import Damage, Source
+from hobus.ledger_service.frame import (
+    HEADER_BYTES,
+    MAGIC,
+    VERSION,
+    Fault,
+    Frame,
+    Header,
+    next_chain,
+    read_frame,
+    read_header,
+)
+from hobus.ledger_service.mask import ALIGNMENT, SECTOR_BYTES
+from hobus.ledger_service.source import Damage, Source
 
 _WRITTEN_BYTES_MIN = 8
 """A sector that was written holds at least a batch's end mark; fewer bytes than that are strays, not a write."""

@@ -6,8 +6,8 @@ Source: spec page "The ledger", the record table.
 
 from __future__ import annotations
 
-from bus.messages.ledger import EVERY_SESSION, STREAMS
-from bus.record.catalog import EVENT_TYPES, KINDS, SESSION, stream_kind
+from hobus.bus.messages.ledger import EVERY_SESSION, STREAMS
+from hobus.bus.record.catalog import EVENT_TYPES, KINDS, SESSION, stream_kind
 
 _EVERYTHING = frozenset({*STREAMS, SESSION})
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bus.port import Disk, FileHandle
-from bus.record.entry import StoredEntry, decode_stored
-from ledger_service.frame import (
+from hobus.bus.port import Disk, FileHandle
+from hobus.bus.record.entry import StoredEntry, decode_stored
+from hobus.ledger_service.frame import (
     BODY_HEAD_BYTES,
     ENTRY_HEAD_BYTES,
     HEADER_BYTES,
@@ -19,10 +19,10 @@ from ledger_service.frame import (
     read_body,
     read_header,
 )
-from ledger_service.mask import aligned, unmasked
-from ledger_service.scan import Damage, demand_format
-from ledger_service.source import Source
-from ledger_service.trusted import trusted
+from hobus.ledger_service.mask import aligned, unmasked
+from hobus.ledger_service.scan import Damage, demand_format
+from hobus.ledger_service.source import Source
+from hobus.ledger_service.trusted import trusted
 
 DIRECTORY = "segments"
 SUFFIX = ".seg"

@@ -13,21 +13,21 @@ import sqlite3
 from collections.abc import Coroutine
 from contextlib import suppress
 
-from bus.dispatch import Actor, Call
-from bus.errors import BusError, LedgerError, RuntimeFault
-from bus.messages import ledger as m
-from bus.messages.failure import Failure
-from bus.messages.ids import split_body_ref
-from bus.port import Bus, Disk
-from bus.record.catalog import may_write_entry
-from config.schema import LedgerConfig
-from ledger_service.denials import Denials
-from ledger_service.index import Committed, NoRoom
-from ledger_service.intake import World
-from ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
-from ledger_service.salt import salts
-from ledger_service.scope import READS, may_read, may_read_entry
-from ledger_service.writer import Outcome, shortage
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import BusError, LedgerError, RuntimeFault
+from hobus.bus.messages import ledger as m
+from hobus.bus.messages.failure import Failure
+from hobus.bus.messages.ids import split_body_ref
+from hobus.bus.port import Bus, Disk
+from hobus.bus.record.catalog import may_write_entry
+from hobus.config.schema import LedgerConfig
+from hobus.ledger_service.denials import Denials
+from hobus.ledger_service.index import Committed, NoRoom
+from hobus.ledger_service.intake import World
+from hobus.ledger_service.opening import Opening, OpenLedger, discard_index, no_index, open_ledger
+from hobus.ledger_service.salt import salts
+from hobus.ledger_service.scope import READS, may_read, may_read_entry
+from hobus.ledger_service.writer import Outcome, shortage
 
 
 class LedgerService(Actor):

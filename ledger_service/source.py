@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from bus.errors import LedgerError
-from bus.port import FileHandle
+from hobus.bus.errors import LedgerError
+from hobus.bus.port import FileHandle
 
 _WINDOW_BYTES = 1 << 18
 """Read at once; only speed depends on it."""

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
-from bus.messages.ledger import EVERY_SESSION
-from bus.record.catalog import is_session_stream
-from bus.record.entry import INTEGER_MAX, StoredEntry
-from ledger_service.admission import StreamHead
-from ledger_service.index import Committed, Index, Position, key_hash
-from ledger_service.known import Known
-from ledger_service.segment import Place, SegmentFiles
-from ledger_service.trusted import trusted
+from hobus.bus.messages.ledger import EVERY_SESSION
+from hobus.bus.record.catalog import is_session_stream
+from hobus.bus.record.entry import INTEGER_MAX, StoredEntry
+from hobus.ledger_service.admission import StreamHead
+from hobus.ledger_service.index import Committed, Index, Position, key_hash
+from hobus.ledger_service.known import Known
+from hobus.ledger_service.segment import Place, SegmentFiles
+from hobus.ledger_service.trusted import trusted
 
 Key = TypeVar("Key", int, str)
 

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from ledger_service.frame import GENESIS, salted_hash
-from ledger_service.index import FILE, Position
-from ledger_service.index_file import read_fault, read_obstacle, read_positions
-from ledger_service.recovery import decode_all
-from ledger_service.scan import Damage, Tail, Whole, next_whole
-from ledger_service.segment import DIRECTORY, first_sequence_of, segment_name
-from ledger_service.source import SegmentFile, Source
+from hobus.ledger_service.frame import GENESIS, salted_hash
+from hobus.ledger_service.index import FILE, Position
+from hobus.ledger_service.index_file import read_fault, read_obstacle, read_positions
+from hobus.ledger_service.recovery import decode_all
+from hobus.ledger_service.scan import Damage, Tail, Whole, next_whole
+from hobus.ledger_service.segment import DIRECTORY, first_sequence_of, segment_name
+from hobus.ledger_service.source import SegmentFile, Source
 
 _TRIES = 3
 """A fault beside a running writer is looked at again: what was half written a moment ago is whole now."""

@@ -11,11 +11,11 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from bus.errors import BusError, LedgerError, RuntimeFault
-from bus.messages.ledger import Ack, Part, WriteEntry
-from config.schema import LedgerConfig
-from ledger_service.admission import StreamHead, refusal
-from ledger_service.frame import (
+from hobus.bus.errors import BusError, LedgerError, RuntimeFault
+from hobus.bus.messages.ledger import Ack, Part, WriteEntry
+from hobus.config.schema import LedgerConfig
+from hobus.ledger_service.admission import StreamHead, refusal
+from hobus.ledger_service.frame import (
     BODY_HEAD_BYTES,
     ENTRY_HEAD_BYTES,
     HEADER_BYTES,
@@ -25,14 +25,14 @@ from ledger_service.frame import (
     read_header,
     store_at,
 )
-from ledger_service.index import Position
-from ledger_service.intake import Batch, Intake, World
-from ledger_service.mask import ALIGNMENT, mask_of
-from ledger_service.recovery import Recovered
-from ledger_service.scan import Damage
-from ledger_service.segment import ActiveSegment, Place, SegmentFiles
-from ledger_service.tables import Tables
-from ledger_service.trusted import trusted
+from hobus.ledger_service.index import Position
+from hobus.ledger_service.intake import Batch, Intake, World
+from hobus.ledger_service.mask import ALIGNMENT, mask_of
+from hobus.ledger_service.recovery import Recovered
+from hobus.ledger_service.scan import Damage
+from hobus.ledger_service.segment import ActiveSegment, Place, SegmentFiles
+from hobus.ledger_service.tables import Tables
+from hobus.ledger_service.trusted import trusted
 
 Outcome = list[Ack] | RuntimeFault
 """Of one write: its acks, or why it could not be taken at all."""

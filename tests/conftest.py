@@ -15,7 +15,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from bus.collector import settle
+from hobus.bus.collector import settle
 
 _MARK = "LC_HOBUS_TEST_MARK"
 """Of a name that `launcher.environment` hands on to every process of a cluster."""

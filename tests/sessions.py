@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from actors.ho2_supervisor.session.record import SessionRecord
-from actors.ho2_supervisor.session.state import state_bytes, state_hash
-from actors.ho2_supervisor.turn import history_limits
-from bus.errors import RuntimeFault
-from bus.messages.ids import iso
-from bus.messages.ledger import Entries, Entry, Read, session_stream
-from bus.messages.session import (
+from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.session.state import state_bytes, state_hash
+from hobus.actors.ho2_supervisor.turn import history_limits
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ledger import Entries, Entry, Read, session_stream
+from hobus.bus.messages.session import (
     Approve,
     Cancel,
     Command,
@@ -34,10 +34,10 @@ from bus.messages.session import (
     Steer,
     TurnResult,
 )
-from bus.port import Bus
-from bus.record.journal import recorded
-from config.schema import AdminConfig
-from launch.turns import process_turn
+from hobus.bus.port import Bus
+from hobus.bus.record.journal import recorded
+from hobus.config.schema import AdminConfig
+from hobus.launch.turns import process_turn
 
 QUESTION = "what packages are installed?"
 LOOK_S = 0.02

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from config.snapshot import Snapshot, load_snapshot
+from hobus.config.snapshot import Snapshot, load_snapshot
 
 
 @cache

@@ -13,24 +13,24 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from actors.ho1_executor.ends import Ends
-from actors.ho1_executor.job import Job, job_of
-from actors.ho1_executor.known_tools import KnownTools
-from actors.ho1_executor.model_step import ModelStep, Outage
-from actors.ho1_executor.offered import Offers
-from actors.ho1_executor.receipts import completed, end_id, failed
-from actors.ho1_executor.snapshots import Snapshots
-from actors.ho1_executor.tool_step import StartUnsettled, ToolStep
-from actors.ho1_executor.tools.definition import ToolDefinition
-from actors.ho1_executor.tools.table import Validators
-from bus.dispatch import Actor, Call
-from bus.errors import GatewayError, RuntimeFault, WorkOrderFault
-from bus.ledger_client import LedgerClient
-from bus.messages.gateway import Breakers, ReadBreakers
-from bus.messages.ids import dispatched_id, turn_in
-from bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder
-from bus.port import Bus, ToolRunner
-from config.snapshot import Snapshot
+from hobus.actors.ho1_executor.ends import Ends
+from hobus.actors.ho1_executor.job import Job, job_of
+from hobus.actors.ho1_executor.known_tools import KnownTools
+from hobus.actors.ho1_executor.model_step import ModelStep, Outage
+from hobus.actors.ho1_executor.offered import Offers
+from hobus.actors.ho1_executor.receipts import completed, end_id, failed
+from hobus.actors.ho1_executor.snapshots import Snapshots
+from hobus.actors.ho1_executor.tool_step import StartUnsettled, ToolStep
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.table import Validators
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.gateway import Breakers, ReadBreakers
+from hobus.bus.messages.ids import dispatched_id, turn_in
+from hobus.bus.messages.work_order import IN_DOUBT, ExecuteWorkOrder, OutputResult, Receipt, WorkOrder
+from hobus.bus.port import Bus, ToolRunner
+from hobus.config.snapshot import Snapshot
 
 _log = structlog.get_logger("ho1_executor")
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bus.errors import WorkOrderFault
-from bus.messages.work_order import Segment
-from config.assets import Contract
-from config.json_schema import SchemaFault, Validator, validator_of
-from config.schema import ClassifyLabels
+from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.work_order import Segment
+from hobus.config.assets import Contract
+from hobus.config.json_schema import SchemaFault, Validator, validator_of
+from hobus.config.schema import ClassifyLabels
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from actors.ho1_executor.receipts import (
+from hobus.actors.ho1_executor.receipts import (
     Moment,
     Tally,
     end_entry,
@@ -19,11 +19,11 @@ from actors.ho1_executor.receipts import (
     receipt_of,
     text_ref,
 )
-from bus.errors import LedgerError, RuntimeFault
-from bus.ledger_client import LedgerClient
-from bus.messages.ids import end_key
-from bus.messages.ledger import Ack
-from bus.messages.work_order import Receipt, WorkOrder
+from hobus.bus.errors import LedgerError, RuntimeFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ids import end_key
+from hobus.bus.messages.ledger import Ack
+from hobus.bus.messages.work_order import Receipt, WorkOrder
 
 _log = structlog.get_logger("ho1_executor")
 _FOR_NOW = frozenset({"disk_full", "busy", "unavailable"})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from actors.ho1_executor.receipts import Moment, Tally
-from bus.dispatch import Call
-from bus.messages.work_order import WorkOrder
-from bus.port import Bus
-from bus.streaming import Draft
+from hobus.actors.ho1_executor.receipts import Moment, Tally
+from hobus.bus.dispatch import Call
+from hobus.bus.messages.work_order import WorkOrder
+from hobus.bus.port import Bus
+from hobus.bus.streaming import Draft
 
 
 @dataclass(frozen=True, slots=True)

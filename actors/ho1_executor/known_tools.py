@@ -14,17 +14,17 @@ from typing import Any, NoReturn
 
 import structlog
 
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
-from actors.ho1_executor.tools.entry_points import SOURCE as PYTHON
-from actors.ho1_executor.tools.schema_check import schema_fault
-from bus.errors import RuntimeFault
-from bus.json_text import object_in
-from bus.messages.control import PARAMETERS_DEPTH_MAX, SEPARATOR, SourceRow, ToolWord
-from bus.paging import read_tools
-from bus.port import Bus
-from config.assets import Agent, names
-from config.schema import AdminConfig, ToolsConfig
-from config.tool_faults import TOOL_ID
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from hobus.actors.ho1_executor.tools.entry_points import SOURCE as PYTHON
+from hobus.actors.ho1_executor.tools.schema_check import schema_fault
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.json_text import object_in
+from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX, SEPARATOR, SourceRow, ToolWord
+from hobus.bus.paging import read_tools
+from hobus.bus.port import Bus
+from hobus.config.assets import Agent, names
+from hobus.config.schema import AdminConfig, ToolsConfig
+from hobus.config.tool_faults import TOOL_ID
 
 _log = structlog.get_logger("ho1_executor")
 _SAID_OF = ("source", "description", "parameters", "idempotent", "writes")

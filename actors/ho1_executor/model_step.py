@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from actors.ho1_executor.contracts import (
+from hobus.actors.ho1_executor.contracts import (
     CheckedContract,
     check_contract,
     gather_inputs,
@@ -16,10 +16,10 @@ from actors.ho1_executor.contracts import (
     select_contract,
     with_form,
 )
-from actors.ho1_executor.job import Job
-from actors.ho1_executor.known_tools import Known, KnownTools
-from actors.ho1_executor.offered import Offers, told_tools
-from actors.ho1_executor.output import (
+from hobus.actors.ho1_executor.job import Job
+from hobus.actors.ho1_executor.known_tools import Known, KnownTools
+from hobus.actors.ho1_executor.offered import Offers, told_tools
+from hobus.actors.ho1_executor.output import (
     A_CALL,
     JSON_ALONE,
     NO_CALL,
@@ -30,15 +30,15 @@ from actors.ho1_executor.output import (
     repair_messages,
     with_form_told,
 )
-from actors.ho1_executor.prompt_render import load_pack, render
-from bus.errors import GatewayError, RuntimeFault, WorkOrderFault
-from bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
-from bus.messages.ids import call_key
-from bus.messages.work_order import REFUSAL, OutputResult, Segment, WorkOrder
-from bus.port import Bus
-from config.assets import Agent
-from config.schema import AdminConfig
-from config.snapshot import Snapshot
+from hobus.actors.ho1_executor.prompt_render import load_pack, render
+from hobus.bus.errors import GatewayError, RuntimeFault, WorkOrderFault
+from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
+from hobus.bus.messages.ids import call_key
+from hobus.bus.messages.work_order import REFUSAL, OutputResult, Segment, WorkOrder
+from hobus.bus.port import Bus
+from hobus.config.assets import Agent
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot
 
 _MAY_BE_SENT = frozenset({"peer_lost", "expired", "internal"})
 """Faults of a request that its receiver may have worked on."""

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
 
-from actors.ho1_executor.tools.definition import ToolDefinition
-from bus.errors import WorkOrderFault
-from bus.messages.work_order import ToolSpec, WorkOrder
-from config.assets import Agent, names
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.work_order import ToolSpec, WorkOrder
+from hobus.config.assets import Agent, names
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors.ho1_executor.contracts import CheckedContract, schema_faults
-from bus.json_text import value_of
-from bus.messages.gateway import PromptMessage, PromptResponse
-from bus.messages.work_order import Segment
+from hobus.actors.ho1_executor.contracts import CheckedContract, schema_faults
+from hobus.bus.json_text import value_of
+from hobus.bus.messages.gateway import PromptMessage, PromptResponse
+from hobus.bus.messages.work_order import Segment
 
 _FENCE = re.compile(r"\A\s*```[A-Za-z0-9_+-]*[ \t]*\r?\n(.*?)\r?\n?[ \t]*```\s*\Z", re.DOTALL)
 

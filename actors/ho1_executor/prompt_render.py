@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from bus.errors import ConfigError, WorkOrderFault
-from bus.messages.gateway import PromptMessage
-from bus.messages.work_order import Exchange, Segment
-from config.prompt_pack import PromptPack, fill_pack, parse_pack
+from hobus.bus.errors import ConfigError, WorkOrderFault
+from hobus.bus.messages.gateway import PromptMessage
+from hobus.bus.messages.work_order import Exchange, Segment
+from hobus.config.prompt_pack import PromptPack, fill_pack, parse_pack
 
 _parsed = lru_cache(maxsize=64)(parse_pack)
 """A pack's text decides what it is parsed to; only speed depends on the number kept."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from bus.errors import WorkOrderFault
-from bus.messages.gateway import PromptResponse
-from bus.messages.ids import body_ref, by_writer, end_key, entry_id, iso
-from bus.messages.ledger import Entry, Provenance, WriteEntry
-from bus.messages.work_order import Cost, OutputResult, Receipt, WorkOrder, WorkOrderError
-from bus.record.payload import pack_payload
-from bus.record.payloads.orders import end_of, receipt_in
+from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.ids import body_ref, by_writer, end_key, entry_id, iso
+from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
+from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, WorkOrder, WorkOrderError
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.orders import end_of, receipt_in
 
 STREAM = "ho1m"
 _STEP = re.compile(r"\.(\d+)\.\d+(?:\.\d+)?$")

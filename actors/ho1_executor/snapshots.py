@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from bus.errors import ConfigError, RuntimeFault, WorkOrderFault
-from bus.ledger_client import LedgerClient
-from bus.messages.ids import body_ref, snapshot_id
-from config.snapshot import Snapshot
+from hobus.bus.errors import ConfigError, RuntimeFault, WorkOrderFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ids import body_ref, snapshot_id
+from hobus.config.snapshot import Snapshot
 
 
 class Snapshots:

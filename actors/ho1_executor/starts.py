@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from actors.ho1_executor.receipts import STREAM, Moment, end_id, provenance_of
-from bus.messages.ids import dispatched_id, start_key
-from bus.messages.ledger import Ack, Entry, WriteEntry
-from bus.messages.work_order import ToolCall, WorkOrder
-from bus.record.payload import pack_payload
-from bus.record.payloads.orders import ToolStarted
+from hobus.actors.ho1_executor.receipts import STREAM, Moment, end_id, provenance_of
+from hobus.bus.messages.ids import dispatched_id, start_key
+from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
+from hobus.bus.messages.work_order import ToolCall, WorkOrder
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.orders import ToolStarted
 
 Step = Literal["begin", "ours", "ask"]
 

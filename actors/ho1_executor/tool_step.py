@@ -9,22 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from actors.ho1_executor.contracts import schema_faults
-from actors.ho1_executor.ends import Ends
-from actors.ho1_executor.job import Job
-from actors.ho1_executor.starts import is_claimed, start_entry, start_keys, step_after
-from actors.ho1_executor.tools.definition import ToolDefinition
-from actors.ho1_executor.tools.outside import requests_over
-from actors.ho1_executor.tools.table import Validators
-from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
-from bus.ledger_client import LedgerClient
-from bus.messages.control import PeerRow, ReadPeer
-from bus.messages.ledger import Ack, Entry
-from bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, WorkOrder
-from bus.port import Bus, ToolRunner
-from config.assets import Agent, names
-from config.schema import AdminConfig
-from config.snapshot import Snapshot
+from hobus.actors.ho1_executor.contracts import schema_faults
+from hobus.actors.ho1_executor.ends import Ends
+from hobus.actors.ho1_executor.job import Job
+from hobus.actors.ho1_executor.starts import is_claimed, start_entry, start_keys, step_after
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.outside import requests_over
+from hobus.actors.ho1_executor.tools.table import Validators
+from hobus.bus.errors import LedgerError, RuntimeFault, WorkOrderFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.control import PeerRow, ReadPeer
+from hobus.bus.messages.ledger import Ack, Entry
+from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, ToolCall, WorkOrder
+from hobus.bus.port import Bus, ToolRunner
+from hobus.config.assets import Agent, names
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot
 
 
 class StartUnsettled(LedgerError):

@@ -9,32 +9,32 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from actors.ho2_supervisor import answers, commanding, lookback, turn, views
-from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit, is_pending_follow_up
-from actors.ho2_supervisor.consolidations import Consolidations
-from actors.ho2_supervisor.drive import Driver
-from actors.ho2_supervisor.learning import Learning
-from actors.ho2_supervisor.memory import Memory
-from actors.ho2_supervisor.own_entries import OwnEntries
-from actors.ho2_supervisor.owner import OwnedSession
-from actors.ho2_supervisor.registry import Registry
-from actors.ho2_supervisor.resources import Resources
-from actors.ho2_supervisor.run_task import RunTask
-from actors.ho2_supervisor.runs import Runs
-from actors.ho2_supervisor.session.journal import input_digest
-from actors.ho2_supervisor.session.record import KnownInput
-from actors.ho2_supervisor.settings import provider_fault, settings_fault
-from actors.ho2_supervisor.take_over import TakeOver
-from actors.ho2_supervisor.unowned import Unowned
-from actors.ho2_supervisor.verdicts import held_up, is_verdict
-from bus.dispatch import Actor, Call
-from bus.errors import RuntimeFault, SessionFault
-from bus.ledger_client import LedgerClient
-from bus.messages.base import pack
-from bus.messages.control import PeerRow, ReadPeer
-from bus.messages.ids import turn_key
-from bus.messages.ledger import LedgerStats, ReadLedgerStats
-from bus.messages.session import (
+from hobus.actors.ho2_supervisor import answers, commanding, lookback, turn, views
+from hobus.actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit, is_pending_follow_up
+from hobus.actors.ho2_supervisor.consolidations import Consolidations
+from hobus.actors.ho2_supervisor.drive import Driver
+from hobus.actors.ho2_supervisor.learning import Learning
+from hobus.actors.ho2_supervisor.memory import Memory
+from hobus.actors.ho2_supervisor.own_entries import OwnEntries
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.registry import Registry
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.run_task import RunTask
+from hobus.actors.ho2_supervisor.runs import Runs
+from hobus.actors.ho2_supervisor.session.journal import input_digest
+from hobus.actors.ho2_supervisor.session.record import KnownInput
+from hobus.actors.ho2_supervisor.settings import provider_fault, settings_fault
+from hobus.actors.ho2_supervisor.take_over import TakeOver
+from hobus.actors.ho2_supervisor.unowned import Unowned
+from hobus.actors.ho2_supervisor.verdicts import held_up, is_verdict
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import RuntimeFault, SessionFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.control import PeerRow, ReadPeer
+from hobus.bus.messages.ids import turn_key
+from hobus.bus.messages.ledger import LedgerStats, ReadLedgerStats
+from hobus.bus.messages.session import (
     CommandVerdict,
     Consolidate,
     EndSession,
@@ -52,9 +52,9 @@ from bus.messages.session import (
     TurnResult,
     words_of,
 )
-from bus.messages.streams import StreamWaiting
-from bus.port import Bus
-from config.snapshot import Snapshot
+from hobus.bus.messages.streams import StreamWaiting
+from hobus.bus.port import Bus
+from hobus.config.snapshot import Snapshot
 
 SLOTS = 1
 """Consolidations are slotted posts. A post fills no slot, but the broker hands it only to a peer that has one."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from actors.ho2_supervisor import caller_tools
-from actors.ho2_supervisor.session.commands import command_of
-from actors.ho2_supervisor.session.record import KnownInput
-from actors.ho2_supervisor.session.state import SessionState, names_no_model
-from actors.ho2_supervisor.settings import settings_fault
-from bus.messages.ids import follow_up_input, is_follow_up
-from bus.messages.session import CallResult, SessionConfig, form_of
-from config.schema import SessionsConfig
+from hobus.actors.ho2_supervisor import caller_tools
+from hobus.actors.ho2_supervisor.session.commands import command_of
+from hobus.actors.ho2_supervisor.session.record import KnownInput
+from hobus.actors.ho2_supervisor.session.state import SessionState, names_no_model
+from hobus.actors.ho2_supervisor.settings import settings_fault
+from hobus.bus.messages.ids import follow_up_input, is_follow_up
+from hobus.bus.messages.session import CallResult, SessionConfig, form_of
+from hobus.config.schema import SessionsConfig
 
 
 @dataclass(frozen=True, slots=True)

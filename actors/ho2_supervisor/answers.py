@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from actors.ho2_supervisor import lookback
-from actors.ho2_supervisor.owner import OwnedSession
-from actors.ho2_supervisor.session.record import KnownInput
-from actors.ho2_supervisor.verdicts import failure_code, is_verdict, verdict_result
-from bus.errors import LedgerError, WorkOrderFault
-from bus.messages.ids import candidates_key, delivered_key, turn_key
-from bus.messages.session import TurnResult
-from bus.messages.work_order import Cost
-from bus.record.journal import answer_in
+from hobus.actors.ho2_supervisor import lookback
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.session.record import KnownInput
+from hobus.actors.ho2_supervisor.verdicts import failure_code, is_verdict, verdict_result
+from hobus.bus.errors import LedgerError, WorkOrderFault
+from hobus.bus.messages.ids import candidates_key, delivered_key, turn_key
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.messages.work_order import Cost
+from hobus.bus.record.journal import answer_in
 
 
 async def recorded(session: OwnedSession, known: KnownInput) -> TurnResult:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bus.messages.ids import parse_iso
-from bus.messages.memory import Artifact, Bias, Labels
+from hobus.bus.messages.ids import parse_iso
+from hobus.bus.messages.memory import Artifact, Bias, Labels
 
 _DAY_S = 86_400
 _DECIMALS = 9

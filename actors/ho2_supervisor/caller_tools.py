@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from bus.json_text import is_within
-from bus.messages.base import pack
-from bus.messages.control import PARAMETERS_DEPTH_MAX
-from bus.messages.ids import RunId, caller_call_id
-from bus.messages.session import CallerCall, CallResult, OpenCalls, RunConfig, SessionConfig
-from bus.messages.work_order import OutputResult, ToolCall, ToolSpec
-from config.json_schema import SchemaFault, check_schema
-from config.schema import SessionsConfig
-from config.tool_faults import TOOL_ID
+from hobus.bus.json_text import is_within
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
+from hobus.bus.messages.ids import RunId, caller_call_id
+from hobus.bus.messages.session import CallerCall, CallResult, OpenCalls, RunConfig, SessionConfig
+from hobus.bus.messages.work_order import OutputResult, ToolCall, ToolSpec
+from hobus.config.json_schema import SchemaFault, check_schema
+from hobus.config.schema import SessionsConfig
+from hobus.config.tool_faults import TOOL_ID
 
 
 def offer_fault(wanted: SessionConfig | None, limits: SessionsConfig) -> str:

@@ -7,18 +7,18 @@ Source: spec page "Session contracts", sections Host commands (cancel) and Fence
 
 from __future__ import annotations
 
-from actors.ho2_supervisor import chain, recorded_form
-from actors.ho2_supervisor.owner import OwnedSession
-from actors.ho2_supervisor.pool import cancelled_receipt
-from actors.ho2_supervisor.resources import Resources
-from actors.ho2_supervisor.session.record import RunMemo
-from actors.ho2_supervisor.verdicts import verdict_result
-from bus.messages.ids import end_key, parse_iso, turn_key
-from bus.messages.ledger import Entry
-from bus.messages.session import OrderEnded, RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
-from bus.messages.work_order import Receipt
-from bus.record.journal import pack_result
-from bus.record.payloads import orders
+from hobus.actors.ho2_supervisor import chain, recorded_form
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.pool import cancelled_receipt
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.session.record import RunMemo
+from hobus.actors.ho2_supervisor.verdicts import verdict_result
+from hobus.bus.messages.ids import end_key, parse_iso, turn_key
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import OrderEnded, RunCancelled, ToolCallSummary, ToolReceipt, TurnResult
+from hobus.bus.messages.work_order import Receipt
+from hobus.bus.record.journal import pack_result
+from hobus.bus.record.payloads import orders
 
 CANCELLED = "cancelled"
 

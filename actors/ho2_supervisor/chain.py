@@ -6,10 +6,10 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from actors.ho2_supervisor.recorded_form import hashed_bytes
-from bus.messages.ids import ToolBatchId
-from bus.messages.session import ToolCallSummary, ToolReceipt
-from bus.messages.work_order import Cost, Receipt, ToolCall
+from hobus.actors.ho2_supervisor.recorded_form import hashed_bytes
+from hobus.bus.messages.ids import ToolBatchId
+from hobus.bus.messages.session import ToolCallSummary, ToolReceipt
+from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
 
 CallEnd = Literal["Succeeded", "Failed", "Cancelled"]
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from config.schema import ClassifyLabels
+from hobus.config.schema import ClassifyLabels
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from actors.ho2_supervisor.owner import OwnedSession
-from actors.ho2_supervisor.session import journal
-from actors.ho2_supervisor.session.outcome import Outcome
-from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState
-from bus.ledger_client import LedgerClient
-from bus.messages.base import pack
-from bus.messages.ids import follow_up_input
-from bus.messages.ledger import Entry
-from bus.messages.session import (
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.session import journal
+from hobus.actors.ho2_supervisor.session.outcome import Outcome
+from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ids import follow_up_input
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import (
     CommandVerdict,
     FollowUp,
     HostCommand,
@@ -26,8 +26,8 @@ from bus.messages.session import (
     HostCommandRejected,
     Steer,
 )
-from bus.record.journal import event_in
-from config.schema import AdminConfig
+from hobus.bus.record.journal import event_in
+from hobus.config.schema import AdminConfig
 
 _FREE = ("reason", "call_id", "lease_id")
 """Fields of commands in which anything may stand."""

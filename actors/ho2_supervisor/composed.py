@@ -15,8 +15,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bus.messages.base import pack, unpack
-from bus.messages.work_order import Segment
+from hobus.bus.messages.base import pack, unpack
+from hobus.bus.messages.work_order import Segment
 
 _MARK = b"\xc1"
 _SESSION = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, get_args
 
-from actors.ho2_supervisor.classification import known_labels
-from actors.ho2_supervisor.history import DeliveredTurn
-from actors.ho2_supervisor.work_orders import CREATED_BY
-from bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
-from bus.messages.memory import Accumulator, Artifact, ArtifactType, GateResult, Labels
-from bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Segment, WorkOrder
-from config.assets import Agent
-from config.schema import AdminConfig, ClassifyLabels, Ho3Config
-from config.snapshot import Snapshot
+from hobus.actors.ho2_supervisor.classification import known_labels
+from hobus.actors.ho2_supervisor.history import DeliveredTurn
+from hobus.actors.ho2_supervisor.work_orders import CREATED_BY
+from hobus.bus.messages.ids import RunId, artifact_id, consolidation_order_id, gate_window_key, iso, parse_iso
+from hobus.bus.messages.memory import Accumulator, Artifact, ArtifactType, GateResult, Labels
+from hobus.bus.messages.work_order import CONSOLIDATION, Constraints, Fence, Segment, WorkOrder
+from hobus.config.assets import Agent
+from hobus.config.schema import AdminConfig, ClassifyLabels, Ho3Config
+from hobus.config.snapshot import Snapshot
 
 CONTRACT = "PRC-CONSOLIDATE-001"
 _KEYS = frozenset({"artifact_type", "labels", "context_line", "weight"})

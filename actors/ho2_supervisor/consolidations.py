@@ -13,16 +13,16 @@ from collections.abc import Sequence
 
 import structlog
 
-from actors.ho2_supervisor import chain, consolidation, pool, recorded_form, work_orders
-from actors.ho2_supervisor.consolidation import Crossing, Judged
-from actors.ho2_supervisor.history import DeliveredTurn
-from actors.ho2_supervisor.memory import HO3, code_of
-from actors.ho2_supervisor.past_turns import turn_of_run
-from actors.ho2_supervisor.resources import Resources
-from bus.errors import LedgerError, RuntimeFault, WorkOrderFault
-from bus.messages.ids import completed_id, dispatched_id, end_key, iso
-from bus.messages.ledger import Provenance
-from bus.messages.memory import (
+from hobus.actors.ho2_supervisor import chain, consolidation, pool, recorded_form, work_orders
+from hobus.actors.ho2_supervisor.consolidation import Crossing, Judged
+from hobus.actors.ho2_supervisor.history import DeliveredTurn
+from hobus.actors.ho2_supervisor.memory import HO3, code_of
+from hobus.actors.ho2_supervisor.past_turns import turn_of_run
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.bus.errors import LedgerError, RuntimeFault, WorkOrderFault
+from hobus.bus.messages.ids import completed_id, dispatched_id, end_key, iso
+from hobus.bus.messages.ledger import Provenance
+from hobus.bus.messages.memory import (
     Artifact,
     CheckGate,
     ConsolidationFailureLogged,
@@ -31,13 +31,13 @@ from bus.messages.memory import (
     LogOverlay,
     OverlayLogged,
 )
-from bus.messages.session import Consolidate
-from bus.messages.work_order import Receipt, WorkOrder
-from bus.record.payload import payload_in
-from bus.record.payloads.orders import ConsolidationDispatched, QualityGate
-from bus.record.payloads.prompts import PromptReceived
-from config.assets import Agent
-from config.schema import Ho3Config
+from hobus.bus.messages.session import Consolidate
+from hobus.bus.messages.work_order import Receipt, WorkOrder
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.orders import ConsolidationDispatched, QualityGate
+from hobus.bus.record.payloads.prompts import PromptReceived
+from hobus.config.assets import Agent
+from hobus.config.schema import Ho3Config
 
 _log = structlog.get_logger("ho2_supervisor")
 

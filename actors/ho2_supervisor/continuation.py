@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors.ho2_supervisor import recorded_form
-from actors.ho2_supervisor.owner import OwnedSession
-from bus.errors import LedgerError
-from bus.messages.ids import caller_call_id, dispatched_id, ended_id
-from bus.messages.session import OrderDispatched, OrderEnded, RunRequested
-from bus.messages.work_order import Exchange, Receipt, Segment, WorkOrder
-from bus.record.journal import recorded
+from hobus.actors.ho2_supervisor import recorded_form
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.bus.errors import LedgerError
+from hobus.bus.messages.ids import caller_call_id, dispatched_id, ended_id
+from hobus.bus.messages.session import OrderDispatched, OrderEnded, RunRequested
+from hobus.bus.messages.work_order import Exchange, Receipt, Segment, WorkOrder
+from hobus.bus.record.journal import recorded
 
 _ROUNDS_OWN = frozenset({"prior_results", "draft", "steer"})
 """Segments that one round was told about the one before it; what was said meanwhile is told anew."""

@@ -9,21 +9,21 @@ import asyncio
 
 import structlog
 
-from actors.ho2_supervisor import answers, cancelling, lookback, turn, turn_record
-from actors.ho2_supervisor.admission import conflict
-from actors.ho2_supervisor.learning import Learning
-from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost
-from actors.ho2_supervisor.registry import Registry
-from actors.ho2_supervisor.resources import Resources
-from actors.ho2_supervisor.run import Run
-from actors.ho2_supervisor.run_task import RunTask
-from actors.ho2_supervisor.session import leases
-from actors.ho2_supervisor.session.record import KnownInput
-from actors.ho2_supervisor.turn import Progress
-from actors.ho2_supervisor.verdicts import failure_code, is_verdict
-from bus.errors import RuntimeFault, SessionFault, WorkOrderFault
-from bus.messages.ids import parse_iso
-from bus.messages.session import LeaseTerms, TimePassed, TurnResult, form_of
+from hobus.actors.ho2_supervisor import answers, cancelling, lookback, turn, turn_record
+from hobus.actors.ho2_supervisor.admission import conflict
+from hobus.actors.ho2_supervisor.learning import Learning
+from hobus.actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost
+from hobus.actors.ho2_supervisor.registry import Registry
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.run import Run
+from hobus.actors.ho2_supervisor.run_task import RunTask
+from hobus.actors.ho2_supervisor.session import leases
+from hobus.actors.ho2_supervisor.session.record import KnownInput
+from hobus.actors.ho2_supervisor.turn import Progress
+from hobus.actors.ho2_supervisor.verdicts import failure_code, is_verdict
+from hobus.bus.errors import RuntimeFault, SessionFault, WorkOrderFault
+from hobus.bus.messages.ids import parse_iso
+from hobus.bus.messages.session import LeaseTerms, TimePassed, TurnResult, form_of
 
 _log = structlog.get_logger("ho2_supervisor")
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from actors.ho2_supervisor import pool, recorded_form, work_orders
-from actors.ho2_supervisor.owner import BodyMissing
-from actors.ho2_supervisor.resources import Resources
-from actors.ho2_supervisor.run_task import RunTask
-from actors.ho2_supervisor.session.record import RunMemo, step_key
-from actors.ho2_supervisor.texts import OrderTexts
-from bus.errors import RuntimeFault, WorkOrderFault
-from bus.messages.ids import dispatched_id
-from bus.messages.session import OrderDispatched, OrderEnded, SessionEventKind
-from bus.messages.work_order import Receipt, Segment, WorkOrder
+from hobus.actors.ho2_supervisor import pool, recorded_form, work_orders
+from hobus.actors.ho2_supervisor.owner import BodyMissing
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.run_task import RunTask
+from hobus.actors.ho2_supervisor.session.record import RunMemo, step_key
+from hobus.actors.ho2_supervisor.texts import OrderTexts
+from hobus.bus.errors import RuntimeFault, WorkOrderFault
+from hobus.bus.messages.ids import dispatched_id
+from hobus.bus.messages.session import OrderDispatched, OrderEnded, SessionEventKind
+from hobus.bus.messages.work_order import Receipt, Segment, WorkOrder
 
 
 @dataclass(slots=True)

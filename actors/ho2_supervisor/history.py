@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from actors.ho2_supervisor.composed import Shown
-from bus.messages.work_order import Segment
+from hobus.actors.ho2_supervisor.composed import Shown
+from hobus.bus.messages.work_order import Segment
 
 ERASED = "[erased]"
 _NAME = "history"

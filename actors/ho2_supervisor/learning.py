@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import asyncio
 
-from actors.ho2_supervisor.memory import Learned, Memory, beside
-from actors.ho2_supervisor.owner import OwnedSession
-from actors.ho2_supervisor.resources import Resources
-from actors.ho2_supervisor.session.record import EndedRun
-from actors.ho2_supervisor.signals import signals_of
-from bus.messages.ids import candidates_key
-from bus.messages.ledger import WriteEntry
-from bus.record.payloads.orders import SignalsNamed
+from hobus.actors.ho2_supervisor.memory import Learned, Memory, beside
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.session.record import EndedRun
+from hobus.actors.ho2_supervisor.signals import signals_of
+from hobus.bus.messages.ids import candidates_key
+from hobus.bus.messages.ledger import WriteEntry
+from hobus.bus.record.payloads.orders import SignalsNamed
 
 
 class Learning:

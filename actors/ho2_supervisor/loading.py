@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 import structlog
 
-from actors.ho2_supervisor import composed
-from actors.ho2_supervisor.history import History, HistoryLimits
-from actors.ho2_supervisor.session import journal, snapshot
-from actors.ho2_supervisor.session.record import SessionRecord
-from bus.errors import LedgerError, RuntimeFault
-from bus.ledger_client import LedgerClient
-from bus.messages.ids import split_body_ref
-from bus.messages.ledger import Entry, session_stream
-from bus.messages.session import ENTRY_NAMES, StateSnapshot
-from bus.record.ends import result_or_none
-from bus.record.journal import Recorded, recorded
+from hobus.actors.ho2_supervisor import composed
+from hobus.actors.ho2_supervisor.history import History, HistoryLimits
+from hobus.actors.ho2_supervisor.session import journal, snapshot
+from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.bus.errors import LedgerError, RuntimeFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ids import split_body_ref
+from hobus.bus.messages.ledger import Entry, session_stream
+from hobus.bus.messages.session import ENTRY_NAMES, StateSnapshot
+from hobus.bus.record.ends import result_or_none
+from hobus.bus.record.journal import Recorded, recorded
 
 _SNAPSHOT = ENTRY_NAMES["StateSnapshot"]
 _log = structlog.get_logger("ho2_supervisor")

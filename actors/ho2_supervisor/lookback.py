@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from actors.ho2_supervisor.admission import Admission, Refused
-from actors.ho2_supervisor.owner import OwnedSession
-from actors.ho2_supervisor.session import journal
-from actors.ho2_supervisor.session.record import KnownInput, SessionRecord, settle
-from bus.messages.ids import RunId, delivered_key, requested_id, turn_key
-from bus.messages.ledger import Entry
-from bus.messages.session import (
+from hobus.actors.ho2_supervisor.admission import Admission, Refused
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.session import journal
+from hobus.actors.ho2_supervisor.session.record import KnownInput, SessionRecord, settle
+from hobus.bus.messages.ids import RunId, delivered_key, requested_id, turn_key
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import (
     RunRequested,
     SessionEventKind,
     TurnDegraded,
     form_of,
 )
-from bus.record.ends import End, end_in
-from bus.record.journal import recorded
+from hobus.bus.record.ends import End, end_in
+from hobus.bus.record.journal import recorded
 
 
 def is_needed(record: SessionRecord, input_id: str, decision: Admission) -> bool:

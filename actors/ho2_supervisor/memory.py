@@ -11,10 +11,10 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from bus.errors import RuntimeFault
-from bus.messages.memory import AsOf, Bias, Biases, LogSignals, ReadActiveBiases, Signal, SignalsLogged
-from bus.port import Bus
-from config.schema import Ho3Config
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.memory import AsOf, Bias, Biases, LogSignals, ReadActiveBiases, Signal, SignalsLogged
+from hobus.bus.port import Bus
+from hobus.config.schema import Ho3Config
 
 HO3 = "ho3"
 T = TypeVar("T")

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bus.messages.ids import by_writer, dispatched_id, end_key, entry_id
-from bus.messages.ledger import Provenance, WriteEntry
-from bus.messages.work_order import Receipt
-from bus.record.payload import pack_payload
-from bus.record.payloads.orders import end_of
+from hobus.bus.messages.ids import by_writer, dispatched_id, end_key, entry_id
+from hobus.bus.messages.ledger import Provenance, WriteEntry
+from hobus.bus.messages.work_order import Receipt
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.orders import end_of
 
 
 class OwnEntries:

@@ -14,20 +14,20 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from actors.ho2_supervisor import composed, loading
-from actors.ho2_supervisor.history import HistoryLimits
-from actors.ho2_supervisor.loading import Loaded
-from actors.ho2_supervisor.session import journal, snapshot
-from actors.ho2_supervisor.session.outcome import Outcome
-from actors.ho2_supervisor.session.record import SessionRecord
-from actors.ho2_supervisor.session.reducer import reduce
-from bus.errors import LedgerError, RuntimeFault
-from bus.ledger_client import LedgerClient
-from bus.messages.ids import RunId, candidates_key, iso_of_us, us_of_iso
-from bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
-from bus.messages.session import SessionEventKind, TookOver, TurnResult
-from bus.port import Bus
-from bus.record.journal import Recorded, candidates_in
+from hobus.actors.ho2_supervisor import composed, loading
+from hobus.actors.ho2_supervisor.history import HistoryLimits
+from hobus.actors.ho2_supervisor.loading import Loaded
+from hobus.actors.ho2_supervisor.session import journal, snapshot
+from hobus.actors.ho2_supervisor.session.outcome import Outcome
+from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.bus.errors import LedgerError, RuntimeFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ids import RunId, candidates_key, iso_of_us, us_of_iso
+from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
+from hobus.bus.messages.session import SessionEventKind, TookOver, TurnResult
+from hobus.bus.port import Bus
+from hobus.bus.record.journal import Recorded, candidates_in
 
 
 class AppendRefused(Exception):

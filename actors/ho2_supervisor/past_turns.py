@@ -5,14 +5,14 @@ Source: spec page "Session host and HO2 supervisor", section Consolidation (exce
 
 from __future__ import annotations
 
-from actors.ho2_supervisor.history import DeliveredTurn
-from actors.ho2_supervisor.session.record import with_reply
-from bus.ledger_client import LedgerClient
-from bus.messages.ids import RunId, completed_id, requested_id
-from bus.messages.ledger import Entry, session_stream
-from bus.messages.session import RunRequested
-from bus.record.ends import end_in, result_in
-from bus.record.journal import Recorded, own_text, recorded
+from hobus.actors.ho2_supervisor.history import DeliveredTurn
+from hobus.actors.ho2_supervisor.session.record import with_reply
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ids import RunId, completed_id, requested_id
+from hobus.bus.messages.ledger import Entry, session_stream
+from hobus.bus.messages.session import RunRequested
+from hobus.bus.record.ends import end_in, result_in
+from hobus.bus.record.journal import Recorded, own_text, recorded
 
 
 async def turn_of_run(client: LedgerClient, run_id: RunId) -> DeliveredTurn | None:

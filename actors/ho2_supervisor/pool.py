@@ -5,11 +5,11 @@ Source: spec pages "Session contracts" (Where it lives, and how a turn survives)
 
 from __future__ import annotations
 
-from bus.errors import RuntimeFault
-from bus.messages.work_order import IN_DOUBT, Cost, ExecuteWorkOrder, Fence, Receipt, WorkOrder, WorkOrderError
-from bus.port import Bus
-from bus.streaming import Draft
-from config.schema import Ho2Config
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.work_order import IN_DOUBT, Cost, ExecuteWorkOrder, Fence, Receipt, WorkOrder, WorkOrderError
+from hobus.bus.port import Bus
+from hobus.bus.streaming import Draft
+from hobus.config.schema import Ho2Config
 
 HO1 = "ho1"
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bus.messages.work_order import OutputResult
-from config.json_schema import SchemaFault, validator_of
+from hobus.bus.messages.work_order import OutputResult
+from hobus.config.json_schema import SchemaFault, validator_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ Source: spec pages "Session host and HO2 supervisor" (A turn in HO2, steps 2 and
 
 from __future__ import annotations
 
-from actors.ho2_supervisor.biases import TokenBudget, select_biases
-from actors.ho2_supervisor.classification import Classification
-from actors.ho2_supervisor.memory import Memory, Recalled
-from actors.ho2_supervisor.run import Run
-from bus.messages.ids import requested_id
-from bus.messages.memory import Artifact, Labels
-from bus.messages.work_order import Segment
-from bus.record.payloads.orders import ContextAssembled
+from hobus.actors.ho2_supervisor.biases import TokenBudget, select_biases
+from hobus.actors.ho2_supervisor.classification import Classification
+from hobus.actors.ho2_supervisor.memory import Memory, Recalled
+from hobus.actors.ho2_supervisor.run import Run
+from hobus.bus.messages.ids import requested_id
+from hobus.bus.messages.memory import Artifact, Labels
+from hobus.bus.messages.work_order import Segment
+from hobus.bus.record.payloads.orders import ContextAssembled
 
 SEGMENT = "ho3_biases"
 

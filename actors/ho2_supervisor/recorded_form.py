@@ -12,9 +12,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from bus.messages.base import pack
-from bus.messages.ids import body_ref, ended_id
-from bus.messages.work_order import Constraints, Exchange, Receipt, Segment, WorkOrder
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ids import body_ref, ended_id
+from hobus.bus.messages.work_order import Constraints, Exchange, Receipt, Segment, WorkOrder
 
 _CONTEXT = "input_context"
 _MORE = "more_context"

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
-from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession
-from actors.ho2_supervisor.resources import Resources
-from actors.ho2_supervisor.run_task import RunTask
-from actors.ho2_supervisor.unowned import Unowned
-from bus.errors import RuntimeFault, SessionFault
+from hobus.actors.ho2_supervisor.owner import AppendRefused, EntryRefused, JournalLost, OwnedSession
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.run_task import RunTask
+from hobus.actors.ho2_supervisor.unowned import Unowned
+from hobus.bus.errors import RuntimeFault, SessionFault
 
 
 class Registry:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from actors.ho2_supervisor.history import HistoryLimits
-from actors.ho2_supervisor.own_entries import OwnEntries
-from bus.ledger_client import LedgerClient
-from bus.port import Bus
-from config.schema import AdminConfig
-from config.snapshot import Snapshot
+from hobus.actors.ho2_supervisor.history import HistoryLimits
+from hobus.actors.ho2_supervisor.own_entries import OwnEntries
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.port import Bus
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

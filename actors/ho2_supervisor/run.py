@@ -6,19 +6,19 @@ Source: spec pages "Session contracts" (Where it lives, and how a turn survives)
 
 from __future__ import annotations
 
-from actors.ho2_supervisor.effects import Effects
-from actors.ho2_supervisor.history import History
-from actors.ho2_supervisor.learning import Learning
-from actors.ho2_supervisor.resources import Resources
-from actors.ho2_supervisor.run_task import RunTask, standstill_of
-from actors.ho2_supervisor.session.leases import FIRST
-from actors.ho2_supervisor.session.record import RunMemo
-from actors.ho2_supervisor.work_orders import OrderContext
-from bus.errors import LedgerError, WorkOrderFault
-from bus.messages.ids import StepId, TurnId, iso, lease_id_of, parse_iso, work_order_id
-from bus.messages.session import LeaseIssued, LifecycleChanged, RunConfig, RunStarted, StepStarted
-from bus.messages.work_order import Segment
-from config.assets import Agent
+from hobus.actors.ho2_supervisor.effects import Effects
+from hobus.actors.ho2_supervisor.history import History
+from hobus.actors.ho2_supervisor.learning import Learning
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.run_task import RunTask, standstill_of
+from hobus.actors.ho2_supervisor.session.leases import FIRST
+from hobus.actors.ho2_supervisor.session.record import RunMemo
+from hobus.actors.ho2_supervisor.work_orders import OrderContext
+from hobus.bus.errors import LedgerError, WorkOrderFault
+from hobus.bus.messages.ids import StepId, TurnId, iso, lease_id_of, parse_iso, work_order_id
+from hobus.bus.messages.session import LeaseIssued, LifecycleChanged, RunConfig, RunStarted, StepStarted
+from hobus.bus.messages.work_order import Segment
+from hobus.config.assets import Agent
 
 
 class Run:

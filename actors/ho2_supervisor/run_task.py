@@ -11,12 +11,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal
 
-from actors.ho2_supervisor.owner import OwnedSession
-from actors.ho2_supervisor.session.outcome import Outcome, RunStops
-from bus.errors import RuntimeFault
-from bus.messages.session import Lifecycle, RunRequested, TurnResult
-from bus.streaming import Draft
-from bus.turnstile import Ticket
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.session.outcome import Outcome, RunStops
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.session import Lifecycle, RunRequested, TurnResult
+from hobus.bus.streaming import Draft
+from hobus.bus.turnstile import Ticket
 
 Standstill = Literal["Paused", "WaitingInput"]
 

@@ -14,18 +14,18 @@ from functools import partial
 
 import structlog
 
-from actors.ho2_supervisor import commanding
-from actors.ho2_supervisor.drive import Driver
-from actors.ho2_supervisor.owner import AppendRefused, OwnedSession
-from actors.ho2_supervisor.registry import Registry
-from actors.ho2_supervisor.resources import Resources
-from actors.ho2_supervisor.run_task import RunTask
-from actors.ho2_supervisor.session.commands import command_of
-from actors.ho2_supervisor.session.journal import input_digest
-from actors.ho2_supervisor.session.outcome import Outcome
-from bus.errors import BusError, RuntimeFault, SessionFault
-from bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
-from bus.messages.session import (
+from hobus.actors.ho2_supervisor import commanding
+from hobus.actors.ho2_supervisor.drive import Driver
+from hobus.actors.ho2_supervisor.owner import AppendRefused, OwnedSession
+from hobus.actors.ho2_supervisor.registry import Registry
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.run_task import RunTask
+from hobus.actors.ho2_supervisor.session.commands import command_of
+from hobus.actors.ho2_supervisor.session.journal import input_digest
+from hobus.actors.ho2_supervisor.session.outcome import Outcome
+from hobus.bus.errors import BusError, RuntimeFault, SessionFault
+from hobus.bus.messages.ids import body_ref, follow_up_input, iso, parse_iso, requested_id
+from hobus.bus.messages.session import (
     GivenResult,
     HostCommand,
     LeaseHeartbeat,
@@ -36,9 +36,9 @@ from bus.messages.session import (
     TurnRequest,
     words_of,
 )
-from bus.pacing import Rate
-from bus.streaming import Draft
-from bus.turnstile import Turnstile
+from hobus.bus.pacing import Rate
+from hobus.bus.streaming import Draft
+from hobus.bus.turnstile import Turnstile
 
 _log = structlog.get_logger("ho2_supervisor")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from actors.ho2_supervisor import caller_tools
-from bus.messages.session import SessionConfig
-from config.answer_form import schema_fault
-from config.schema import GatewayConfig, SessionsConfig
+from hobus.actors.ho2_supervisor import caller_tools
+from hobus.bus.messages.session import SessionConfig
+from hobus.config.answer_form import schema_fault
+from hobus.config.schema import GatewayConfig, SessionsConfig
 
 
 def settings_fault(wanted: SessionConfig | None, limits: SessionsConfig) -> str:

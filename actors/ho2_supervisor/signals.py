@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from actors.ho2_supervisor.classification import read_classification
-from actors.ho2_supervisor.session.record import EndedRun
-from bus.messages.ids import signal_event_id
-from bus.messages.memory import Signal
-from config.assets import names
-from config.schema import ClassifyLabels
+from hobus.actors.ho2_supervisor.classification import read_classification
+from hobus.actors.ho2_supervisor.session.record import EndedRun
+from hobus.bus.messages.ids import signal_event_id
+from hobus.bus.messages.memory import Signal
+from hobus.config.assets import names
+from hobus.config.schema import ClassifyLabels
 
 _IS_SIGNAL = re.compile(r"[a-z_]+:[!-~]{1,120}")
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 
-from actors.ho2_supervisor import commanding
-from actors.ho2_supervisor.learning import Learning
-from actors.ho2_supervisor.owner import AppendRefused, OwnedSession
-from actors.ho2_supervisor.registry import Registry
-from actors.ho2_supervisor.resources import Resources
-from actors.ho2_supervisor.runs import Runs
-from bus.errors import SessionFault
+from hobus.actors.ho2_supervisor import commanding
+from hobus.actors.ho2_supervisor.learning import Learning
+from hobus.actors.ho2_supervisor.owner import AppendRefused, OwnedSession
+from hobus.actors.ho2_supervisor.registry import Registry
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.actors.ho2_supervisor.runs import Runs
+from hobus.bus.errors import SessionFault
 
 
 class TakeOver:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from actors.ho2_supervisor import composed, work_orders
-from actors.ho2_supervisor.composed import Shown
-from actors.ho2_supervisor.owner import OwnedSession
-from bus.messages.ids import body_ref
-from bus.messages.work_order import Segment, WorkOrder
+from hobus.actors.ho2_supervisor import composed, work_orders
+from hobus.actors.ho2_supervisor.composed import Shown
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.bus.messages.ids import body_ref
+from hobus.bus.messages.work_order import Segment, WorkOrder
 
 
 class OrderTexts:

@@ -11,16 +11,16 @@ import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from actors.ho2_supervisor import chain, pool, work_orders
-from actors.ho2_supervisor.effects import Pending
-from actors.ho2_supervisor.run import Run
-from actors.ho2_supervisor.session.commands import DENIED
-from actors.ho2_supervisor.work_orders import OrderContext
-from bus.messages.base import pack
-from bus.messages.ids import ToolBatchId, work_order_id
-from bus.messages.session import BatchSettled, LifecycleChanged, ToolBatchIssued
-from bus.messages.work_order import Cost, Receipt, ToolCall
-from config.approvals import needs_approval
+from hobus.actors.ho2_supervisor import chain, pool, work_orders
+from hobus.actors.ho2_supervisor.effects import Pending
+from hobus.actors.ho2_supervisor.run import Run
+from hobus.actors.ho2_supervisor.session.commands import DENIED
+from hobus.actors.ho2_supervisor.work_orders import OrderContext
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ids import ToolBatchId, work_order_id
+from hobus.bus.messages.session import BatchSettled, LifecycleChanged, ToolBatchIssued
+from hobus.bus.messages.work_order import Cost, Receipt, ToolCall
+from hobus.config.approvals import needs_approval
 
 
 async def settle(run: Run, asked: Sequence[ToolCall], *, invented: Collection[str], parent_wo_id: str) -> list[Receipt]:

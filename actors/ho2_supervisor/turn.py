@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.ho2_supervisor import (
+from hobus.actors.ho2_supervisor import (
     caller_tools,
     chain,
     classification,
@@ -21,17 +21,17 @@ from actors.ho2_supervisor import (
     turn_record,
     work_orders,
 )
-from actors.ho2_supervisor.classification import Classification
-from actors.ho2_supervisor.history import HistoryLimits
-from actors.ho2_supervisor.memory import beside
-from actors.ho2_supervisor.quality_gate import Judgement
-from actors.ho2_supervisor.run import Run
-from actors.ho2_supervisor.verdicts import GATEWAY_REFUSALS
-from bus.errors import WorkOrderFault
-from bus.messages.session import ToolCallSummary, TurnResult
-from bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
-from config.assets import Agent
-from config.schema import AdminConfig
+from hobus.actors.ho2_supervisor.classification import Classification
+from hobus.actors.ho2_supervisor.history import HistoryLimits
+from hobus.actors.ho2_supervisor.memory import beside
+from hobus.actors.ho2_supervisor.quality_gate import Judgement
+from hobus.actors.ho2_supervisor.run import Run
+from hobus.actors.ho2_supervisor.verdicts import GATEWAY_REFUSALS
+from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.session import ToolCallSummary, TurnResult
+from hobus.bus.messages.work_order import Exchange, OutputResult, Receipt, Segment
+from hobus.config.assets import Agent
+from hobus.config.schema import AdminConfig
 
 _OWN_BUDGET = "BUDGET_EXHAUSTED"
 """Met by a classification it may be that of its order alone: the answer's own order meets what is the session's."""

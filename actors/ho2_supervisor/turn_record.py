@@ -10,19 +10,19 @@ from typing import Any
 
 import structlog
 
-from actors.ho2_supervisor import caller_tools, chain
-from actors.ho2_supervisor.classification import Classification
-from actors.ho2_supervisor.owner import OwnedSession
-from actors.ho2_supervisor.quality_gate import Judgement
-from actors.ho2_supervisor.run import Run
-from actors.ho2_supervisor.verdicts import verdict_result
-from bus.errors import RuntimeFault
-from bus.messages.ids import body_ref, completed_id, requested_id, turn_key
-from bus.messages.session import OpenCalls, RunCompleted, RunFailed, ToolCallSummary, TurnResult
-from bus.messages.work_order import REFUSAL, OutputResult
-from bus.record.journal import pack_result
-from bus.record.payloads.orders import ChainComplete, Escalation, QualityGate, RunBudget, Used, behind_run
-from bus.spent import fact_of
+from hobus.actors.ho2_supervisor import caller_tools, chain
+from hobus.actors.ho2_supervisor.classification import Classification
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.quality_gate import Judgement
+from hobus.actors.ho2_supervisor.run import Run
+from hobus.actors.ho2_supervisor.verdicts import verdict_result
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import body_ref, completed_id, requested_id, turn_key
+from hobus.bus.messages.session import OpenCalls, RunCompleted, RunFailed, ToolCallSummary, TurnResult
+from hobus.bus.messages.work_order import REFUSAL, OutputResult
+from hobus.bus.record.journal import pack_result
+from hobus.bus.record.payloads.orders import ChainComplete, Escalation, QualityGate, RunBudget, Used, behind_run
+from hobus.bus.spent import fact_of
 
 _log = structlog.get_logger("ho2_supervisor")
 

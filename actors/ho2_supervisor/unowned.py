@@ -17,15 +17,15 @@ from dataclasses import dataclass
 
 import structlog
 
-from actors.ho2_supervisor.owner import OwnedSession
-from actors.ho2_supervisor.resources import Resources
-from bus.errors import RuntimeFault
-from bus.messages.ids import follow_up_input, is_follow_up, requested_id
-from bus.messages.ledger import Entry, LedgerStats, Provenance, ReadLedgerStats, session_stream
-from bus.messages.session import RUN_ENDS, SessionReady, StartSession
-from bus.paging import read_peers
-from bus.record.payload import payload_in
-from bus.record.payloads.orders import OwnersSettled
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.resources import Resources
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import follow_up_input, is_follow_up, requested_id
+from hobus.bus.messages.ledger import Entry, LedgerStats, Provenance, ReadLedgerStats, session_stream
+from hobus.bus.messages.session import RUN_ENDS, SessionReady, StartSession
+from hobus.bus.paging import read_peers
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.orders import OwnersSettled
 
 SETTLED = "OWNERS_SETTLED"
 _MENDED_OUTSIDE = frozenset({"disk_full"})

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import MappingProxyType
 
-from bus.messages.ids import RunId
-from bus.messages.session import HeldCall, ToolCallSummary, TurnResult
-from bus.messages.work_order import Cost
+from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.session import HeldCall, ToolCallSummary, TurnResult
+from hobus.bus.messages.work_order import Cost
 
 GATEWAY_REFUSALS = frozenset(
     {"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "TURN_LIMIT", "NOT_ALLOCATED", "FORBIDDEN", "AUTH_ERROR"}

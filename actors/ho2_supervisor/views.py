@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from actors.ho2_supervisor.session import leases
-from actors.ho2_supervisor.session.record import SessionRecord
-from actors.ho2_supervisor.session.state import state_hash
-from bus.messages.session import CallView, HeldCall, RunView, SessionView
+from hobus.actors.ho2_supervisor.session import leases
+from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.session.state import state_hash
+from hobus.bus.messages.session import CallView, HeldCall, RunView, SessionView
 
 
 def view_of(record: SessionRecord) -> SessionView | None:

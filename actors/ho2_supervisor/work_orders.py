@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bus.errors import WorkOrderFault
-from bus.messages.ids import StepId, body_ref, work_order_id
-from bus.messages.session import RunConfig
-from bus.messages.work_order import (
+from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.ids import StepId, body_ref, work_order_id
+from hobus.bus.messages.session import RunConfig
+from hobus.bus.messages.work_order import (
     CLASSIFICATION,
     BudgetMode,
     Constraints,
@@ -23,7 +23,7 @@ from bus.messages.work_order import (
     WorkOrder,
     WorkOrderState,
 )
-from config.assets import Agent
+from hobus.config.assets import Agent
 
 CLASSIFY_CONTRACT = "PRC-CLASSIFY-001"
 SYNTHESIZE_CONTRACT = "PRC-SYNTHESIZE-001"

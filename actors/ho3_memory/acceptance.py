@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import sha256
 
-from actors.ho3_memory.context_line import fault_of_line
-from actors.ho3_memory.event_time import micros
-from bus.messages.ids import artifact_id, gate_window_key
-from bus.messages.memory import Artifact, ArtifactType, PlainOverlay
-from config.schema import ClassifyLabels, Ho3Config
+from hobus.actors.ho3_memory.context_line import fault_of_line
+from hobus.actors.ho3_memory.event_time import micros
+from hobus.bus.messages.ids import artifact_id, gate_window_key
+from hobus.bus.messages.memory import Artifact, ArtifactType, PlainOverlay
+from hobus.config.schema import ClassifyLabels, Ho3Config
 
 _TYPES: dict[str, ArtifactType] = {
     "topic_affinity": "topic_affinity",

@@ -9,21 +9,21 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from actors.ho3_memory import acceptance, records
-from actors.ho3_memory.agent_memory import AgentMemory
-from actors.ho3_memory.checkpoint_file import CheckpointFile
-from actors.ho3_memory.event_time import Moment, hours_us, micros, micros_of_clock, timestamp_of
-from actors.ho3_memory.gate import closed_until_us
-from actors.ho3_memory.overlay_log import OverlayLog, is_active
-from actors.ho3_memory.store import Logged, Store
-from bus.dispatch import Actor, Call
-from bus.errors import BusError, LedgerError, MemoryFault, RuntimeFault
-from bus.ledger_client import LedgerClient
-from bus.messages import memory as m
-from bus.messages.ids import overlay_id
-from bus.messages.ledger import WriteEntry
-from bus.port import Bus, Disk
-from config.snapshot import Snapshot
+from hobus.actors.ho3_memory import acceptance, records
+from hobus.actors.ho3_memory.agent_memory import AgentMemory
+from hobus.actors.ho3_memory.checkpoint_file import CheckpointFile
+from hobus.actors.ho3_memory.event_time import Moment, hours_us, micros, micros_of_clock, timestamp_of
+from hobus.actors.ho3_memory.gate import closed_until_us
+from hobus.actors.ho3_memory.overlay_log import OverlayLog, is_active
+from hobus.actors.ho3_memory.store import Logged, Store
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import BusError, LedgerError, MemoryFault, RuntimeFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages import memory as m
+from hobus.bus.messages.ids import overlay_id
+from hobus.bus.messages.ledger import WriteEntry
+from hobus.bus.port import Bus, Disk
+from hobus.config.snapshot import Snapshot
 
 _SHOWN_IDS = 3
 """Unknown ids that a refusal names; their number is told in any case."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from operator import attrgetter
 
-from actors.ho3_memory.decay import decay
-from actors.ho3_memory.event_time import Moment, micros, timestamp_of
-from actors.ho3_memory.evidence import NOTHING, Event, EvidenceRules, Level
-from actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
-from actors.ho3_memory.gate import GateFacts, judge
-from actors.ho3_memory.overlay_log import Change, OverlayLog, is_active
-from actors.ho3_memory.signal_log import SignalLog, Tally
-from bus.messages.ids import overlay_id
-from bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay
-from config.schema import Ho3Config
+from hobus.actors.ho3_memory.decay import decay
+from hobus.actors.ho3_memory.event_time import Moment, micros, timestamp_of
+from hobus.actors.ho3_memory.evidence import NOTHING, Event, EvidenceRules, Level
+from hobus.actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
+from hobus.actors.ho3_memory.gate import GateFacts, judge
+from hobus.actors.ho3_memory.overlay_log import Change, OverlayLog, is_active
+from hobus.actors.ho3_memory.signal_log import SignalLog, Tally
+from hobus.bus.messages.ids import overlay_id
+from hobus.bus.messages.memory import Accumulator, Artifact, Bias, GateResult, Overlay
+from hobus.config.schema import Ho3Config
 
 _NO_EVENT = Tally(0, 0, None)
 _FIRST_SEQ = attrgetter("first_seq")

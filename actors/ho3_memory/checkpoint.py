@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
-from bus.messages.base import pack, unpack
-from bus.messages.memory import Artifact
+from hobus.actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
+from hobus.bus.messages.base import pack, unpack
+from hobus.bus.messages.memory import Artifact
 
 _MAGIC = b"HO3C"
 _HEAD = struct.Struct(">4sI32s")  # magic, bytes of the payload, digest

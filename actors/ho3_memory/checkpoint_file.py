@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import structlog
 
-from actors.ho3_memory.checkpoint import NO_FRAME, Frame, Position, encode, frames
-from actors.ho3_memory.facts import Fact
-from bus.port import Disk
+from hobus.actors.ho3_memory.checkpoint import NO_FRAME, Frame, Position, encode, frames
+from hobus.actors.ho3_memory.facts import Fact
+from hobus.bus.port import Disk
 
 FILE = "memory.checkpoint"
 _log = structlog.get_logger("memory")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.ho3_memory.event_time import HOUR_US
+from hobus.actors.ho3_memory.event_time import HOUR_US
 
 DECIMALS = 9
 """Every float that is recorded, ranked or compared is rounded to so many decimals first: same bytes on any machine."""

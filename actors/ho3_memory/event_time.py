@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from bus.errors import MemoryFault
-from bus.messages.ids import iso
+from hobus.bus.errors import MemoryFault
+from hobus.bus.messages.ids import iso
 
 HOUR_US = 3_600_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

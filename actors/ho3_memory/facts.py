@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bus.messages.memory import Artifact
+from hobus.bus.messages.memory import Artifact
 
 
 class SignalFact(NamedTuple):

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from actors.ho3_memory.event_time import hours_us, timestamp_of
-from actors.ho3_memory.evidence import Level
-from actors.ho3_memory.signal_log import Tally
-from bus.messages.memory import GateResult
-from config.schema import Ho3Config
+from hobus.actors.ho3_memory.event_time import hours_us, timestamp_of
+from hobus.actors.ho3_memory.evidence import Level
+from hobus.actors.ho3_memory.signal_log import Tally
+from hobus.bus.messages.memory import GateResult
+from hobus.config.schema import Ho3Config
 
 
 class GateFacts(NamedTuple):

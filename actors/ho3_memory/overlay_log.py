@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from actors.ho3_memory.event_time import Moment, timestamp_of
-from bus.messages.memory import Artifact, Overlay
+from hobus.actors.ho3_memory.event_time import Moment, timestamp_of
+from hobus.bus.messages.memory import Artifact, Overlay
 
 
 class Change(NamedTuple):

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import TypeAdapter
 
-from actors.ho3_memory.event_time import micros
-from actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
-from bus.messages.ids import entry_id, overlay_id
-from bus.messages.ledger import Entry, Provenance, WriteEntry
-from bus.messages.memory import (
+from hobus.actors.ho3_memory.event_time import micros
+from hobus.actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, OverlayFact, SignalFact, WeightFact
+from hobus.bus.messages.ids import entry_id, overlay_id
+from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry
+from hobus.bus.messages.memory import (
     Artifact,
     DeactivateOverlay,
     GateResult,
@@ -23,9 +23,9 @@ from bus.messages.memory import (
     SignalId,
     UpdateOverlayWeight,
 )
-from bus.record.catalog import read_body
-from bus.record.payload import pack_payload
-from bus.record.payloads.memory import (
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.memory import (
     ConsolidationFailed,
     GateThen,
     OverlayDeactivated,

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from actors.ho3_memory.decay import decay
-from actors.ho3_memory.event_time import Moment, timestamp_of
-from actors.ho3_memory.evidence import Event, EvidenceRules, EvidenceTrace, Level
-from bus.messages.memory import Accumulator
+from hobus.actors.ho3_memory.decay import decay
+from hobus.actors.ho3_memory.event_time import Moment, timestamp_of
+from hobus.actors.ho3_memory.evidence import Event, EvidenceRules, EvidenceTrace, Level
+from hobus.bus.messages.memory import Accumulator
 
 _TIME = attrgetter("at_us")
 

@@ -18,16 +18,16 @@ from typing import NamedTuple
 
 import structlog
 
-from actors.ho3_memory.agent_memory import AgentMemory
-from actors.ho3_memory.checkpoint import Position
-from actors.ho3_memory.checkpoint_file import CheckpointFile
-from actors.ho3_memory.facts import Fact
-from actors.ho3_memory.records import STREAMS, fact_of
-from bus.errors import LedgerError, MessageTooLarge, RuntimeFault
-from bus.ledger_client import LedgerClient
-from bus.messages.ledger import Ack, Entry, WriteEntry
-from bus.port import Bus
-from config.schema import Ho3Config
+from hobus.actors.ho3_memory.agent_memory import AgentMemory
+from hobus.actors.ho3_memory.checkpoint import Position
+from hobus.actors.ho3_memory.checkpoint_file import CheckpointFile
+from hobus.actors.ho3_memory.facts import Fact
+from hobus.actors.ho3_memory.records import STREAMS, fact_of
+from hobus.bus.errors import LedgerError, MessageTooLarge, RuntimeFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
+from hobus.bus.port import Bus
+from hobus.config.schema import Ho3Config
 
 _log = structlog.get_logger("memory")
 _SEQUENCE = attrgetter("seq")

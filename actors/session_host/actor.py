@@ -10,16 +10,16 @@ from itertools import count
 
 import structlog
 
-from actors.session_host import turns
-from actors.session_host.degrade import Degradation
-from actors.session_host.turns import Turn
-from bus.dispatch import Actor, Call
-from bus.errors import BusError, RuntimeFault
-from bus.first_answer import FirstAnswers
-from bus.ledger_client import LedgerClient
-from bus.messages.base import Message
-from bus.messages.ledger import session_stream
-from bus.messages.session import (
+from hobus.actors.session_host import turns
+from hobus.actors.session_host.degrade import Degradation
+from hobus.actors.session_host.turns import Turn
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.first_answer import FirstAnswers
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ledger import session_stream
+from hobus.bus.messages.session import (
     EndSession,
     ProcessTurn,
     SessionClosed,
@@ -29,9 +29,9 @@ from bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
-from bus.port import Bus, Disk, R
-from bus.spool import RecordKeeper, Spool
-from config.snapshot import Snapshot
+from hobus.bus.port import Bus, Disk, R
+from hobus.bus.spool import RecordKeeper, Spool
+from hobus.config.snapshot import Snapshot
 
 SPOOL_FILE = "host.spool"
 _log = structlog.get_logger("session_host")

@@ -9,20 +9,20 @@ import asyncio
 
 import structlog
 
-from actors.session_host import records, turns
-from actors.session_host.prompts import DegradedPrompts
-from actors.session_host.turns import Turn
-from bus.errors import RuntimeFault
-from bus.first_answer import FirstAnswer
-from bus.ledger_client import LedgerClient
-from bus.messages.gateway import PromptResponse
-from bus.messages.ids import requested_id, turn_trace
-from bus.messages.ledger import Entry
-from bus.messages.session import TurnResult
-from bus.messages.streams import StreamReset
-from bus.port import Bus
-from bus.spool import RecordKeeper
-from config.snapshot import Snapshot
+from hobus.actors.session_host import records, turns
+from hobus.actors.session_host.prompts import DegradedPrompts
+from hobus.actors.session_host.turns import Turn
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.first_answer import FirstAnswer
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.ids import requested_id, turn_trace
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.messages.streams import StreamReset
+from hobus.bus.port import Bus
+from hobus.bus.spool import RecordKeeper
+from hobus.config.snapshot import Snapshot
 
 _log = structlog.get_logger("session_host")
 

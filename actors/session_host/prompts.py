@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from actors.session_host.turns import Turn
-from bus.errors import ConfigError
-from bus.messages.gateway import DegradedPrompt, Prompt
-from bus.messages.ids import degraded_call_key, degraded_order_id
-from bus.messages.work_order import Segment
-from config.prompt_pack import fill_pack, parse_pack
-from config.snapshot import Snapshot
+from hobus.actors.session_host.turns import Turn
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.gateway import DegradedPrompt, Prompt
+from hobus.bus.messages.ids import degraded_call_key, degraded_order_id
+from hobus.bus.messages.work_order import Segment
+from hobus.config.prompt_pack import fill_pack, parse_pack
+from hobus.config.snapshot import Snapshot
 
 CONTRACT = "PRC-DEGRADED-001"
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from actors.session_host.turns import Turn, reason_of
-from bus.errors import RuntimeFault
-from bus.messages.gateway import PromptResponse
-from bus.messages.ids import body_ref, candidates_key, delivered_key, entry_id, iso, turn_key
-from bus.messages.ledger import Provenance, WriteEntry, session_stream
-from bus.messages.session import SessionEvent, TurnDegraded
-from bus.record.journal import pack_event
-from bus.record.payload import pack_payload
-from bus.record.payloads.governance import Degradation
+from hobus.actors.session_host.turns import Turn, reason_of
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.ids import body_ref, candidates_key, delivered_key, entry_id, iso, turn_key
+from hobus.bus.messages.ledger import Provenance, WriteEntry, session_stream
+from hobus.bus.messages.session import SessionEvent, TurnDegraded
+from hobus.bus.record.journal import pack_event
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.governance import Degradation
 
 _REASON_MAX_CHARS = 64
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from bus.dispatch import Call
-from bus.errors import OUT_OF_TIME_CODES, VERDICT_CODES, RuntimeFault, plain_words
-from bus.messages.base import Message
-from bus.messages.gateway import PromptResponse
-from bus.messages.ids import session_id_of, split_body_ref, turn_trace
-from bus.messages.ledger import Entry, WriteEntry
-from bus.messages.session import (
+from hobus.bus.dispatch import Call
+from hobus.bus.errors import OUT_OF_TIME_CODES, VERDICT_CODES, RuntimeFault, plain_words
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.ids import session_id_of, split_body_ref, turn_trace
+from hobus.bus.messages.ledger import Entry, WriteEntry
+from hobus.bus.messages.session import (
     Consolidate,
     ProcessTurn,
     TurnResult,
     form_of,
     words_of,
 )
-from bus.messages.work_order import Cost
-from bus.record.ends import End, end_in
-from bus.record.journal import answer_in, event_in, form_in
-from bus.spent import before, with_call
-from config.schema import HostConfig
+from hobus.bus.messages.work_order import Cost
+from hobus.bus.record.ends import End, end_in
+from hobus.bus.record.journal import answer_in, event_in, form_in
+from hobus.bus.spent import before, with_call
+from hobus.config.schema import HostConfig
 
 GATEWAY_REFUSALS = frozenset(
     {"BUDGET_EXHAUSTED", "HIERARCHY_EXCEEDED", "TURN_LIMIT", "NOT_ALLOCATED", "FORBIDDEN", "AUTH_ERROR"}

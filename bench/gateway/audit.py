@@ -26,10 +26,10 @@ from bench.cluster import machine
 from bench.documents import markdown, put_between
 from bench.gateway.compared import Compared, compared
 from bench.gateway.parts import TIRELESS, Books, ask, call_of, cluster_of, kill_gateway
-from bus.errors import RuntimeFault
-from bus.messages.ids import session_id_of
-from launch.client import connected, place_of
-from launch.drill import VARIABLE, parse_drill
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import session_id_of
+from hobus.launch.client import connected, place_of
+from hobus.launch.drill import VARIABLE, parse_drill
 from tests.gateway_service.providers.servers import served
 from tests.process.cluster import Cluster, eventually
 

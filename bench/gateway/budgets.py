@@ -27,11 +27,11 @@ from bench.cluster import machine
 from bench.documents import markdown, put_between
 from bench.gateway.compared import compared
 from bench.gateway.parts import TIRELESS, Books, Call, ask, call_of, cluster_of, kill_gateway
-from bus.errors import RuntimeFault
-from bus.messages.gateway import Budget, ReadBudget, ScopeBudget
-from bus.messages.ids import session_id_of
-from bus.port import Bus
-from launch.client import connected, place_of
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.gateway import Budget, ReadBudget, ScopeBudget
+from hobus.bus.messages.ids import session_id_of
+from hobus.bus.port import Bus
+from hobus.launch.client import connected, place_of
 from tests.gateway_service.providers.servers import Request, served
 from tests.process.cluster import Cluster
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bench.gateway.parts import Call
-from bus.messages.ledger import Entry
-from bus.record.payload import payload_in
-from bus.record.payloads.prompts import PromptFailed
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.prompts import PromptFailed
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
 

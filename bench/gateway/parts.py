@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bus.errors import RuntimeFault
-from bus.messages.gateway import Prompt, PromptMessage, PromptResponse
-from bus.messages.work_order import Segment
-from bus.port import Bus
-from config.snapshot import load_snapshot
-from launch import identity
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
+from hobus.bus.messages.work_order import Segment
+from hobus.bus.port import Bus
+from hobus.config.snapshot import load_snapshot
+from hobus.launch import identity
 from tests.gateway_service.providers.instances import KEY, MODEL, OPENAI
 from tests.gateway_service.providers.servers import DONE, Request, completion, head, piece
 from tests.gateway_service.rig import prompt

@@ -31,15 +31,15 @@ import psutil
 from bench.cluster import machine
 from bench.documents import markdown, put_between
 from bench.gateway.parts import MODEL_ID, TIRELESS, call_of, home_of, kill_gateway
-from bus.errors import RuntimeFault
-from bus.join_token import decode
-from bus.messages.base import unpack
-from bus.messages.gateway import PromptResponse
-from bus.messages.ids import session_id_of
-from bus.messages.ledger import Entry
-from bus.messages.session import ProcessTurn
-from launch.client import connected, place_of
-from launch.turns import process_turn
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.join_token import decode
+from hobus.bus.messages.base import unpack
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import ProcessTurn
+from hobus.launch.client import connected, place_of
+from hobus.launch.turns import process_turn
 from tests.gateway_service.providers.instances import ANTHROPIC
 from tests.gateway_service.providers.servers import DONE, Request, completion, head, message, piece, served
 from tests.process.cluster import Cluster, alive, eventually, family_in, hobus

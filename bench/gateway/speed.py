@@ -37,11 +37,11 @@ from bench.documents import markdown, put_between
 from bench.gateway.parts import KEY, MANY, MODEL_ID, TIRELESS, call_of, cluster_of
 from bench.gateway.parts import ask as repeat
 from bench.peers.environment import PeerAway, python_of
-from bus.messages.gateway import Prompt
-from bus.messages.ids import session_id_of
-from bus.messages.streams import StreamDelta
-from bus.port import Bus
-from launch.client import connected, place_of
+from hobus.bus.messages.gateway import Prompt
+from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.streams import StreamDelta
+from hobus.bus.port import Bus
+from hobus.launch.client import connected, place_of
 from tests.gateway_service.providers.instances import OPENAI, instance
 from tests.process.cluster import eventually
 

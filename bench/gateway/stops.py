@@ -27,14 +27,14 @@ from bench.cancels import GOAL_MS, percentile
 from bench.cluster import machine
 from bench.documents import markdown, put_between
 from bench.gateway.parts import MODEL_ID, TIRELESS, Books, ask, call_of, cluster_of
-from bus.errors import RuntimeFault
-from bus.messages.gateway import PromptResponse
-from bus.messages.ids import iso, session_id_of
-from bus.messages.session import Cancel, CommandVerdict, HostCommand, ProcessTurn, SessionCommand
-from bus.port import Bus
-from gateway_service.providers.http.provider import HttpProvider
-from launch.client import connected, place_of
-from launch.turns import process_turn
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.ids import iso, session_id_of
+from hobus.bus.messages.session import Cancel, CommandVerdict, HostCommand, ProcessTurn, SessionCommand
+from hobus.bus.port import Bus
+from hobus.gateway_service.providers.http.provider import HttpProvider
+from hobus.launch.client import connected, place_of
+from hobus.launch.turns import process_turn
 from tests.gateway_service.providers.instances import OPENAI, instance
 from tests.gateway_service.providers.servers import Request, served
 from tests.process.cluster import Cluster

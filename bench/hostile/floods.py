@@ -29,12 +29,12 @@ from bench.cluster import Cluster, cluster, machine
 from bench.documents import markdown, put_between
 from bench.hostile.greedy_client import CONTROL, KINDS
 from bench.turn import QUESTION
-from bus.errors import RuntimeFault
-from bus.messages.session import ProcessTurn
-from bus.port import Bus
-from launch.client import connected
-from launch.turns import process_turn
-from ledger_service.reader import Filter, read_entries
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.session import ProcessTurn
+from hobus.bus.port import Bus
+from hobus.launch.client import connected
+from hobus.launch.turns import process_turn
+from hobus.ledger_service.reader import Filter, read_entries
 
 RESULTS = Path("bench/results/floods.json")
 GOAL = 3.0

@@ -13,11 +13,11 @@ from typing import Any
 
 import msgpack
 
-from bus.catalog import CLASSES, ROLES, ROWS
-from bus.codec import HEADER_MAX_BYTES, pack_header
-from bus.envelope import HEADER_VERSION, Header, Kind, header
-from bus.messages import control
-from bus.messages.base import Message
+from hobus.bus.catalog import CLASSES, ROLES, ROWS
+from hobus.bus.codec import HEADER_MAX_BYTES, pack_header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.messages import control
+from hobus.bus.messages.base import Message
 
 Parts = list[bytes]
 

@@ -28,15 +28,15 @@ from bench.documents import markdown, put_between
 from bench.hostile.enrol import enrolled
 from bench.hostile.floods import Asked, ask_on
 from bench.hostile.fuzzer import How, Words
-from bus.messages.control import Peers, ReadPeers
-from bus.port import Bus
-from bus.record.catalog import read_body
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.tap import TapReader
-from launch import run_file
-from launch.client import connected
-from ledger_service.reader import Filter, read_entries
-from ledger_service.verify import verify_directory
+from hobus.bus.messages.control import Peers, ReadPeers
+from hobus.bus.port import Bus
+from hobus.bus.record.catalog import read_body
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.tap import TapReader
+from hobus.launch import run_file
+from hobus.launch.client import connected
+from hobus.ledger_service.reader import Filter, read_entries
+from hobus.ledger_service.verify import verify_directory
 
 RESULTS = Path("bench/results/fuzz.json")
 ALONE_S = 10.0

@@ -25,14 +25,14 @@ from typing import Any, Literal
 import zmq
 
 from bench.hostile.frames import Frames, command_file, subscription, wire
-from bus.codec import decode, encode, pack_header, unpack_header
-from bus.envelope import HEADER_VERSION, Kind, header
-from bus.errors import BusError
-from bus.messages.control import Hello, Refused
-from bus.messages.failure import Failure
-from bus.zeromq import curve, tokens
-from launch import written_words
-from launch.version import software_version
+from hobus.bus.codec import decode, encode, pack_header, unpack_header
+from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.errors import BusError
+from hobus.bus.messages.control import Hello, Refused
+from hobus.bus.messages.failure import Failure
+from hobus.bus.zeromq import curve, tokens
+from hobus.launch import written_words
+from hobus.launch.version import software_version
 
 _WELCOME_S = 5.0
 _LAST_WORDS_S = 0.2

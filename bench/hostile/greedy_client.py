@@ -16,13 +16,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench.turn import QUESTION
-from bus.errors import RuntimeFault
-from bus.messages.base import Message
-from bus.messages.gateway import Budget, ReadBudget
-from bus.messages.ids import iso
-from bus.messages.ledger import Entries, Query, Tail
-from bus.messages.memory import ReadSignals, Signals
-from bus.messages.session import (
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.gateway import Budget, ReadBudget
+from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ledger import Entries, Query, Tail
+from hobus.bus.messages.memory import ReadSignals, Signals
+from hobus.bus.messages.session import (
     Cancel,
     Command,
     CommandVerdict,
@@ -34,13 +34,13 @@ from bus.messages.session import (
     SessionView,
     TurnResult,
 )
-from bus.port import Bus
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.tap import TapReader
-from launch.client import connected, place_of
-from launch.endpoints import Place
-from launch.home import home_of
-from launch.run_file import read as read_run
+from hobus.bus.port import Bus
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.tap import TapReader
+from hobus.launch.client import connected, place_of
+from hobus.launch.endpoints import Place
+from hobus.launch.home import home_of
+from hobus.launch.run_file import read as read_run
 
 OPEN_MAX = 1000
 """Requests that it keeps open at once."""

@@ -18,13 +18,13 @@ import time
 from pathlib import Path
 
 from bench.cluster import machine
-from bus import collector
-from bus.clock import SystemClock
-from bus.disk import RealDisk, RealFile
-from bus.dispatch import Call
-from bus.messages.ledger import Part, Provenance, Write, WriteEntry
-from config.snapshot import load_snapshot
-from ledger_service.service import LedgerService
+from hobus.bus import collector
+from hobus.bus.clock import SystemClock
+from hobus.bus.disk import RealDisk, RealFile
+from hobus.bus.dispatch import Call
+from hobus.bus.messages.ledger import Part, Provenance, Write, WriteEntry
+from hobus.config.snapshot import load_snapshot
+from hobus.ledger_service.service import LedgerService
 
 ROUND = 50
 GOAL = 1.3

@@ -10,10 +10,10 @@ import signal
 from pathlib import Path
 
 from bench.ledger_drills.rows import SMALL, Acked, Row, body_of, made, on_disk
-from bus.disk import RealDisk
-from bus.errors import LedgerError
-from ledger_service.opening import discard_index, open_ledger
-from ledger_service.reader import read_entries
+from hobus.bus.disk import RealDisk
+from hobus.bus.errors import LedgerError
+from hobus.ledger_service.opening import discard_index, open_ledger
+from hobus.ledger_service.reader import read_entries
 from tests.ledger_service.rig import Ledger, SmallBus, SteppedClock, start, write
 
 _YEAR_S = 365.25 * 86_400

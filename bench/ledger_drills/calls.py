@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.ledger_drills.rows import SMALL, Acked, Outcome, Row, on_disk, outcome, write_batches
-from bus.disk import RealDisk
-from bus.errors import LedgerError
-from bus.sim.disk import SimDisk, SimMedium
+from hobus.bus.disk import RealDisk
+from hobus.bus.errors import LedgerError
+from hobus.bus.sim.disk import SimDisk, SimMedium
 from tests.ledger_service.lying_disk import LyingDisk, LyingFile, cut_power
 from tests.ledger_service.rig import SmallBus, medium, start
 

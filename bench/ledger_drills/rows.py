@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from bus.disk import RealDisk
-from bus.errors import LedgerError, RuntimeFault
-from config.schema import LedgerConfig
-from ledger_service.verify import is_ledger, verify_directory
+from hobus.bus.disk import RealDisk
+from hobus.bus.errors import LedgerError, RuntimeFault
+from hobus.config.schema import LedgerConfig
+from hobus.ledger_service.verify import is_ledger, verify_directory
 from tests.ledger_service.rig import SmallBus, SteppedClock, ledger_config, start, write
 
 Outcome = Literal["refused", "told", "repaired", "whole", "lost", "invented"]

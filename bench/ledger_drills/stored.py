@@ -9,14 +9,14 @@ from itertools import combinations, permutations
 from pathlib import Path
 
 from bench.ledger_drills.rows import Acked, Outcome, Row, made, on_disk, outcome
-from bus.disk import RealDisk
-from bus.errors import LedgerError
-from bus.sim.disk import SimDisk, SimMedium
-from ledger_service.frame import MAGIC
-from ledger_service.mask import SECTOR_BYTES
-from ledger_service.opening import INDEX, discard_index
-from ledger_service.recovery import recover
-from ledger_service.segment import SegmentFiles
+from hobus.bus.disk import RealDisk
+from hobus.bus.errors import LedgerError
+from hobus.bus.sim.disk import SimDisk, SimMedium
+from hobus.ledger_service.frame import MAGIC
+from hobus.ledger_service.mask import SECTOR_BYTES
+from hobus.ledger_service.opening import INDEX, discard_index
+from hobus.ledger_service.recovery import recover
+from hobus.ledger_service.segment import SegmentFiles
 from tests.ledger_service.rig import medium
 
 BATCHES = 6

@@ -12,7 +12,7 @@ import os
 import time
 from pathlib import Path
 
-from bus.tool import Invocation, tool
+from hobus import Invocation, tool
 
 HELD_S_MAX = 30.0
 WAIT_S = 1.0

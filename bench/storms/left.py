@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bus.messages.ids import follow_up_input
-from bus.messages.ledger import Entry
-from bus.messages.session import RUN_ENDS
+from hobus.bus.messages.ids import follow_up_input
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import RUN_ENDS
 
 
 class Left:

@@ -15,18 +15,18 @@ from bench.following import follow
 from bench.outside import Outside, asking_for
 from bench.storms.left import Left
 from bench.storms.plan import Plan
-from bus.clock import SystemClock
-from bus.errors import RuntimeFault
-from bus.messages.ids import iso
-from bus.messages.ledger import Entry
-from bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
-from bus.port import Bus
-from launch import identity
-from launch.client import connected, place_of
-from launch.errors import CommandError
-from launch.run_file import RunFile
-from launch.turns import Watch, process_turn
-from ledger_service.segment import DIRECTORY
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
+from hobus.bus.port import Bus
+from hobus.launch import identity
+from hobus.launch.client import connected, place_of
+from hobus.launch.errors import CommandError
+from hobus.launch.run_file import RunFile
+from hobus.launch.turns import Watch, process_turn
+from hobus.ledger_service.segment import DIRECTORY
 from tests.process.cluster import cluster_in, eventually, family_in
 
 PEOPLE = 8

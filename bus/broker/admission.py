@@ -6,13 +6,13 @@ Envelope.
 
 from __future__ import annotations
 
-from bus.catalog import CLIENT_ROLES, EVERY_ROLE, ROLES, Row, row_of
-from bus.codec import HEADER_MAX_BYTES
-from bus.envelope import HEADER_VERSION, Header, Kind
-from bus.lanes import INSTANCE_PATTERN
-from bus.messages import control
-from bus.messages.control import Hello, Refused
-from bus.messages.ids import ID_MAX_CHARS
+from hobus.bus.catalog import CLIENT_ROLES, EVERY_ROLE, ROLES, Row, row_of
+from hobus.bus.codec import HEADER_MAX_BYTES
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind
+from hobus.bus.lanes import INSTANCE_PATTERN
+from hobus.bus.messages import control
+from hobus.bus.messages.control import Hello, Refused
+from hobus.bus.messages.ids import ID_MAX_CHARS
 
 HEADER_ROOM_BYTES = 512
 """What forwarding may add to a header: two instance names and counters."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bus.errors import BusError
-from bus.json_text import is_object
-from bus.messages.base import Message
-from bus.messages.control import LIMITED_BY, SOURCES_MAX, AnnounceTools, ToolSource, ToolWord
-from bus.settings import BusSettings
+from hobus.bus.errors import BusError
+from hobus.bus.json_text import is_object
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import LIMITED_BY, SOURCES_MAX, AnnounceTools, ToolSource, ToolWord
+from hobus.bus.settings import BusSettings
 
 
 def excess_of(message: Message, settings: BusSettings) -> str:

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
-from bus.broker.delivery import Delivery
-from bus.broker.endings import Endings
-from bus.broker.enrolment import Authenticate, Enrolment
-from bus.broker.events import (
+from hobus.bus.broker.delivery import Delivery
+from hobus.bus.broker.endings import Endings
+from hobus.bus.broker.enrolment import Authenticate, Enrolment
+from hobus.bus.broker.events import (
     Action,
     Connected,
     ConnectionLost,
@@ -28,20 +28,20 @@ from bus.broker.events import (
     KeyRefused,
     Origin,
 )
-from bus.broker.liveness import Liveness
-from bus.broker.membership import Membership
-from bus.broker.operations import Operations
-from bus.broker.paced import Paced
-from bus.broker.peers import Peer
-from bus.broker.placing import Placement
-from bus.broker.records import RecordBook
-from bus.broker.remote import KeyBook
-from bus.broker.state import State
-from bus.catalog import CLIENT_ROLES, row_of
-from bus.codec import unpack_header
-from bus.envelope import Header, Kind, header
-from bus.errors import BusError
-from bus.settings import BusSettings
+from hobus.bus.broker.liveness import Liveness
+from hobus.bus.broker.membership import Membership
+from hobus.bus.broker.operations import Operations
+from hobus.bus.broker.paced import Paced
+from hobus.bus.broker.peers import Peer
+from hobus.bus.broker.placing import Placement
+from hobus.bus.broker.records import RecordBook
+from hobus.bus.broker.remote import KeyBook
+from hobus.bus.broker.state import State
+from hobus.bus.catalog import CLIENT_ROLES, row_of
+from hobus.bus.codec import unpack_header
+from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.errors import BusError
+from hobus.bus.settings import BusSettings
 
 _ASKS = (int(Kind.REQUEST), int(Kind.POST))
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAILURE), int(Kind.STREAM))

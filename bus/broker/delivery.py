@@ -6,20 +6,20 @@ Source: spec page "The bus", section "Delivery, stated".
 
 from __future__ import annotations
 
-from bus.broker.admission import DEADLINE_MAX_MS, denial_of, malformation_of, row_for
-from bus.broker.endings import Endings
-from bus.broker.events import Send
-from bus.broker.intake import behalf_of, over_share, share_of
-from bus.broker.peers import Peer, Pending, Service
-from bus.broker.placing import Placement
-from bus.broker.state import State
-from bus.catalog import CLIENT_ROLES, ROWS, Row
-from bus.codec import pack_header, unpack_header
-from bus.envelope import HEADER_VERSION, Header, Kind
-from bus.fair import is_client
-from bus.lanes import is_foreign
-from bus.messages.gateway import Prompt
-from bus.messages.ids import order_of_call
+from hobus.bus.broker.admission import DEADLINE_MAX_MS, denial_of, malformation_of, row_for
+from hobus.bus.broker.endings import Endings
+from hobus.bus.broker.events import Send
+from hobus.bus.broker.intake import behalf_of, over_share, share_of
+from hobus.bus.broker.peers import Peer, Pending, Service
+from hobus.bus.broker.placing import Placement
+from hobus.bus.broker.state import State
+from hobus.bus.catalog import CLIENT_ROLES, ROWS, Row
+from hobus.bus.codec import pack_header, unpack_header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind
+from hobus.bus.fair import is_client
+from hobus.bus.lanes import is_foreign
+from hobus.bus.messages.gateway import Prompt
+from hobus.bus.messages.ids import order_of_call
 
 _POST, _STREAM, _FAILURE = int(Kind.POST), int(Kind.STREAM), int(Kind.FAILURE)  # compared with every frame's
 _CANCEL_MAX_BYTES = 256

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from bus.broker.peers import Late, Peer, Pending
-from bus.broker.records import RecordBook
-from bus.broker.state import State
-from bus.broker.transitions import RequestEvent
-from bus.codec import encode
-from bus.envelope import Header, Kind, header
-from bus.errors import BusError
-from bus.messages.control import Cancelled
-from bus.messages.failure import Failure
+from hobus.bus.broker.peers import Late, Peer, Pending
+from hobus.bus.broker.records import RecordBook
+from hobus.bus.broker.state import State
+from hobus.bus.broker.transitions import RequestEvent
+from hobus.bus.codec import encode
+from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.errors import BusError
+from hobus.bus.messages.control import Cancelled
+from hobus.bus.messages.failure import Failure
 
 _VERDICTS = {"denied": "denied", "malformed": "malformed", "expired": "expired", "cancelled": "cancelled"}
 

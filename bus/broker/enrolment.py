@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bus.broker.events import Origin
-from bus.broker.records import RecordBook
-from bus.broker.refused_keys import RefusedKeys
-from bus.broker.remote import KeyBook, KeyRecord
-from bus.broker.state import State
-from bus.codec import decode
-from bus.envelope import Kind, header
-from bus.errors import BusError, RuntimeFault
-from bus.messages.control import CreateToken, Hello, Join, Joined, Refused, RefusedKey, TokenCreated
-from bus.record.payloads.governance import KeyRefused
+from hobus.bus.broker.events import Origin
+from hobus.bus.broker.records import RecordBook
+from hobus.bus.broker.refused_keys import RefusedKeys
+from hobus.bus.broker.remote import KeyBook, KeyRecord
+from hobus.bus.broker.state import State
+from hobus.bus.codec import decode
+from hobus.bus.envelope import Kind, header
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused, RefusedKey, TokenCreated
+from hobus.bus.record.payloads.governance import KeyRefused
 
 Authenticate = Callable[[Hello], Refused | None]
 

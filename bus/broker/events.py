@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bus.broker.tap_record import Tap
+from hobus.bus.broker.tap_record import Tap
 
 
 class Origin(NamedTuple):

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bus.broker.peers import Peer
-from bus.catalog import CLIENT_ROLES, Row
-from bus.envelope import Header
-from bus.fair import Shares
-from bus.settings import BusSettings
+from hobus.bus.broker.peers import Peer
+from hobus.bus.catalog import CLIENT_ROLES, Row
+from hobus.bus.envelope import Header
+from hobus.bus.fair import Shares
+from hobus.bus.settings import BusSettings
 
 _BELIEVED = "ho2"
 _ABOUT = ":about"

@@ -6,9 +6,9 @@ silence. If the broker itself stood still, nobody is blamed for it. Source: spec
 
 from __future__ import annotations
 
-from bus.broker.membership import Membership
-from bus.broker.state import State
-from bus.envelope import Kind
+from hobus.bus.broker.membership import Membership
+from hobus.bus.broker.state import State
+from hobus.bus.envelope import Kind
 
 
 class Liveness:

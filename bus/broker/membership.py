@@ -9,21 +9,32 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from bus.broker.admission import refusal_of
-from bus.broker.bounds import Announced, excess_of
-from bus.broker.endings import Endings, remember_late
-from bus.broker.enrolment import Enrolment
-from bus.broker.events import CutKey, CutOff, Origin
-from bus.broker.peers import Late, Peer
-from bus.broker.placing import Placement
-from bus.broker.records import RecordBook
-from bus.broker.state import State
-from bus.codec import decode
-from bus.envelope import Header, Kind, header
-from bus.errors import BusError, RuntimeFault
-from bus.messages.base import Message
-from bus.messages.control import AnnounceTools, Beat, Bye, Credit, Hello, Ready, Refused, Rehello, ToolWord, Welcome
-from bus.pace import Pace
+from hobus.bus.broker.admission import refusal_of
+from hobus.bus.broker.bounds import Announced, excess_of
+from hobus.bus.broker.endings import Endings, remember_late
+from hobus.bus.broker.enrolment import Enrolment
+from hobus.bus.broker.events import CutKey, CutOff, Origin
+from hobus.bus.broker.peers import Late, Peer
+from hobus.bus.broker.placing import Placement
+from hobus.bus.broker.records import RecordBook
+from hobus.bus.broker.state import State
+from hobus.bus.codec import decode
+from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import (
+    AnnounceTools,
+    Beat,
+    Bye,
+    Credit,
+    Hello,
+    Ready,
+    Refused,
+    Rehello,
+    ToolWord,
+    Welcome,
+)
+from hobus.bus.pace import Pace
 
 M = TypeVar("M", bound=Message)
 

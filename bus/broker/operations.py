@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bus.broker.endings import Endings
-from bus.broker.enrolment import Enrolment
-from bus.broker.membership import Membership
-from bus.broker.pages import page_of
-from bus.broker.peers import Peer
-from bus.broker.placing import Placement
-from bus.broker.state import State
-from bus.broker.tap_record import VERDICTS, Told
-from bus.broker.tool_listing import ToolListing
-from bus.codec import decode, encode, unpack_header
-from bus.envelope import Header, Kind, header
-from bus.errors import BusError, RuntimeFault
-from bus.messages import control
-from bus.messages.base import Message
+from hobus.bus.broker.endings import Endings
+from hobus.bus.broker.enrolment import Enrolment
+from hobus.bus.broker.membership import Membership
+from hobus.bus.broker.pages import page_of
+from hobus.bus.broker.peers import Peer
+from hobus.bus.broker.placing import Placement
+from hobus.bus.broker.state import State
+from hobus.bus.broker.tap_record import VERDICTS, Told
+from hobus.bus.broker.tool_listing import ToolListing
+from hobus.bus.codec import decode, encode, unpack_header
+from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.messages import control
+from hobus.bus.messages.base import Message
 
 _TO_WORKERS = (int(Kind.REQUEST), int(Kind.CANCEL))
 

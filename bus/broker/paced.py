@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from bus.broker.admission import row_for
-from bus.broker.endings import Endings
-from bus.broker.intake import Asked, share_of, shares_of
-from bus.broker.membership import Membership
-from bus.broker.peers import Peer
-from bus.broker.state import State
-from bus.catalog import Row
-from bus.envelope import Header, Kind
-from bus.pacing import TOO_MUCH, may_wait_whole
+from hobus.bus.broker.admission import row_for
+from hobus.bus.broker.endings import Endings
+from hobus.bus.broker.intake import Asked, share_of, shares_of
+from hobus.bus.broker.membership import Membership
+from hobus.bus.broker.peers import Peer
+from hobus.bus.broker.state import State
+from hobus.bus.catalog import Row
+from hobus.bus.envelope import Header, Kind
+from hobus.bus.pacing import TOO_MUCH, may_wait_whole
 
 
 class Paced:

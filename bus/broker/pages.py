@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from bus.messages.base import Record, pack
+from hobus.bus.messages.base import Record, pack
 
 R = TypeVar("R", bound=Record)
 

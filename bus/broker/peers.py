@@ -9,14 +9,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bus.broker.bounds import Announced, Announcement
-from bus.broker.sticky import StickyTable
-from bus.broker.transitions import REQUEST_TRANSITIONS, IllegalMove, RequestEvent, RequestState
-from bus.broker.waiting import Place, WaitingRoom
-from bus.catalog import Row
-from bus.envelope import Header, Kind
-from bus.fair import principal_of
-from bus.settings import BusSettings
+from hobus.bus.broker.bounds import Announced, Announcement
+from hobus.bus.broker.sticky import StickyTable
+from hobus.bus.broker.transitions import REQUEST_TRANSITIONS, IllegalMove, RequestEvent, RequestState
+from hobus.bus.broker.waiting import Place, WaitingRoom
+from hobus.bus.catalog import Row
+from hobus.bus.envelope import Header, Kind
+from hobus.bus.fair import principal_of
+from hobus.bus.settings import BusSettings
 
 _POST = int(Kind.POST)
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bus.broker.admission import PROBE_ROW
-from bus.broker.endings import Endings
-from bus.broker.events import Send
-from bus.broker.peers import Peer, Pending, Service
-from bus.broker.state import State
-from bus.broker.sticky import first_owner
-from bus.broker.waiting import ANYBODY
-from bus.codec import pack_header
-from bus.envelope import HEADER_VERSION, Header, Kind, header
-from bus.messages.control import Cancelled
+from hobus.bus.broker.admission import PROBE_ROW
+from hobus.bus.broker.endings import Endings
+from hobus.bus.broker.events import Send
+from hobus.bus.broker.peers import Peer, Pending, Service
+from hobus.bus.broker.state import State
+from hobus.bus.broker.sticky import first_owner
+from hobus.bus.broker.waiting import ANYBODY
+from hobus.bus.codec import pack_header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.messages.control import Cancelled
 
 
 class Placement:

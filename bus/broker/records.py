@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from bus.broker.remote import KeyRecord
-from bus.catalog import CLASSES
-from bus.codec import decode, encode
-from bus.envelope import Header, Kind, header
-from bus.errors import RuntimeFault
-from bus.messages.ledger import Write, WriteEntry, Written
-from bus.record.payload import pack_payload
-from bus.record.payloads.governance import Denied, KeyRefused
-from bus.settings import BusSettings
+from hobus.bus.broker.remote import KeyRecord
+from hobus.bus.catalog import CLASSES
+from hobus.bus.codec import decode, encode
+from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ledger import Write, WriteEntry, Written
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.governance import Denied, KeyRefused
+from hobus.bus.settings import BusSettings
 
 _ID = re.compile(r"[A-Za-z0-9._:@#/-]{1,200}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from bus.messages.control import RefusedKey
+from hobus.bus.messages.control import RefusedKey
 
 
 class RefusedKeys:

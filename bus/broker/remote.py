@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
-from bus.record.payloads.governance import KeyEnrolled, KeyRefused, KeyRevoked, TokenMade
+from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
+from hobus.bus.record.payloads.governance import KeyEnrolled, KeyRefused, KeyRevoked, TokenMade
 
 
 class KeyRecord(NamedTuple):

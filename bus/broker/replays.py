@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from bus.broker.ring import Ring
+from hobus.bus.broker.ring import Ring
 
 
 class Replays:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from bus.broker.tap_record import Tap, record_of
-from bus.broker.tap_wire import ring_piece
-from bus.envelope import Kind
-from bus.messages.base import pack
+from hobus.bus.broker.tap_record import Tap, record_of
+from hobus.bus.broker.tap_wire import ring_piece
+from hobus.bus.envelope import Kind
+from hobus.bus.messages.base import pack
 
 _BEAT = int(Kind.BEAT)
 _PIECE_FRAMES = 64

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 
-from bus.broker.deadlines import DeadlineHeap
-from bus.broker.events import Action, Send
-from bus.broker.intake import Asked, shares_of
-from bus.broker.peers import Peer, Pending, Service
-from bus.broker.tap_record import Tap, Told
-from bus.catalog import ROLES, ROWS
-from bus.codec import encode, pack_header
-from bus.conduct import Conduct
-from bus.envelope import Header, Kind, header
-from bus.fair import Shares
-from bus.histogram import Histogram
-from bus.messages.base import Message
-from bus.messages.control import Beat
-from bus.pacing import Others, PacedIntake, client_rate_of
-from bus.settings import BusSettings
+from hobus.bus.broker.deadlines import DeadlineHeap
+from hobus.bus.broker.events import Action, Send
+from hobus.bus.broker.intake import Asked, shares_of
+from hobus.bus.broker.peers import Peer, Pending, Service
+from hobus.bus.broker.tap_record import Tap, Told
+from hobus.bus.catalog import ROLES, ROWS
+from hobus.bus.codec import encode, pack_header
+from hobus.bus.conduct import Conduct
+from hobus.bus.envelope import Header, Kind, header
+from hobus.bus.fair import Shares
+from hobus.bus.histogram import Histogram
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Beat
+from hobus.bus.pacing import Others, PacedIntake, client_rate_of
+from hobus.bus.settings import BusSettings
 
 _QUEUE_WAIT = "queue_wait"
 

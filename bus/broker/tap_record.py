@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, NamedTuple
 
-from bus.envelope import Header, Kind
+from hobus.bus.envelope import Header, Kind
 
 VERDICTS = (
     "delivered",

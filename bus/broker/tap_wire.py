@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bus.broker.tap_record import Tap, TapRecord, record_from, record_of
-from bus.messages.base import pack, unpack
+from hobus.bus.broker.tap_record import Tap, TapRecord, record_from, record_of
+from hobus.bus.messages.base import pack, unpack
 
 TAP_VERSION = 2
 LIVE, BODIES = b"t", b"b"

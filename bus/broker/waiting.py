@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
-from bus.catalog import Row
-from bus.envelope import Header
-from bus.fair import FairQueue, cost_of, weight_of
-from bus.settings import BusSettings
+from hobus.bus.catalog import Row
+from hobus.bus.envelope import Header
+from hobus.bus.fair import FairQueue, cost_of, weight_of
+from hobus.bus.settings import BusSettings
 
 ANYBODY = ""
 Place = tuple[str, bool, bool]

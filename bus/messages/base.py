@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Self
 import msgpack
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from bus.text import cut
+from hobus.bus.text import cut
 
 _PACKER = msgpack.Packer(use_bin_type=True)
 _set = object.__setattr__  # of a frozen model, as pydantic does it

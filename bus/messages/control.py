@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bus.messages.base import Count, Message, Record, cut_to
-from bus.messages.ids import ID_MAX_CHARS
+from hobus.bus.messages.base import Count, Message, Record, cut_to
+from hobus.bus.messages.ids import ID_MAX_CHARS
 
 Printable = Annotated[str, Field(pattern=r"^[ -~]*$")]
 """What a peer says of itself and people are shown: no control characters, so that no row of a table can be forged."""

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from bus.messages.base import Message, cut_to, pack
+from hobus.bus.messages.base import Message, cut_to, pack
 
 FAILURE_CODES = (
     # the bus

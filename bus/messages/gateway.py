@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from bus.messages.base import Count, Message, Record, Timestamp
-from bus.messages.work_order import Segment, ToolCall, ToolChoice, ToolSpec
+from hobus.bus.messages.base import Count, Message, Record, Timestamp
+from hobus.bus.messages.work_order import Segment, ToolCall, ToolChoice, ToolSpec
 
 Outcome = Literal["SUCCESS", "REJECTED", "TIMEOUT", "ERROR"]
 

@@ -16,7 +16,7 @@ from uuid import UUID, uuid5
 
 from pydantic import Field
 
-from bus.messages.base import Record, pack
+from hobus.bus.messages.base import Record, pack
 
 _SESSION_NAMESPACE = UUID("6a3f0f5c-3c3b-5e0e-9a59-7b0e4d1c6f21")
 

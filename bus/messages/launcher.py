@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from bus.messages.base import Message, Record
+from hobus.bus.messages.base import Message, Record
 
 
 class MemberRow(Record):

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field
 
-from bus.messages.base import Count, Message, pack
-from bus.messages.failure import Failure
-from bus.record.entry import (
+from hobus.bus.messages.base import Count, Message, pack
+from hobus.bus.messages.failure import Failure
+from hobus.bus.record.entry import (
     Ack,
     Entry,
     Part,

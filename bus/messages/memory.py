@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bus.messages.base import Count, Message, NonBlank, Record, Timestamp
-from bus.messages.ids import SessionId
+from hobus.bus.messages.base import Count, Message, NonBlank, Record, Timestamp
+from hobus.bus.messages.ids import SessionId
 
 ArtifactType = Literal["topic_affinity", "interaction_style", "task_pattern", "constraint"]
 ArtifactScope = Literal["agent", "session", "global"]

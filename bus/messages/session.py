@@ -14,9 +14,9 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 
-from bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
-from bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
-from bus.messages.work_order import Cost, ToolChoice, ToolSpec
+from hobus.bus.messages.base import Chosen, Count, Message, NonBlank, Record, Timestamp
+from hobus.bus.messages.ids import CommandId, InputId, RunId, SessionId, StepId, ToolBatchId, TurnId
+from hobus.bus.messages.work_order import Cost, ToolChoice, ToolSpec
 
 Lifecycle = Literal["Idle", "Running", "WaitingInput", "Paused", "Cancelling", "Completed", "Failed", "Cancelled"]
 ReasoningEffort = Literal["Low", "Medium", "High"]

@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from bus.messages.base import Count, Message
-from bus.messages.session import HeldCall
+from hobus.bus.messages.base import Count, Message
+from hobus.bus.messages.session import HeldCall
 
 
 class StreamDelta(Message):

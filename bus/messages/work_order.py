@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from bus.messages.base import Count, Message, Record, Timestamp
-from bus.messages.ids import RunId
+from hobus.bus.messages.base import Count, Message, Record, Timestamp
+from hobus.bus.messages.ids import RunId
 
 WorkOrderType = Literal["classify", "tool_call", "synthesize", "execute", "consolidate"]
 ToolChoice = Literal["auto", "required"]

@@ -17,12 +17,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, get_args
 
-from bus.messages.ids import candidates_key, delivered_key, end_key, got_key, sent_key, start_key, turn_key
-from bus.messages.ledger import STREAMS
-from bus.messages.session import ENTRY_NAMES, RUN_ENDS, SessionEventKind
-from bus.record.entry import Entry, WriteEntry
-from bus.record.payload import payload_of
-from bus.record.payloads import governance, memory, orders, prompts
+from hobus.bus.messages.ids import candidates_key, delivered_key, end_key, got_key, sent_key, start_key, turn_key
+from hobus.bus.messages.ledger import STREAMS
+from hobus.bus.messages.session import ENTRY_NAMES, RUN_ENDS, SessionEventKind
+from hobus.bus.record.entry import Entry, WriteEntry
+from hobus.bus.record.payload import payload_of
+from hobus.bus.record.payloads import governance, memory, orders, prompts
 
 SESSION = "session"
 """Stands in this table for every session's journal."""

@@ -1,7 +1,7 @@
 """Makes the table of entries in docs/ledger.md from the catalogue.
 
-python -m bus.record.catalog_doc            writes it
-python -m bus.record.catalog_doc --check    exits 1 when it is stale
+python -m hobus.bus.record.catalog_doc            writes it
+python -m hobus.bus.record.catalog_doc --check    exits 1 when it is stale
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bus.messages.ledger import STREAMS
-from bus.record.catalog import KINDS, SESSION, EntryKind
+from hobus.bus.messages.ledger import STREAMS
+from hobus.bus.record.catalog import KINDS, SESSION, EntryKind
 
-PAGE = Path(__file__).parents[2] / "docs" / "ledger.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "ledger.md"
 BEGIN, END = "<!-- entries: begin -->", "<!-- entries: end -->"
 _COLUMNS = ("entry", "of", "id, behind `<entry>:`", "once key", "payload", "texts", "means")
 _HEAD = f"| {' | '.join(_COLUMNS)} |\n|{' --- |' * len(_COLUMNS)}"
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
     if "--check" in arguments:
         if made == page:
             return 0
-        sys.stderr.write(f"{PAGE} is stale: run python -m bus.record.catalog_doc\n")
+        sys.stderr.write(f"{PAGE} is stale: run python -m hobus.bus.record.catalog_doc\n")
         return 1
     PAGE.write_text(made, encoding="utf-8")
     return 0

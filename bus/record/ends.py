@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from bus.messages import session as events
-from bus.messages.ids import body_ref
-from bus.messages.session import RUN_ENDS, SessionEventKind, TurnResult
-from bus.record.entry import Entry, WriteEntry
-from bus.record.journal import Recorded, own_text, result_of
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import body_ref
+from hobus.bus.messages.session import RUN_ENDS, SessionEventKind, TurnResult
+from hobus.bus.record.entry import Entry, WriteEntry
+from hobus.bus.record.journal import Recorded, own_text, result_of
 
 ENDS = RUN_ENDS | {"TurnDegraded"}
 """Event types that say what became of an input; the last one is the host's."""

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_t
 import msgpack
 from pydantic import Field
 
-from bus.messages.base import pack
-from bus.messages.ids import ID_MAX_CHARS
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ids import ID_MAX_CHARS
 
 SCHEMA_VERSION = 3
 HASH_BYTES = 32

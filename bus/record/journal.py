@@ -14,14 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, get_args
 
-from bus.messages import session as events
-from bus.messages.base import pack, unpack
-from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
-from bus.messages.ledger import Entry, WriteEntry
-from bus.messages.session import ENTRY_NAMES, RunRequested, SessionEvent, SessionEventKind, TurnResult, form_of
-from bus.record.entry import HASH_BYTES
-from bus.record.payload import payload_in
-from bus.record.payloads.orders import SignalsNamed, Used
+from hobus.bus.messages import session as events
+from hobus.bus.messages.base import pack, unpack
+from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso_of_us, split_body_ref, us_of_iso
+from hobus.bus.messages.ledger import Entry, WriteEntry
+from hobus.bus.messages.session import ENTRY_NAMES, RunRequested, SessionEvent, SessionEventKind, TurnResult, form_of
+from hobus.bus.record.entry import HASH_BYTES
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.orders import SignalsNamed, Used
 
 _HEAD = ("run", "round", "step", "session_epoch", "step_epoch", "at")
 _SHA256 = "sha256:"

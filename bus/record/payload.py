@@ -13,7 +13,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from bus.messages.base import pack, unpack
+from hobus.bus.messages.base import pack, unpack
 
 P = TypeVar("P", bound=tuple[Any, ...])
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 
-from bus.sim.draw import digest_of, seeded
-from bus.sim.loop import VirtualLoop
+from hobus.bus.sim.draw import digest_of, seeded
+from hobus.bus.sim.loop import VirtualLoop
 
 
 class SimClock:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from bus.lane_server import LaneServer
-from bus.link import OnFrames
-from bus.sim.process import SimProcess
+from hobus.bus.lane_server import LaneServer
+from hobus.bus.link import OnFrames
+from hobus.bus.sim.process import SimProcess
 
 Direction = Literal["up", "down"]
 """up: from the process to its server; down: back."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from bus.sim.process import CURRENT, SimProcess
+from hobus.bus.sim.process import CURRENT, SimProcess
 
 T = TypeVar("T")
 

@@ -18,16 +18,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bus.broker.core import BrokerCore
-from bus.broker.events import Connected, ConnectionLost, CutKey, CutOff, Event, FrameReceived, Send, Tick
-from bus.broker.tap_record import Tap
-from bus.lane_server import Authenticate, LaneServer
-from bus.lanes import role_of
-from bus.settings import BusSettings
-from bus.sim.connection import Direction, LaneEnd, SimConnection, SimLink
-from bus.sim.loop import VirtualLoop
-from bus.sim.process import SimProcess
-from bus.sim.weather import Weather
+from hobus.bus.broker.core import BrokerCore
+from hobus.bus.broker.events import Connected, ConnectionLost, CutKey, CutOff, Event, FrameReceived, Send, Tick
+from hobus.bus.broker.tap_record import Tap
+from hobus.bus.lane_server import Authenticate, LaneServer
+from hobus.bus.lanes import role_of
+from hobus.bus.settings import BusSettings
+from hobus.bus.sim.connection import Direction, LaneEnd, SimConnection, SimLink
+from hobus.bus.sim.loop import VirtualLoop
+from hobus.bus.sim.process import SimProcess
+from hobus.bus.sim.weather import Weather
 
 DELAY_S = 0.0001
 """One way; of the order of a local socket's."""

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bus.envelope import Kind
-from bus.sim.draw import Draw
+from hobus.bus.envelope import Kind
+from hobus.bus.sim.draw import Draw
 
 REORDER_S = 0.005
 """A frame that others are to overtake is held up to so long."""

@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from bus.dispatch import Actor
-from bus.errors import RuntimeFault
-from bus.lane_server import LaneServer
-from bus.lanes import LANE_TYPES
-from bus.messages.control import Hello, Refused
-from bus.peer import Peer
-from bus.settings import BusSettings
-from bus.sim.clock import SimClock
-from bus.sim.disk import SimDisk, SimMedium
-from bus.sim.loop import VirtualLoop
-from bus.sim.network import DELAY_S, SimNetwork
-from bus.sim.process import SimProcess
+from hobus.bus.dispatch import Actor
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.lane_server import LaneServer
+from hobus.bus.lanes import LANE_TYPES
+from hobus.bus.messages.control import Hello, Refused
+from hobus.bus.peer import Peer
+from hobus.bus.settings import BusSettings
+from hobus.bus.sim.clock import SimClock
+from hobus.bus.sim.disk import SimDisk, SimMedium
+from hobus.bus.sim.loop import VirtualLoop
+from hobus.bus.sim.network import DELAY_S, SimNetwork
+from hobus.bus.sim.process import SimProcess
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import structlog
 import zmq
 
-from bus import collector
-from bus.broker.core import BrokerCore
-from bus.broker.enrolment import Authenticate
-from bus.broker.events import (
+from hobus.bus import collector
+from hobus.bus.broker.core import BrokerCore
+from hobus.bus.broker.enrolment import Authenticate
+from hobus.bus.broker.events import (
     Action,
     Connected,
     ConnectionLost,
@@ -32,17 +32,17 @@ from bus.broker.events import (
     Send,
     Tick,
 )
-from bus.broker.tap_record import Tap
-from bus.errors import ConfigError
-from bus.port import Clock
-from bus.settings import BusSettings
-from bus.zeromq.callers import Callers
-from bus.zeromq.context import ZeroMQ, private_ipc
-from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
-from bus.zeromq.key_book import KeyFiles
-from bus.zeromq.remote_router import MARK, RemoteRouter
-from bus.zeromq.tap import TapPublisher
-from bus.zeromq.tokens import TokenDirectory, refuses_a_stranger
+from hobus.bus.broker.tap_record import Tap
+from hobus.bus.errors import ConfigError
+from hobus.bus.port import Clock
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq.callers import Callers
+from hobus.bus.zeromq.context import ZeroMQ, private_ipc
+from hobus.bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
+from hobus.bus.zeromq.key_book import KeyFiles
+from hobus.bus.zeromq.remote_router import MARK, RemoteRouter
+from hobus.bus.zeromq.tap import TapPublisher
+from hobus.bus.zeromq.tokens import TokenDirectory, refuses_a_stranger
 
 MayStop = Callable[[list[str]], bool]
 """Asked, once its descriptor has spoken, with the instances that are bound: may the broker end now?"""

@@ -14,11 +14,11 @@ from typing import NamedTuple, cast
 
 import zmq
 
-from bus.port import Clock
-from bus.settings import BusSettings
-from bus.zeromq.descriptors import look, shut
-from bus.zeromq.doorkeeper import Doorkeeper
-from bus.zeromq.frames import NOBLOCK, Receive, option_of
+from hobus.bus.port import Clock
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq.descriptors import look, shut
+from hobus.bus.zeromq.doorkeeper import Doorkeeper
+from hobus.bus.zeromq.frames import NOBLOCK, Receive, option_of
 
 _RCVMORE = int(zmq.RCVMORE)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import zmq
 
-from bus.port import Clock
-from bus.settings import BusSettings
-from bus.zeromq.doorkeeper import Doorkeeper
+from hobus.bus.port import Clock
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq.doorkeeper import Doorkeeper
 
 
 class ZeroMQ:

@@ -12,8 +12,8 @@ from pathlib import Path
 import zmq
 import zmq.utils.z85 as z85  # noqa: PLR0402 - the module ships no names for `from`
 
-from bus.clock import SystemClock
-from bus.errors import ConfigError
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from typing import Literal, NamedTuple
 
 import zmq
 
-from bus.errors import BusError
-from bus.link import OnFrames
-from bus.port import Clock
-from bus.settings import BusSettings
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.curve import KeyPair
-from bus.zeromq.drained import DrainedSocket
+from hobus.bus.errors import BusError
+from hobus.bus.link import OnFrames
+from hobus.bus.port import Clock
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.curve import KeyPair
+from hobus.bus.zeromq.drained import DrainedSocket
 
 _FRAMES = 2
 _EVENTS = int(

@@ -16,10 +16,10 @@ from contextlib import suppress
 import structlog
 import zmq
 
-from bus.doorway import Doorway
-from bus.port import Clock
-from bus.settings import BusSettings
-from bus.zeromq.descriptors import End, look, shut
+from hobus.bus.doorway import Doorway
+from hobus.bus.port import Clock
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq.descriptors import End, look, shut
 
 _EVENT = struct.Struct("=Hi")  # what, and the connection's descriptor or an error number
 _FAILED = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL)

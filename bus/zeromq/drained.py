@@ -13,8 +13,18 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from bus.settings import BusSettings
-from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, POLLOUT, Receive, option_of, receiver_of, sender_of
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq.frames import (
+    EVENTS,
+    NOBLOCK,
+    NOBLOCK_MORE,
+    POLLIN,
+    POLLOUT,
+    Receive,
+    option_of,
+    receiver_of,
+    sender_of,
+)
 
 
 class DrainedSocket:

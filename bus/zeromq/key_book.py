@@ -20,16 +20,16 @@ from typing import NamedTuple, TypeVar
 import structlog
 from pydantic import ValidationError
 
-from bus.broker.remote import KeyRecord
-from bus.curve25519 import is_public_key
-from bus.envelope import HEADER_VERSION
-from bus.errors import BusError
-from bus.messages.base import Record
-from bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
-from bus.messages.ids import iso
-from bus.record.payloads.governance import KeyEnrolled, KeyRefused, KeyRevoked, TokenMade
-from bus.settings import BusSettings
-from bus.zeromq import curve
+from hobus.bus.broker.remote import KeyRecord
+from hobus.bus.curve25519 import is_public_key
+from hobus.bus.envelope import HEADER_VERSION
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import Record
+from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
+from hobus.bus.messages.ids import iso
+from hobus.bus.record.payloads.governance import KeyEnrolled, KeyRefused, KeyRevoked, TokenMade
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq import curve
 
 _TOKENS, _ENROLLED, _USED, _BROKER_KEY = "tokens", "enrolled", "used", "broker.key"
 R = TypeVar("R", bound=Record)

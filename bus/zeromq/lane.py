@@ -10,11 +10,11 @@ from collections.abc import Mapping
 import structlog
 import zmq
 
-from bus.lane_server import LaneServer
-from bus.zeromq.callers import Callers
-from bus.zeromq.context import ZeroMQ, private_ipc
-from bus.zeromq.drained import DrainedSocket
-from bus.zeromq.unsent import Unsent
+from hobus.bus.lane_server import LaneServer
+from hobus.bus.zeromq.callers import Callers
+from hobus.bus.zeromq.context import ZeroMQ, private_ipc
+from hobus.bus.zeromq.drained import DrainedSocket
+from hobus.bus.zeromq.unsent import Unsent
 
 _log = structlog.get_logger("bus")
 

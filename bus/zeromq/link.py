@@ -12,11 +12,11 @@ from collections import deque
 
 import zmq
 
-from bus.errors import BusError
-from bus.link import OnFrames
-from bus.settings import BusSettings
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.drained import DrainedSocket
+from hobus.bus.errors import BusError
+from hobus.bus.link import OnFrames
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.drained import DrainedSocket
 
 _FRAMES = 2
 

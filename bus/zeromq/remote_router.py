@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import zmq
 
-from bus.clock import SystemClock
-from bus.errors import ConfigError
-from bus.port import Clock
-from bus.settings import BusSettings
-from bus.zeromq import curve
-from bus.zeromq.callers import Callers
-from bus.zeromq.context import ZeroMQ, end_monitor
-from bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
-from bus.zeromq.key_book import KeyFiles
-from bus.zeromq.zap import DOMAIN, Stranger, ZapHandler
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import ConfigError
+from hobus.bus.port import Clock
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.callers import Callers
+from hobus.bus.zeromq.context import ZeroMQ, end_monitor
+from hobus.bus.zeromq.frames import EVENTS, NOBLOCK, NOBLOCK_MORE, POLLIN, option_of, sender_of
+from hobus.bus.zeromq.key_book import KeyFiles
+from hobus.bus.zeromq.zap import DOMAIN, Stranger, ZapHandler
 
 MARK = b"curve:"
 _KEY_CHARS = 40

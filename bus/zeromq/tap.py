@@ -14,17 +14,17 @@ from collections.abc import AsyncIterator
 import structlog
 import zmq
 
-from bus.broker.replays import Replays
-from bus.broker.ring import Ring
-from bus.broker.tap_record import Tap
-from bus.broker.tap_wire import BODIES, LIVE, TapAssembler, TapBatch, live_batch, question_of, ring_topic
-from bus.clock import SystemClock
-from bus.conduct import Conduct
-from bus.port import Clock
-from bus.settings import BusSettings
-from bus.zeromq.callers import Callers
-from bus.zeromq.context import ZeroMQ, private_ipc
-from bus.zeromq.drained import DrainedSocket
+from hobus.bus.broker.replays import Replays
+from hobus.bus.broker.ring import Ring
+from hobus.bus.broker.tap_record import Tap
+from hobus.bus.broker.tap_wire import BODIES, LIVE, TapAssembler, TapBatch, live_batch, question_of, ring_topic
+from hobus.bus.clock import SystemClock
+from hobus.bus.conduct import Conduct
+from hobus.bus.port import Clock
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq.callers import Callers
+from hobus.bus.zeromq.context import ZeroMQ, private_ipc
+from hobus.bus.zeromq.drained import DrainedSocket
 
 _SUBSCRIBE, _UNSUBSCRIBE = 1, 0
 _log = structlog.get_logger("bus")

@@ -16,11 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bus.clock import SystemClock
-from bus.envelope import HEADER_VERSION
-from bus.errors import ConfigError
-from bus.lanes import INSTANCE_PATTERN
-from bus.messages.control import Hello, Refused
+from hobus.bus.clock import SystemClock
+from hobus.bus.envelope import HEADER_VERSION
+from hobus.bus.errors import ConfigError
+from hobus.bus.lanes import INSTANCE_PATTERN
+from hobus.bus.messages.control import Hello, Refused
 
 _FOLDER = "tokens"
 

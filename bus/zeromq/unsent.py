@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import zmq
 
-from bus.conduct import FRAME_BYTES
-from bus.zeromq.drained import DrainedSocket
+from hobus.bus.conduct import FRAME_BYTES
+from hobus.bus.zeromq.drained import DrainedSocket
 
 _MARK_BYTES = 65_536
 """Less than this of each connection is not counted; only cost depends on it."""

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import zmq
 
-from bus.zeromq import curve
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.frames import EVENTS, POLLIN, option_of
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.frames import EVENTS, POLLIN, option_of
 
 DOMAIN = b"hobus"
 _ENDPOINT = "inproc://zeromq.zap.01"

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from bus.errors import GatewayError
+from hobus.bus.errors import GatewayError
 
 _MAX_BYTES = 8192
 """What servers take as one header."""

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Prompt, PromptResponse
-from bus.port import Provider
-from config.schema import PluginProvider
-from gateway_service.providers.keys import read_key
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.port import Provider
+from hobus.config.schema import PluginProvider
+from hobus.gateway_service.providers.keys import read_key
 
 GROUP = "hobus.providers"
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from bus.messages.base import Message
-from bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
-from bus.streaming import Continuity
-from launch.chat.cells import Layout, cells_of, printable, rows_of
-from launch.chat.region import Region
-from launch.output import note, styled
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
+from hobus.bus.streaming import Continuity
+from hobus.launch.chat.cells import Layout, cells_of, printable, rows_of
+from hobus.launch.chat.region import Region
+from hobus.launch.output import note, styled
 
 WAITING = "…"
 WHY_AGAIN = {

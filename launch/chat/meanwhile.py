@@ -7,20 +7,20 @@ import os
 import sys
 from collections.abc import Callable
 
-from bus.errors import RuntimeFault
-from launch.chat.composer import Composer
-from launch.chat.outcome import failed
-from launch.chat.piped import PipedLines
-from launch.chat.run_commands import is_run_command
-from launch.chat.said import Said, Sayings
-from launch.chat.showing import View
-from launch.chat.slash import told_meanwhile
-from launch.chat.talk import Talk
-from launch.endpoints import Place
-from launch.errors import CommandError
-from launch.output import is_terminal
-from launch.sessions.following import follow
-from launch.sessions.noticed import Noticed, in_chat, in_shell
+from hobus.bus.errors import RuntimeFault
+from hobus.launch.chat.composer import Composer
+from hobus.launch.chat.outcome import failed
+from hobus.launch.chat.piped import PipedLines
+from hobus.launch.chat.run_commands import is_run_command
+from hobus.launch.chat.said import Said, Sayings
+from hobus.launch.chat.showing import View
+from hobus.launch.chat.slash import told_meanwhile
+from hobus.launch.chat.talk import Talk
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError
+from hobus.launch.output import is_terminal
+from hobus.launch.sessions.following import follow
+from hobus.launch.sessions.noticed import Noticed, in_chat, in_shell
 
 _DIM = "bright_black"
 _READ_AT_ONCE = 4096

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from bus.errors import VERDICT_CODES, RuntimeFault
-from bus.messages.ids import shown_session
-from bus.messages.session import TurnResult
-from launch import exit_codes
-from launch.chat.cells import printable
-from launch.errors import CommandError
-from launch.faults import as_command_error
-from launch.output import duration
+from hobus.bus.errors import VERDICT_CODES, RuntimeFault
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.session import TurnResult
+from hobus.launch import exit_codes
+from hobus.launch.chat.cells import printable
+from hobus.launch.errors import CommandError
+from hobus.launch.faults import as_command_error
+from hobus.launch.output import duration
 
 Line = tuple[str, str]
 """Text and colour."""

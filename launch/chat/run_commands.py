@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bus.messages import session as events
-from bus.messages.ids import shown_session
-from bus.messages.session import Command, CommandVerdict
-from launch import exit_codes
-from launch.chat.outcome import Line
-from launch.errors import CommandError
-from launch.sessions.refusals import REFUSALS, code_of
-from launch.sessions.standing import HeldNow
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.session import Command, CommandVerdict
+from hobus.launch import exit_codes
+from hobus.launch.chat.outcome import Line
+from hobus.launch.errors import CommandError
+from hobus.launch.sessions.refusals import REFUSALS, code_of
+from hobus.launch.sessions.standing import HeldNow
 
 _DIM = "bright_black"
 

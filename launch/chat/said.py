@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from bus.clock import SystemClock
-from launch.chat.run_commands import is_command, is_run_command
+from hobus.bus.clock import SystemClock
+from hobus.launch.chat.run_commands import is_command, is_run_command
 
 
 @dataclass(slots=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from bus.messages.session import TurnResult
-from launch.chat.answer_view import AnswerView, PlainView, Screen, View
-from launch.output import can_be_commanded, colours, is_terminal
+from hobus.bus.messages.session import TurnResult
+from hobus.launch.chat.answer_view import AnswerView, PlainView, Screen, View
+from hobus.launch.output import can_be_commanded, colours, is_terminal
 
 
 def streams_to_stdout() -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bus.messages.gateway import Budget
-from bus.messages.ids import shown_session
-from bus.messages.session import SessionView
-from launch.chat.outcome import Line, counted, money
-from launch.chat.run_commands import RUN_COMMANDS
-from launch.chat.talk import Talk
+from hobus.bus.messages.gateway import Budget
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.session import SessionView
+from hobus.launch.chat.outcome import Line, counted, money
+from hobus.launch.chat.run_commands import RUN_COMMANDS
+from hobus.launch.chat.talk import Talk
 
 _DIM = "bright_black"
 _FURTHER = (

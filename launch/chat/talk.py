@@ -7,25 +7,25 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from bus.clock import SystemClock
-from bus.errors import VERDICT_CODES, RuntimeFault
-from bus.messages.gateway import Budget, ReadBudget
-from bus.messages.ids import session_id_of
-from bus.messages.session import EndSession, FollowUp, ProcessTurn, SessionClosed, SessionView, TurnResult
-from launch.chat.outcome import RUN_WAITING, Line
-from launch.chat.run_commands import applied, command_of, needs_held, refused
-from launch.chat.said import Said, Sayings
-from launch.chat.showing import View, show_end
-from launch.client import connected, place_of
-from launch.commands.options import running
-from launch.door import ROLE, answer_of
-from launch.endpoints import Place
-from launch.home import Home
-from launch.run_file import RunFile
-from launch.sessions.commanding import Fences, host_command, verdict_on, view_of
-from launch.sessions.following import beside, body_text, newest
-from launch.sessions.noticed import Noticed, in_chat
-from launch.sessions.standing import Standing, standing_of
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import VERDICT_CODES, RuntimeFault
+from hobus.bus.messages.gateway import Budget, ReadBudget
+from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.session import EndSession, FollowUp, ProcessTurn, SessionClosed, SessionView, TurnResult
+from hobus.launch.chat.outcome import RUN_WAITING, Line
+from hobus.launch.chat.run_commands import applied, command_of, needs_held, refused
+from hobus.launch.chat.said import Said, Sayings
+from hobus.launch.chat.showing import View, show_end
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.options import running
+from hobus.launch.door import ROLE, answer_of
+from hobus.launch.endpoints import Place
+from hobus.launch.home import Home
+from hobus.launch.run_file import RunFile
+from hobus.launch.sessions.commanding import Fences, host_command, verdict_on, view_of
+from hobus.launch.sessions.following import beside, body_text, newest
+from hobus.launch.sessions.noticed import Noticed, in_chat
+from hobus.launch.sessions.standing import Standing, standing_of
 
 Other = Callable[[Place, str, str], Coroutine[Any, Any, None]]
 """Goes on beside a waiting: for the place, the session and the input that is waited for."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, ModuleType
 
-from launch.output import can_be_commanded
+from hobus.launch.output import can_be_commanded
 
 _PRIVATE = 0o600
 

@@ -9,25 +9,25 @@ from collections.abc import Sequence
 import click
 from pydantic import ValidationError
 
-from bus.clock import SystemClock
-from bus.errors import RuntimeFault
-from bus.messages.ids import session_id_of, shown_session
-from bus.messages.session import ProcessTurn, TurnResult
-from launch import exit_codes
-from launch.chat.answer_view import PlainView
-from launch.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
-from launch.chat.showing import View, show_end, streams_to_stdout, view_on_stdout
-from launch.client import place_of
-from launch.commands.options import running, seconds_to_wait, with_home
-from launch.door import ROLE, answer_of, named_session
-from launch.endpoints import Place
-from launch.errors import CommandError, next_command
-from launch.faults import as_command_error
-from launch.home import Home
-from launch.output import is_terminal, note, say, styled
-from launch.sessions.following import beside, follow
-from launch.sessions.noticed import Noticed, in_shell
-from launch.turns import check_text, words_of
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import session_id_of, shown_session
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.launch import exit_codes
+from hobus.launch.chat.answer_view import PlainView
+from hobus.launch.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
+from hobus.launch.chat.showing import View, show_end, streams_to_stdout, view_on_stdout
+from hobus.launch.client import place_of
+from hobus.launch.commands.options import running, seconds_to_wait, with_home
+from hobus.launch.door import ROLE, answer_of, named_session
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.faults import as_command_error
+from hobus.launch.home import Home
+from hobus.launch.output import is_terminal, note, say, styled
+from hobus.launch.sessions.following import beside, follow
+from hobus.launch.sessions.noticed import Noticed, in_shell
+from hobus.launch.turns import check_text, words_of
 
 
 @click.command()

@@ -6,13 +6,13 @@ import asyncio
 
 import click
 
-from bus.messages.gateway import Breakers, ReadBreakers
-from launch import exit_codes
-from launch.client import connected, place_of
-from launch.commands.options import running, with_home
-from launch.endpoints import Place
-from launch.home import Home
-from launch.output import as_json, say, table
+from hobus.bus.messages.gateway import Breakers, ReadBreakers
+from hobus.launch import exit_codes
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.options import running, with_home
+from hobus.launch.endpoints import Place
+from hobus.launch.home import Home
+from hobus.launch.output import as_json, say, table
 
 _MEANS = {
     "closed": "called",

@@ -6,17 +6,17 @@ import asyncio
 
 import click
 
-from bus.messages.gateway import Budget, ScopeBudget
-from bus.messages.ids import shown_session
-from launch import exit_codes
-from launch.chat.outcome import money
-from launch.chat.talk import read_budget
-from launch.client import place_of
-from launch.commands.options import running, with_home
-from launch.door import named_session
-from launch.endpoints import Place
-from launch.home import Home
-from launch.output import as_json, say, styled, table
+from hobus.bus.messages.gateway import Budget, ScopeBudget
+from hobus.bus.messages.ids import shown_session
+from hobus.launch import exit_codes
+from hobus.launch.chat.outcome import money
+from hobus.launch.chat.talk import read_budget
+from hobus.launch.client import place_of
+from hobus.launch.commands.options import running, with_home
+from hobus.launch.door import named_session
+from hobus.launch.endpoints import Place
+from hobus.launch.home import Home
+from hobus.launch.output import as_json, say, styled, table
 
 _BAR_CELLS = 20
 _MODES = {

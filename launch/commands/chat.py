@@ -11,29 +11,29 @@ from typing import Any
 
 import click
 
-from bus.clock import SystemClock
-from bus.errors import RuntimeFault
-from bus.messages.ids import session_id_of, shown_session
-from bus.messages.session import ProcessTurn, TurnResult
-from launch import exit_codes
-from launch.chat.answer_view import PlainView
-from launch.chat.meanwhile import Meanwhile, keyboard
-from launch.chat.outcome import Line, exit_code_of, failed, lines_about, warnings_about, worst
-from launch.chat.piped import PipedLines
-from launch.chat.run_commands import is_run_command
-from launch.chat.said import Said, said
-from launch.chat.showing import streams_to_stdout, view_on_stdout
-from launch.chat.slash import is_whole_command, told
-from launch.chat.talk import Talk
-from launch.chat.typed import Typed, restored, unechoed
-from launch.commands.options import seconds_to_wait, with_home
-from launch.door import ROLE, named_session
-from launch.errors import CommandError
-from launch.faults import as_command_error
-from launch.home import Home
-from launch.output import as_json as json_text
-from launch.output import colours, is_terminal, note, say, styled
-from launch.turns import check_text
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import session_id_of, shown_session
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.launch import exit_codes
+from hobus.launch.chat.answer_view import PlainView
+from hobus.launch.chat.meanwhile import Meanwhile, keyboard
+from hobus.launch.chat.outcome import Line, exit_code_of, failed, lines_about, warnings_about, worst
+from hobus.launch.chat.piped import PipedLines
+from hobus.launch.chat.run_commands import is_run_command
+from hobus.launch.chat.said import Said, said
+from hobus.launch.chat.showing import streams_to_stdout, view_on_stdout
+from hobus.launch.chat.slash import is_whole_command, told
+from hobus.launch.chat.talk import Talk
+from hobus.launch.chat.typed import Typed, restored, unechoed
+from hobus.launch.commands.options import seconds_to_wait, with_home
+from hobus.launch.door import ROLE, named_session
+from hobus.launch.errors import CommandError
+from hobus.launch.faults import as_command_error
+from hobus.launch.home import Home
+from hobus.launch.output import as_json as json_text
+from hobus.launch.output import colours, is_terminal, note, say, styled
+from hobus.launch.turns import check_text
 
 _DIM = "bright_black"
 _NOTHING_WAITED_FOR: list[Line] = [("nothing is waited for", _DIM)]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from launch import exit_codes
-from launch.commands.options import with_home
-from launch.home import Home
-from launch.output import as_json, say, styled, table
-from launch.plan import make_plan
+from hobus.launch import exit_codes
+from hobus.launch.commands.options import with_home
+from hobus.launch.home import Home
+from hobus.launch.output import as_json, say, styled, table
+from hobus.launch.plan import make_plan
 
 
 @click.group()

@@ -6,16 +6,16 @@ from dataclasses import asdict
 
 import click
 
-from bus.clock import SystemClock
-from bus.messages.ids import shown_session
-from launch import exit_codes
-from launch.commands.options import with_home
-from launch.errors import CommandError, next_command
-from launch.home import Home
-from launch.output import as_json, say, styled, table
-from launch.spending import KEYS, STREAM, Group, Spent, report, since_us_of, total
-from ledger_service.reader import Filter, read_entries
-from ledger_service.verify import is_ledger
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.ids import shown_session
+from hobus.launch import exit_codes
+from hobus.launch.commands.options import with_home
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.home import Home
+from hobus.launch.output import as_json, say, styled, table
+from hobus.launch.spending import KEYS, STREAM, Group, Spent, report, since_us_of, total
+from hobus.ledger_service.reader import Filter, read_entries
+from hobus.ledger_service.verify import is_ledger
 
 
 @click.command()

@@ -10,28 +10,28 @@ from pathlib import Path
 
 import click
 
-from bus.clock import SystemClock
-from bus.ledger_client import every_page
-from bus.messages.control import PeerRow, Peers
-from bus.messages.ledger import Entries, Entry, Read, Tail, session_stream
-from bus.messages.session import ProcessTurn, TurnResult
-from bus.paging import read_peers
-from bus.port import Bus
-from config.snapshot import load_snapshot
-from launch import demo_story, exit_codes, identity, run_file
-from launch.client import connected, place_of
-from launch.commands.down import stop
-from launch.commands.options import running
-from launch.commands.up import start_detached
-from launch.demo_story import Evidence, Kill, Unproved
-from launch.endpoints import Place
-from launch.errors import CommandError, next_command, of_os_error
-from launch.home import Home, holder, home_of
-from launch.output import duration, say, styled
-from launch.tap_ring import ring_of
-from launch.throwaway import Lease, left_of, spend
-from launch.turns import process_turn
-from ledger_service.verify import verify_directory
+from hobus.bus.clock import SystemClock
+from hobus.bus.ledger_client import every_page
+from hobus.bus.messages.control import PeerRow, Peers
+from hobus.bus.messages.ledger import Entries, Entry, Read, Tail, session_stream
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.paging import read_peers
+from hobus.bus.port import Bus
+from hobus.config.snapshot import load_snapshot
+from hobus.launch import demo_story, exit_codes, identity, run_file
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.down import stop
+from hobus.launch.commands.options import running
+from hobus.launch.commands.up import start_detached
+from hobus.launch.demo_story import Evidence, Kill, Unproved
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError, next_command, of_os_error
+from hobus.launch.home import Home, holder, home_of
+from hobus.launch.output import duration, say, styled
+from hobus.launch.tap_ring import ring_of
+from hobus.launch.throwaway import Lease, left_of, spend
+from hobus.launch.turns import process_turn
+from hobus.ledger_service.verify import verify_directory
 
 QUESTIONS = ("what packages are installed?", "what did this session cost?", "is the ledger intact?")
 """The last one is the one in which a process dies."""

@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 import click
 
-from bus.clock import SystemClock
-from bus.errors import RuntimeFault
-from config.schema import LauncherConfig
-from config.snapshot import Snapshot, load_snapshot
-from launch import exit_codes, identity, run_file
-from launch.commands.options import with_home
-from launch.errors import CommandError, next_command
-from launch.home import Home, holder, remove_run, sweep
-from launch.output import note, say
-from launch.run_file import RunFile
-from launch.stale import living
-from launch.supervision import drain_bound_s
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.config.schema import LauncherConfig
+from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch import exit_codes, identity, run_file
+from hobus.launch.commands.options import with_home
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.home import Home, holder, remove_run, sweep
+from hobus.launch.output import note, say
+from hobus.launch.run_file import RunFile
+from hobus.launch.stale import living
+from hobus.launch.supervision import drain_bound_s
 
 
 @click.command()

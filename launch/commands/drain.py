@@ -7,16 +7,16 @@ from collections.abc import Iterable
 
 import click
 
-from bus.messages.control import PeerRow
-from bus.messages.launcher import DrainMember
-from launch import exit_codes
-from launch.commands.options import running, with_home
-from launch.commands.ps import peers_of
-from launch.errors import next_command
-from launch.home import Home
-from launch.operate import command, follow, known
-from launch.output import note, say
-from launch.run_file import ChildRow
+from hobus.bus.messages.control import PeerRow
+from hobus.bus.messages.launcher import DrainMember
+from hobus.launch import exit_codes
+from hobus.launch.commands.options import running, with_home
+from hobus.launch.commands.ps import peers_of
+from hobus.launch.errors import next_command
+from hobus.launch.home import Home
+from hobus.launch.operate import command, follow, known
+from hobus.launch.output import note, say
+from hobus.launch.run_file import ChildRow
 
 
 @click.command()

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import click
 
-from launch import exit_codes
-from launch.commands.options import with_home
-from launch.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Victim, stands_at, victim_of
-from launch.drill_run import Outcome, Wanted, carry_out, http_of
-from launch.errors import next_command
-from launch.home import Home, home_of
-from launch.output import as_json, note, say, styled, table, unheard
-from launch.plan import make_plan
-from launch.throwaway import Lease, spend
+from hobus.launch import exit_codes
+from hobus.launch.commands.options import with_home
+from hobus.launch.drill_moments import MOMENTS, QUESTION, ROLES, Moment, Victim, stands_at, victim_of
+from hobus.launch.drill_run import Outcome, Wanted, carry_out, http_of
+from hobus.launch.errors import next_command
+from hobus.launch.home import Home, home_of
+from hobus.launch.output import as_json, note, say, styled, table, unheard
+from hobus.launch.plan import make_plan
+from hobus.launch.throwaway import Lease, spend
 
 _PREFIX = "hobus-drill-"
 

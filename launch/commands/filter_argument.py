@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 
 import click
 
-from launch import exit_codes
-from launch.errors import CommandError
-from launch.filters.meaning import Filter, S
-from launch.filters.quantities import duration_of
-from launch.filters.syntax import FilterError
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError
+from hobus.launch.filters.meaning import Filter, S
+from hobus.launch.filters.quantities import duration_of
+from hobus.launch.filters.syntax import FilterError
 
 
 def filter_given(

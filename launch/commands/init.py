@@ -6,12 +6,12 @@ import shutil
 
 import click
 
-from config.files import GovernedFile, find
-from launch import exit_codes
-from launch.commands.options import with_home
-from launch.errors import CommandError, next_command, next_here, of_os_error
-from launch.home import Home, make_private
-from launch.output import say, styled, table
+from hobus.config.files import GovernedFile, find
+from hobus.launch import exit_codes
+from hobus.launch.commands.options import with_home
+from hobus.launch.errors import CommandError, next_command, next_here, of_os_error
+from hobus.launch.home import Home, make_private
+from hobus.launch.output import say, styled, table
 
 _WHAT = {
     "config": "every limit, budget, time-out and threshold",

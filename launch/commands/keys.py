@@ -6,19 +6,19 @@ import asyncio
 
 import click
 
-from bus.clock import SystemClock
-from bus.messages.control import Done, RevokeKey
-from bus.messages.ids import iso
-from bus.zeromq.key_book import revoke, workers_in
-from launch import exit_codes, run_file
-from launch.client import connected, place_of
-from launch.commands.options import running, with_home
-from launch.endpoints import Place
-from launch.errors import CommandError, next_command
-from launch.home import Home
-from launch.http import keys as http_keys
-from launch.listen import bound_address
-from launch.output import as_json, say, table
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.control import Done, RevokeKey
+from hobus.bus.messages.ids import iso
+from hobus.bus.zeromq.key_book import revoke, workers_in
+from hobus.launch import exit_codes, run_file
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.options import running, with_home
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.home import Home
+from hobus.launch.http import keys as http_keys
+from hobus.launch.listen import bound_address
+from hobus.launch.output import as_json, say, table
 
 
 @click.group()

@@ -13,23 +13,23 @@ from typing import Any
 
 import click
 
-from bus.clock import SystemClock
-from bus.messages.ledger import STREAMS, Entries, Entry, Tail
-from bus.record.catalog import EVENT_TYPES, is_session_stream
-from launch import exit_codes, run_file
-from launch.client import connected, place_of
-from launch.commands.filter_argument import filter_given
-from launch.commands.options import with_home
-from launch.endpoints import Place
-from launch.entry_view import cells, entry_document, is_wanted, shown_bodies
-from launch.errors import CommandError, next_command
-from launch.filters.ledger_fields import EXAMPLE, FIELDS, Row, ledger_filter, session_of
-from launch.filters.meaning import Filter as Wanted
-from launch.filters.turns import ambiguous
-from launch.home import Home, holder
-from launch.output import as_json, can_be_commanded, is_terminal, note, say, styled, table
-from ledger_service.reader import Filter, head_of, read_entries
-from ledger_service.verify import is_ledger, verify_directory
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.ledger import STREAMS, Entries, Entry, Tail
+from hobus.bus.record.catalog import EVENT_TYPES, is_session_stream
+from hobus.launch import exit_codes, run_file
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.filter_argument import filter_given
+from hobus.launch.commands.options import with_home
+from hobus.launch.endpoints import Place
+from hobus.launch.entry_view import cells, entry_document, is_wanted, shown_bodies
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.filters.ledger_fields import EXAMPLE, FIELDS, Row, ledger_filter, session_of
+from hobus.launch.filters.meaning import Filter as Wanted
+from hobus.launch.filters.turns import ambiguous
+from hobus.launch.home import Home, holder
+from hobus.launch.output import as_json, can_be_commanded, is_terminal, note, say, styled, table
+from hobus.ledger_service.reader import Filter, head_of, read_entries
+from hobus.ledger_service.verify import is_ledger, verify_directory
 
 _PAGE = 500
 _PROGRESS_STEP = 10_000

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable
 
 import click
 
-from bus.clock import SystemClock
-from launch import exit_codes
-from launch.commands.filter_argument import duration_given
-from launch.commands.options import with_home
-from launch.errors import CommandError, next_command
-from launch.home import Home
-from launch.last_lines import clock_time
-from launch.log_files import LogFiles
-from launch.log_lines import LogLine, as_json, of_actor, of_turn, shown
-from launch.output import note, say, styled
+from hobus.bus.clock import SystemClock
+from hobus.launch import exit_codes
+from hobus.launch.commands.filter_argument import duration_given
+from hobus.launch.commands.options import with_home
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.home import Home
+from hobus.launch.last_lines import clock_time
+from hobus.launch.log_files import LogFiles
+from hobus.launch.log_lines import LogLine, as_json, of_actor, of_turn, shown
+from hobus.launch.output import note, say, styled
 
 _LOOK_INTERVAL_S = 0.1
 _LINES = 100

@@ -10,17 +10,17 @@ from typing import Any, TypeVar
 
 import click
 
-from bus.clock import SystemClock
-from bus.messages import memory as m
-from bus.messages.base import Message
-from bus.messages.ids import iso
-from launch import exit_codes
-from launch.client import connected, place_of
-from launch.commands.options import running, with_home
-from launch.endpoints import Place
-from launch.errors import CommandError, next_command, next_here
-from launch.home import Home
-from launch.output import as_json, say, table
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages import memory as m
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ids import iso
+from hobus.launch import exit_codes
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.options import running, with_home
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError, next_command, next_here
+from hobus.launch.home import Home
+from hobus.launch.output import as_json, say, table
 
 R = TypeVar("R", bound=Message)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from config.schema import AdminConfig
-from launch import exit_codes, identity, run_file
-from launch.errors import CommandError, is_about, next_command
-from launch.home import Home, holder, home_of
+from hobus.config.schema import AdminConfig
+from hobus.launch import exit_codes, identity, run_file
+from hobus.launch.errors import CommandError, is_about, next_command
+from hobus.launch.home import Home, holder, home_of
 
 DEFAULT_HOME = ".hobus"
 

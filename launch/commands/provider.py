@@ -7,16 +7,16 @@ import sys
 
 import click
 
-from gateway_service.providers.keys import key_fault
-from launch import checkup, exit_codes
-from launch.commands.options import with_home
-from launch.errors import CommandError, next_command
-from launch.home import Home
-from launch.output import as_json, is_terminal, say, styled, table
-from launch.plan import make_plan
-from launch.providers.add import Wanted, add, key_path
-from launch.providers.check import check
-from launch.providers.rows import provider_lines
+from hobus.gateway_service.providers.keys import key_fault
+from hobus.launch import checkup, exit_codes
+from hobus.launch.commands.options import with_home
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.home import Home
+from hobus.launch.output import as_json, is_terminal, say, styled, table
+from hobus.launch.plan import make_plan
+from hobus.launch.providers.add import Wanted, add, key_path
+from hobus.launch.providers.check import check
+from hobus.launch.providers.rows import provider_lines
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 _ADDRESSES = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}

@@ -7,20 +7,20 @@ import asyncio
 import click
 import psutil
 
-from bus.clock import SystemClock
-from bus.errors import RuntimeFault
-from bus.messages.base import Record
-from bus.messages.control import PeerRow, Peers
-from bus.paging import read_peers
-from launch import exit_codes
-from launch.client import connected, place_of
-from launch.commands.options import running, with_home
-from launch.errors import CommandError
-from launch.home import Home
-from launch.listen import http_address
-from launch.operate import show_tail
-from launch.output import as_json, duration, note, say, size, table
-from launch.run_file import ChildRow, RunFile
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Record
+from hobus.bus.messages.control import PeerRow, Peers
+from hobus.bus.paging import read_peers
+from hobus.launch import exit_codes
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.options import running, with_home
+from hobus.launch.errors import CommandError
+from hobus.launch.home import Home
+from hobus.launch.listen import http_address
+from hobus.launch.operate import show_tail
+from hobus.launch.output import as_json, duration, note, say, size, table
+from hobus.launch.run_file import ChildRow, RunFile
 
 _WORSE = {"ready": ("degraded", "draining", "lost"), "degraded": ("draining", "lost")}
 """For each word of the launcher the broker's words that are worse: those are what counts for a request."""

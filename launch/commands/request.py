@@ -8,16 +8,16 @@ import json
 import click
 from pydantic import ValidationError
 
-from bus.catalog import CLASSES, ROWS, row_of
-from bus.messages.base import Message, named
-from bus.messages.control import Done
-from launch import exit_codes
-from launch.client import connected, place_of
-from launch.commands.options import running, seconds_to_wait, with_home
-from launch.endpoints import Place
-from launch.errors import CommandError
-from launch.home import Home
-from launch.output import as_json, say
+from hobus.bus.catalog import CLASSES, ROWS, row_of
+from hobus.bus.messages.base import Message, named
+from hobus.bus.messages.control import Done
+from hobus.launch import exit_codes
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.options import running, seconds_to_wait, with_home
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError
+from hobus.launch.home import Home
+from hobus.launch.output import as_json, say
 
 
 @click.command()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from bus.messages.launcher import Restart
-from launch import exit_codes
-from launch.commands.options import with_home
-from launch.home import Home
-from launch.operate import command, follow, known
-from launch.output import say
-from launch.run_file import ChildRow
+from hobus.bus.messages.launcher import Restart
+from hobus.launch import exit_codes
+from hobus.launch.commands.options import with_home
+from hobus.launch.home import Home
+from hobus.launch.operate import command, follow, known
+from hobus.launch.output import say
+from hobus.launch.run_file import ChildRow
 
 
 @click.command()

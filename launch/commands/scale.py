@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from bus.messages.launcher import Scale
-from launch import exit_codes
-from launch.commands.options import running, with_home
-from launch.home import Home
-from launch.operate import command, follow
-from launch.output import say
-from launch.run_file import ChildRow
-from launch.scale import parse_scale
+from hobus.bus.messages.launcher import Scale
+from hobus.launch import exit_codes
+from hobus.launch.commands.options import running, with_home
+from hobus.launch.home import Home
+from hobus.launch.operate import command, follow
+from hobus.launch.output import say
+from hobus.launch.run_file import ChildRow
+from hobus.launch.scale import parse_scale
 
 
 @click.command()

@@ -9,25 +9,25 @@ from typing import Any
 
 import click
 
-from actors.ho2_supervisor.session.lifecycle import TRANSITIONS
-from bus.clock import SystemClock
-from bus.errors import RuntimeFault
-from bus.messages.base import named
-from bus.messages.ids import parse_iso, shown_session
-from bus.messages.ledger import Entry
-from bus.messages.session import SessionStarted, SessionView
-from bus.record.journal import recorded
-from launch import exit_codes
-from launch.commands import steering
-from launch.commands.options import with_home
-from launch.home import Home
-from launch.output import as_json as json_text
-from launch.output import duration, note, printable, say, styled, table
-from launch.sessions.commands_seen import CommandSeen, TurnSeen, commands_in, turns_in
-from launch.sessions.journal import FromLedger, end_of, journals_of
-from launch.sessions.named import no_such
-from launch.sessions.replayed import Replay, replay
-from launch.sessions.standing import LAST, Standing, standing_of
+from hobus.actors.ho2_supervisor.session.lifecycle import TRANSITIONS
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import named
+from hobus.bus.messages.ids import parse_iso, shown_session
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import SessionStarted, SessionView
+from hobus.bus.record.journal import recorded
+from hobus.launch import exit_codes
+from hobus.launch.commands import steering
+from hobus.launch.commands.options import with_home
+from hobus.launch.home import Home
+from hobus.launch.output import as_json as json_text
+from hobus.launch.output import duration, note, printable, say, styled, table
+from hobus.launch.sessions.commands_seen import CommandSeen, TurnSeen, commands_in, turns_in
+from hobus.launch.sessions.journal import FromLedger, end_of, journals_of
+from hobus.launch.sessions.named import no_such
+from hobus.launch.sessions.replayed import Replay, replay
+from hobus.launch.sessions.standing import LAST, Standing, standing_of
 
 _SHOWN_CHARS = 60
 

@@ -12,18 +12,18 @@ from typing import IO
 
 import click
 
-from bus.clock import SystemClock
-from launch import exit_codes
-from launch.commands.options import with_home
-from launch.errors import CommandError, of_os_error
-from launch.home import Home
-from launch.interrupt import INTERRUPTED, is_interrupt
-from launch.output import as_json, is_terminal, note, say, styled, table
-from launch.simulation import faults
-from launch.simulation.many import Tally, Wanted, quiet, run_seeds
-from launch.simulation.plan import Plan, plan_of
-from launch.simulation.run import Verdict
-from launch.simulation.run import simulate as run_one
+from hobus.bus.clock import SystemClock
+from hobus.launch import exit_codes
+from hobus.launch.commands.options import with_home
+from hobus.launch.errors import CommandError, of_os_error
+from hobus.launch.home import Home
+from hobus.launch.interrupt import INTERRUPTED, is_interrupt
+from hobus.launch.output import as_json, is_terminal, note, say, styled, table
+from hobus.launch.simulation import faults
+from hobus.launch.simulation.many import Tally, Wanted, quiet, run_seeds
+from hobus.launch.simulation.plan import Plan, plan_of
+from hobus.launch.simulation.run import Verdict
+from hobus.launch.simulation.run import simulate as run_one
 
 _RANGE = re.compile(r"(\d{1,12})\.\.(\d{1,12})")
 _PROGRESS_S = 2.0

@@ -10,9 +10,9 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
-from bus.messages import session as events
-from bus.messages.ids import shown_session
-from bus.messages.session import (
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.session import (
     Command,
     CommandVerdict,
     EndSession,
@@ -22,22 +22,22 @@ from bus.messages.session import (
     SessionView,
     TurnResult,
 )
-from launch import exit_codes
-from launch.chat.outcome import exit_code_of, warnings_about
-from launch.client import connected, place_of
-from launch.commands.options import running, seconds_to_wait, with_home
-from launch.door import ROLE, answer_of, named_session
-from launch.endpoints import Place
-from launch.errors import CommandError, next_here
-from launch.home import Home
-from launch.output import as_json as json_text
-from launch.output import note, say, styled
-from launch.sessions.commanding import Fences, drawn_id, host_command, verdict_on
-from launch.sessions.journal import FromLedger, end_of
-from launch.sessions.named import no_such, run_number
-from launch.sessions.refusals import refused
-from launch.sessions.standing import LAST, HeldNow, standing_of
-from launch.turns import check_text, words_of
+from hobus.launch import exit_codes
+from hobus.launch.chat.outcome import exit_code_of, warnings_about
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.options import running, seconds_to_wait, with_home
+from hobus.launch.door import ROLE, answer_of, named_session
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError, next_here
+from hobus.launch.home import Home
+from hobus.launch.output import as_json as json_text
+from hobus.launch.output import note, say, styled
+from hobus.launch.sessions.commanding import Fences, drawn_id, host_command, verdict_on
+from hobus.launch.sessions.journal import FromLedger, end_of
+from hobus.launch.sessions.named import no_such, run_number
+from hobus.launch.sessions.refusals import refused
+from hobus.launch.sessions.standing import LAST, HeldNow, standing_of
+from hobus.launch.turns import check_text, words_of
 
 PROGRAM = "cli"
 EPOCH_MAX = 2**63 - 1

@@ -9,25 +9,25 @@ from pathlib import Path
 
 import click
 
-from bus.clock import SystemClock
-from launch import exit_codes
-from launch.client import place_of
-from launch.commands.filter_argument import duration_given, filter_given
-from launch.commands.options import cluster_gone, running, with_home
-from launch.errors import CommandError, of_os_error
-from launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
-from launch.filters.turns import ambiguous
-from launch.home import Home
-from launch.output import note, styled
-from launch.tapping.capture import CaptureDamaged, CaptureReader, CaptureWriter
-from launch.tapping.choice import Chooser
-from launch.tapping.live import Live, Watched
-from launch.tapping.look import Look
-from launch.tapping.printer import Printer
-from launch.tapping.replies import Replies
-from launch.tapping.table import Table
-from launch.tapping.turns import TurnBook
-from launch.version import software_version
+from hobus.bus.clock import SystemClock
+from hobus.launch import exit_codes
+from hobus.launch.client import place_of
+from hobus.launch.commands.filter_argument import duration_given, filter_given
+from hobus.launch.commands.options import cluster_gone, running, with_home
+from hobus.launch.errors import CommandError, of_os_error
+from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
+from hobus.launch.filters.turns import ambiguous
+from hobus.launch.home import Home
+from hobus.launch.output import note, styled
+from hobus.launch.tapping.capture import CaptureDamaged, CaptureReader, CaptureWriter
+from hobus.launch.tapping.choice import Chooser
+from hobus.launch.tapping.live import Live, Watched
+from hobus.launch.tapping.look import Look
+from hobus.launch.tapping.printer import Printer
+from hobus.launch.tapping.replies import Replies
+from hobus.launch.tapping.table import Table
+from hobus.launch.tapping.turns import TurnBook
+from hobus.launch.version import software_version
 
 
 @click.command()

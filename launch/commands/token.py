@@ -7,22 +7,22 @@ import re
 
 import click
 
-from bus.clock import SystemClock
-from bus.join_token import JoinToken
-from bus.messages.control import CreateToken, TokenCreated
-from bus.messages.ids import iso
-from bus.settings import BusSettings
-from bus.zeromq import curve
-from bus.zeromq.key_book import tokens_in, uses_in
-from launch import exit_codes
-from launch.client import connected, place_of
-from launch.commands.options import running, with_home
-from launch.endpoints import Place
-from launch.errors import CommandError, next_command, of_os_error
-from launch.home import Home
-from launch.http import keys as http_keys
-from launch.listen import is_every_host, parts_of
-from launch.output import as_json, duration, note, say, table
+from hobus.bus.clock import SystemClock
+from hobus.bus.join_token import JoinToken
+from hobus.bus.messages.control import CreateToken, TokenCreated
+from hobus.bus.messages.ids import iso
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.key_book import tokens_in, uses_in
+from hobus.launch import exit_codes
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands.options import running, with_home
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError, next_command, of_os_error
+from hobus.launch.home import Home
+from hobus.launch.http import keys as http_keys
+from hobus.launch.listen import is_every_host, parts_of
+from hobus.launch.output import as_json, duration, note, say, table
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 

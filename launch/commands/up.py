@@ -10,18 +10,18 @@ from typing import IO
 
 import click
 
-from config.files import ADMIN_CONFIG
-from launch import exit_codes, given, log_tail
-from launch.background import Background, options_of, start_launcher
-from launch.commands.options import with_home
-from launch.errors import CommandError, next_command, of_os_error
-from launch.home import Home, holder, make_private
-from launch.interrupt import keep_on
-from launch.listen import parts_of
-from launch.output import say
-from launch.progress import NotReady, Ready, Refused, Started, already_up, read_progress
-from launch.scale import parse_scale
-from launch.show_progress import show
+from hobus.config.files import ADMIN_CONFIG
+from hobus.launch import exit_codes, given, log_tail
+from hobus.launch.background import Background, options_of, start_launcher
+from hobus.launch.commands.options import with_home
+from hobus.launch.errors import CommandError, next_command, of_os_error
+from hobus.launch.home import Home, holder, make_private
+from hobus.launch.interrupt import keep_on
+from hobus.launch.listen import parts_of
+from hobus.launch.output import say
+from hobus.launch.progress import NotReady, Ready, Refused, Started, already_up, read_progress
+from hobus.launch.scale import parse_scale
+from hobus.launch.show_progress import show
 
 HTTP = "127.0.0.1:8420"
 """Where the HTTP door is when nobody says where: this machine alone."""
@@ -81,7 +81,7 @@ def up(  # noqa: PLR0913 - one per option
         ]
         given.execute(words, given.names_of(config_file or home.config / ADMIN_CONFIG))
     # By name: a start in the background loads neither the launcher nor the bus.
-    foreground = importlib.import_module("launch.foreground")
+    foreground = importlib.import_module("hobus.launch.foreground")
     code: int = foreground.run(home, config_file=config_file, scale=scale, listen=listen, http=http)
     return code
 

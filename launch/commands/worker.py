@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from bus.join_token import NotAToken, decode
-from launch import exit_codes, given
-from launch.errors import CommandError
-from launch.home import home_of
-from launch.kernel import set_title
+from hobus.bus.join_token import NotAToken, decode
+from hobus.launch import exit_codes, given
+from hobus.launch.errors import CommandError
+from hobus.launch.home import home_of
+from hobus.launch.kernel import set_title
 
 DEFAULT_HOME = ".hobus-worker"
 
@@ -71,4 +71,6 @@ def _worker_of(home_path: str | None) -> tuple[Any, Any]:
     named = home_path or (click.get_current_context().find_root().obj or {}).get("home")
     # Not HOBUS_HOME: that is a cluster's, and both may be on one machine.
     home = home_of(Path(named or os.environ.get("HOBUS_WORKER_HOME") or DEFAULT_HOME))
-    return importlib.import_module("launch.worker_home").WorkerHome(home), importlib.import_module("launch.worker")
+    return importlib.import_module("hobus.launch.worker_home").WorkerHome(home), importlib.import_module(
+        "hobus.launch.worker"
+    )

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from launch.filters.quantities import count_of, duration_of, size_of
-from launch.filters.syntax import And, Compare, FilterError, Node, Not, Operator, Or, Value, parse
+from hobus.launch.filters.quantities import count_of, duration_of, size_of
+from hobus.launch.filters.syntax import And, Compare, FilterError, Node, Not, Operator, Or, Value, parse
 
 S = TypeVar("S")
 Test = Callable[[S], bool]

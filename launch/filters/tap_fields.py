@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bus.broker.tap_record import TapRecord
-from bus.messages.ids import TurnRef
-from launch.filters.instances import forms
-from launch.filters.meaning import Field, Filter, Matching, Test, Texts, counted, filter_of, lasting, sized
-from launch.filters.syntax import Value
-from launch.filters.turns import session_matches, turn_matches
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.messages.ids import TurnRef
+from hobus.launch.filters.instances import forms
+from hobus.launch.filters.meaning import Field, Filter, Matching, Test, Texts, counted, filter_of, lasting, sized
+from hobus.launch.filters.syntax import Value
+from hobus.launch.filters.turns import session_matches, turn_matches
 
 EXAMPLE = "hobus tap 'turn=SES-1a2b3c4d-2 & kind=wo.* & !actor=ho3 & size>10k'"
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 
-from bus.messages.ids import TurnRef
-from launch.filters.meaning import fitting
-from launch.filters.syntax import Compare, Node, Value, comparisons
+from hobus.bus.messages.ids import TurnRef
+from hobus.launch.filters.meaning import fitting
+from hobus.launch.filters.syntax import Compare, Node, Value, comparisons
 
 _PREFIX = re.compile(r"[0-9a-f][0-9a-f-]*")
 _FULL_CHARS = len("xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx")

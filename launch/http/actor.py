@@ -9,18 +9,18 @@ import asyncio
 
 import structlog
 
-from bus.dispatch import Actor
-from bus.port import Bus
-from launch.endpoints import Place
-from launch.http.app import make_app
-from launch.http.context import Door
-from launch.http.events import Journals
-from launch.http.guard import names_of
-from launch.http.key_records import keep_recorded
-from launch.http.keys import KeyBook, Ownership, owner_secret
-from launch.http.metrics import Metrics
-from launch.http.server import HttpServer, bind, make_server
-from launch.listen import parts_of
+from hobus.bus.dispatch import Actor
+from hobus.bus.port import Bus
+from hobus.launch.endpoints import Place
+from hobus.launch.http.app import make_app
+from hobus.launch.http.context import Door
+from hobus.launch.http.events import Journals
+from hobus.launch.http.guard import names_of
+from hobus.launch.http.key_records import keep_recorded
+from hobus.launch.http.keys import KeyBook, Ownership, owner_secret
+from hobus.launch.http.metrics import Metrics
+from hobus.launch.http.server import HttpServer, bind, make_server
+from hobus.launch.listen import parts_of
 
 _log = structlog.get_logger("http")
 

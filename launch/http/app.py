@@ -12,15 +12,15 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from bus.errors import RuntimeFault
-from bus.paging import read_peers
-from launch.http import openai_api, sessions_api
-from launch.http.context import Door
-from launch.http.guard import Guard
-from launch.http.openai_api import door_of
-from launch.http.openapi import document
-from launch.http.problems import DEFECT, Problem, of_fault
-from launch.http.turns import ClientGone
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.paging import read_peers
+from hobus.launch.http import openai_api, sessions_api
+from hobus.launch.http.context import Door
+from hobus.launch.http.guard import Guard
+from hobus.launch.http.openai_api import door_of
+from hobus.launch.http.openapi import document
+from hobus.launch.http.problems import DEFECT, Problem, of_fault
+from hobus.launch.http.turns import ClientGone
 
 _CLIENT_GONE = 499
 

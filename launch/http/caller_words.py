@@ -9,10 +9,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bus.messages.session import CallerCall, CallResult
-from bus.messages.work_order import ToolChoice, ToolSpec
-from launch.http.problems import Problem
-from launch.http.transcript import Called, Said
+from hobus.bus.messages.session import CallerCall, CallResult
+from hobus.bus.messages.work_order import ToolChoice, ToolSpec
+from hobus.launch.http.problems import Problem
+from hobus.launch.http.transcript import Called, Said
 
 
 def tools_of(tools: Any, choice: Any) -> tuple[list[ToolSpec], ToolChoice]:

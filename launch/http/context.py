@@ -11,14 +11,14 @@ from typing import Any
 
 import structlog
 
-from bus.errors import RuntimeFault
-from bus.port import Bus
-from config.schema import AdminConfig
-from config.snapshot import Snapshot
-from launch.http.events import Journals
-from launch.http.keys import Ownership
-from launch.http.metrics import Metrics
-from launch.http.problems import Problem, door_closing
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.port import Bus
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot
+from hobus.launch.http.events import Journals
+from hobus.launch.http.keys import Ownership
+from hobus.launch.http.metrics import Metrics
+from hobus.launch.http.problems import Problem, door_closing
 
 _log = structlog.get_logger("http")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bus.messages.base import Message
-from bus.messages.streams import StreamDelta, StreamReset
-from bus.streaming import Continuity
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.streams import StreamDelta, StreamReset
+from hobus.bus.streaming import Continuity
 
 _ANEW = "\n\n"
 

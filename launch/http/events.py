@@ -16,14 +16,23 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from bus.errors import RuntimeFault
-from bus.messages import session as events
-from bus.messages.ledger import EVERY_SESSION, Entries, Entry, LedgerStats, Read, ReadLedgerStats, Tail, session_stream
-from bus.port import Bus
-from bus.record.ends import end_in, result_in
-from bus.record.journal import recorded
-from config.schema import AdminConfig
-from launch.sessions.commands_seen import about
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ledger import (
+    EVERY_SESSION,
+    Entries,
+    Entry,
+    LedgerStats,
+    Read,
+    ReadLedgerStats,
+    Tail,
+    session_stream,
+)
+from hobus.bus.port import Bus
+from hobus.bus.record.ends import end_in, result_in
+from hobus.bus.record.journal import recorded
+from hobus.config.schema import AdminConfig
+from hobus.launch.sessions.commands_seen import about
 
 _log = structlog.get_logger("http")
 

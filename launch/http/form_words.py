@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bus.messages.session import SessionConfig, TurnResult
-from config.answer_form import schema_fault
-from config.schema import SessionsConfig
-from launch.http.problems import Problem
+from hobus.bus.messages.session import SessionConfig, TurnResult
+from hobus.config.answer_form import schema_fault
+from hobus.config.schema import SessionsConfig
+from hobus.launch.http.problems import Problem
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -16,8 +16,8 @@ from http import HTTPStatus
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from launch.http.context import Door
-from launch.http.problems import DEFECT, Problem, head_too_large
+from hobus.launch.http.context import Door
+from hobus.launch.http.problems import DEFECT, Problem, head_too_large
 
 _log = structlog.get_logger("http")
 OPEN = frozenset({"/healthz", "/readyz", "/openapi.json", "/docs"})

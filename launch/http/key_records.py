@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 import structlog
 
-from bus.errors import RuntimeFault
-from bus.messages.ledger import Write, WriteEntry, Written
-from bus.port import Bus
-from bus.record.payload import pack_payload
-from bus.record.payloads.governance import HttpKeyCreated, HttpKeyRevoked
-from launch.home import Home
-from launch.http.keys import HttpKey, RevokedKey, Watched, keys_in, revoked_in
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ledger import Write, WriteEntry, Written
+from hobus.bus.port import Bus
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.governance import HttpKeyCreated, HttpKeyRevoked
+from hobus.launch.home import Home
+from hobus.launch.http.keys import HttpKey, RevokedKey, Watched, keys_in, revoked_in
 
 CREATED, REVOKED = "HTTP_KEY_CREATED", "HTTP_KEY_REVOKED"
 _STREAM = "governance"

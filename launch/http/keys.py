@@ -22,9 +22,9 @@ from uuid import UUID
 
 from pydantic import Field, ValidationError
 
-from bus.messages.base import Record
-from bus.zeromq.curve import write_durably
-from launch.home import Home, make_private
+from hobus.bus.messages.base import Record
+from hobus.bus.zeromq.curve import write_durably
+from hobus.launch.home import Home, make_private
 
 R = TypeVar("R", bound=Record)
 

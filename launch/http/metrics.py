@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from bus.histogram import Told, told_in
-from bus.messages.control import PeerRow
+from hobus.bus.histogram import Told, told_in
+from hobus.bus.messages.control import PeerRow
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "DELETE"})
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)

@@ -12,19 +12,19 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
-from bus.errors import RuntimeFault
-from bus.messages.session import SessionConfig, TurnResult
-from launch.http import caller_words, transcript, turns
-from launch.http import openai_words as words
-from launch.http.context import Door
-from launch.http.delivered import Delivered
-from launch.http.form_words import is_refusal as is_refused
-from launch.http.problems import Problem, of_fault, of_result
-from launch.http.response_events import ResponseEvents
-from launch.http.sse import PING, frame, streamed
-from launch.http.transcript import Kept, Said
-from launch.http.turns import Asked, Pieces
-from launch.sessions.named import full_session_id
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.session import SessionConfig, TurnResult
+from hobus.launch.http import caller_words, transcript, turns
+from hobus.launch.http import openai_words as words
+from hobus.launch.http.context import Door
+from hobus.launch.http.delivered import Delivered
+from hobus.launch.http.form_words import is_refusal as is_refused
+from hobus.launch.http.problems import Problem, of_fault, of_result
+from hobus.launch.http.response_events import ResponseEvents
+from hobus.launch.http.sse import PING, frame, streamed
+from hobus.launch.http.transcript import Kept, Said
+from hobus.launch.http.turns import Asked, Pieces
+from hobus.launch.sessions.named import full_session_id
 
 T = TypeVar("T")
 W = TypeVar("W", bound=BaseModel)

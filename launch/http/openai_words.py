@@ -14,13 +14,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from bus.messages.base import Chosen
-from bus.messages.session import SessionConfig, TurnResult
-from config.schema import SessionsConfig
-from config.snapshot import Snapshot
-from launch.http import caller_words, form_words
-from launch.http.problems import Problem
-from launch.http.transcript import Called, Said
+from hobus.bus.messages.base import Chosen
+from hobus.bus.messages.session import SessionConfig, TurnResult
+from hobus.config.schema import SessionsConfig
+from hobus.config.snapshot import Snapshot
+from hobus.launch.http import caller_words, form_words
+from hobus.launch.http.problems import Problem
+from hobus.launch.http.transcript import Called, Said
 
 _IGNORED = frozenset(
     {

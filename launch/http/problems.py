@@ -8,8 +8,8 @@ from http import HTTPStatus
 from math import ceil
 from typing import Any
 
-from bus.errors import RuntimeFault
-from bus.messages.session import TurnResult
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.session import TurnResult
 
 STATUS = {
     "invalid_input": 400, "malformed": 400, "rejected": 400,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bus.messages.session import CallerCall, TurnResult
-from launch.http import caller_words
-from launch.http import openai_words as words
-from launch.http.problems import Problem
-from launch.http.sse import frame
+from hobus.bus.messages.session import CallerCall, TurnResult
+from hobus.launch.http import caller_words
+from hobus.launch.http import openai_words as words
+from hobus.launch.http.problems import Problem
+from hobus.launch.http.sse import frame
 
 
 class ResponseEvents:

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from bus.errors import RuntimeFault
-from bus.messages.base import Chosen, Sendable
-from bus.messages.ids import CommandId, InputId, RunId, iso
-from bus.messages.session import (
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Chosen, Sendable
+from hobus.bus.messages.ids import CommandId, InputId, RunId, iso
+from hobus.bus.messages.session import (
     CallResult,
     Command,
     EndSession,
@@ -25,14 +25,14 @@ from bus.messages.session import (
     SessionView,
     TurnResult,
 )
-from bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
-from launch.http import turns
-from launch.http.context import Door
-from launch.http.form_words import check_form
-from launch.http.openai_api import door_of, gone_of, principal_of, read, session_id_in
-from launch.http.problems import Problem, of_fault, of_result
-from launch.http.sse import PING, frame, streamed
-from launch.http.turns import Asked, Pieces
+from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
+from hobus.launch.http import turns
+from hobus.launch.http.context import Door
+from hobus.launch.http.form_words import check_form
+from hobus.launch.http.openai_api import door_of, gone_of, principal_of, read, session_id_in
+from hobus.launch.http.problems import Problem, of_fault, of_result
+from hobus.launch.http.sse import PING, frame, streamed
+from hobus.launch.http.turns import Asked, Pieces
 
 
 class _Body(BaseModel):

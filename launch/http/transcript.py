@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import NamedTuple
 
-from bus.messages.ids import requested_id, turn_key
-from bus.messages.ledger import (
+from hobus.bus.messages.ids import requested_id, turn_key
+from hobus.bus.messages.ledger import (
     Entries,
     Entry,
     Found,
@@ -27,10 +27,10 @@ from bus.messages.ledger import (
     Written,
     session_stream,
 )
-from bus.port import Bus
-from bus.record.payload import pack_payload, payload_in
-from bus.record.payloads.governance import TranscriptDelivered
-from launch.sessions.commands_seen import turns_in
+from hobus.bus.port import Bus
+from hobus.bus.record.payload import pack_payload, payload_in
+from hobus.bus.record.payloads.governance import TranscriptDelivered
+from hobus.launch.sessions.commands_seen import turns_in
 
 EVENT = "TRANSCRIPT_DELIVERED"
 _STREAM = "governance"

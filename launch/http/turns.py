@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeVar
 
-from bus.errors import RuntimeFault
-from bus.messages.base import Message
-from bus.messages.ids import iso
-from bus.messages.session import (
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ids import iso
+from hobus.bus.messages.session import (
     CallResult,
     Cancel,
     CommandVerdict,
@@ -30,10 +30,10 @@ from bus.messages.session import (
     StartSession,
     TurnResult,
 )
-from bus.messages.streams import StreamReset
-from launch.http.context import Door
-from launch.http.problems import Problem, of_result
-from launch.turns import process_turn
+from hobus.bus.messages.streams import StreamReset
+from hobus.launch.http.context import Door
+from hobus.launch.http.problems import Problem, of_result
+from hobus.launch.turns import process_turn
 
 T = TypeVar("T")
 Pieces = AsyncGenerator[Message | TurnResult | None]

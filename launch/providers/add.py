@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from bus.errors import ConfigError
-from config.files import ADMIN_CONFIG
-from config.parse import BadText, json_value
-from config.schema import GatewayConfig
-from config.snapshot import load_snapshot
-from launch import exit_codes
-from launch.errors import CommandError, next_command, of_os_error
-from launch.home import Home, make_private
+from hobus.bus.errors import ConfigError
+from hobus.config.files import ADMIN_CONFIG
+from hobus.config.parse import BadText, json_value
+from hobus.config.schema import GatewayConfig
+from hobus.config.snapshot import load_snapshot
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError, next_command, of_os_error
+from hobus.launch.home import Home, make_private
 
 _LOCK = ".admin_config.lock"
 _PRICES = 3

@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from bus.errors import GatewayError
-from config.schema import AnyProvider, TokenizerConfig
-from config.snapshot import Snapshot
-from gateway_service.providers.http.provider import HttpProvider
-from gateway_service.tokenizer import Tokenizer
-from launch.checkup import Finding
-from launch.roles.gateway import provider
+from hobus.bus.errors import GatewayError
+from hobus.config.schema import AnyProvider, TokenizerConfig
+from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.providers.http.provider import HttpProvider
+from hobus.gateway_service.tokenizer import Tokenizer
+from hobus.launch.checkup import Finding
+from hobus.launch.roles.gateway import provider
 
 _UNKNOWN_HERE = frozenset({400, 404, 405, 501})
 """What a server without a list of its models says."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from bus.messages.base import Record
-from config.schema import AnyProvider, GatewayConfig
+from hobus.bus.messages.base import Record
+from hobus.config.schema import AnyProvider, GatewayConfig
 
 
 class ProviderLine(Record):

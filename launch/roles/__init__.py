@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bus.dispatch import Actor
-from bus.messages.control import AnnounceTools
+from hobus.bus.dispatch import Actor
+from hobus.bus.messages.control import AnnounceTools
 
 
 async def _nothing() -> None:

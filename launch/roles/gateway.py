@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from bus.disk import RealDisk
-from bus.port import Provider
-from config.schema import AnyProvider
-from config.snapshot import Snapshot
-from gateway_service.providers.http.provider import HttpProvider
-from gateway_service.providers.offline import OfflineProvider
-from gateway_service.providers.plugin import LoadedProvider
-from gateway_service.service import GatewayService
-from gateway_service.tokenizer import tokenizers_of
-from launch.endpoints import Place
-from launch.roles import Made
+from hobus.bus.disk import RealDisk
+from hobus.bus.port import Provider
+from hobus.config.schema import AnyProvider
+from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.providers.http.provider import HttpProvider
+from hobus.gateway_service.providers.offline import OfflineProvider
+from hobus.gateway_service.providers.plugin import LoadedProvider
+from hobus.gateway_service.service import GatewayService
+from hobus.gateway_service.tokenizer import tokenizers_of
+from hobus.launch.endpoints import Place
+from hobus.launch.roles import Made
 
 
 def make(place: Place) -> Made:

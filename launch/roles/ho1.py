@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from actors.ho1_executor.actor import Executor
-from actors.ho1_executor.tools.children import ChildToolRunner
-from actors.ho1_executor.tools.definition import ToolDefinition
-from actors.ho1_executor.tools.registry import BUILTIN
-from actors.ho1_executor.tools.sources import ToolSources
-from actors.ho1_executor.tools.table import ToolTable
-from actors.ho1_executor.tools.view import snapshot_view
-from bus.clock import SystemClock
-from config.schema import McpServerConfig
-from config.snapshot import Snapshot
-from launch.endpoints import Place
-from launch.roles import Made
+from hobus.actors.ho1_executor.actor import Executor
+from hobus.actors.ho1_executor.tools.children import ChildToolRunner
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.actors.ho1_executor.tools.sources import ToolSources
+from hobus.actors.ho1_executor.tools.table import ToolTable
+from hobus.actors.ho1_executor.tools.view import snapshot_view
+from hobus.bus.clock import SystemClock
+from hobus.config.schema import McpServerConfig
+from hobus.config.snapshot import Snapshot
+from hobus.launch.endpoints import Place
+from hobus.launch.roles import Made
 
-VERIFIER = "ledger_service.verify:verify_directory"
+VERIFIER = "hobus.ledger_service.verify:verify_directory"
 """What the tool that checks the record runs, by name: an actor imports no service."""
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from actors.ho2_supervisor.actor import SLOTS, Supervisor
-from launch.endpoints import Place
-from launch.roles import Made
+from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
+from hobus.launch.endpoints import Place
+from hobus.launch.roles import Made
 
 
 def make(place: Place) -> Made:

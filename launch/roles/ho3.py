@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from actors.ho3_memory.actor import Memory
-from bus.disk import RealDisk
-from launch.endpoints import Place
-from launch.roles import Made
+from hobus.actors.ho3_memory.actor import Memory
+from hobus.bus.disk import RealDisk
+from hobus.launch.endpoints import Place
+from hobus.launch.roles import Made
 
 
 def make(place: Place) -> Made:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 
-from bus.errors import ConfigError
-from launch.endpoints import Place
-from launch.kernel import raise_open_files
-from launch.roles import Made
+from hobus.bus.errors import ConfigError
+from hobus.launch.endpoints import Place
+from hobus.launch.kernel import raise_open_files
+from hobus.launch.roles import Made
 
 NEEDS = ("starlette", "uvicorn", "prometheus_client")
 
@@ -20,7 +20,7 @@ def make(place: Place) -> Made:
     require_installed()
     raise_open_files()
     # By name: who has none loads no web server, and the zygote loads this file.
-    actor = importlib.import_module("launch.http.actor").HttpDoor(place)
+    actor = importlib.import_module("hobus.launch.http.actor").HttpDoor(place)
     return Made(actor, close=actor.close)
 
 

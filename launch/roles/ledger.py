@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bus.disk import RealDisk
-from launch.endpoints import Place
-from launch.roles import Made
-from ledger_service.service import LedgerService
+from hobus.bus.disk import RealDisk
+from hobus.launch.endpoints import Place
+from hobus.launch.roles import Made
+from hobus.ledger_service.service import LedgerService
 
 
 def make(place: Place) -> Made:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from bus.clock import SystemClock
-from bus.errors import BusError, RuntimeFault
-from bus.messages.base import Message
-from bus.messages.ids import RunId, iso
-from bus.messages.session import Command, CommandVerdict, HostCommand, ReadSession, SessionCommand, SessionView
-from bus.port import Bus
-from launch import exit_codes
-from launch.client import connected
-from launch.commands.options import cluster_gone
-from launch.endpoints import Place
-from launch.errors import CommandError, next_here
-from launch.faults import UNREACHABLE_CODES
-from launch.sessions.named import no_such
+from hobus.bus.clock import SystemClock
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ids import RunId, iso
+from hobus.bus.messages.session import Command, CommandVerdict, HostCommand, ReadSession, SessionCommand, SessionView
+from hobus.bus.port import Bus
+from hobus.launch import exit_codes
+from hobus.launch.client import connected
+from hobus.launch.commands.options import cluster_gone
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError, next_here
+from hobus.launch.faults import UNREACHABLE_CODES
+from hobus.launch.sessions.named import no_such
 
 R = TypeVar("R", bound=Message)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bus.messages import session as events
-from bus.messages.ids import body_ref
-from bus.messages.ledger import Entry
-from bus.messages.session import HostCommand
-from bus.record.ends import End, end_in, reply_in, result_in
-from bus.record.journal import Recorded, own_text, recorded
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import body_ref
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import HostCommand
+from hobus.bus.record.ends import End, end_in, reply_in, result_in
+from hobus.bus.record.journal import Recorded, own_text, recorded
 
 
 @dataclass(slots=True)

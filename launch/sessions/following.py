@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, TypeVar
 
-from bus.errors import LedgerError, RuntimeFault
-from bus.messages.ledger import Body, Entries, Entry, GetBody, Read, session_stream
-from bus.port import Bus
-from launch.client import connected
-from launch.endpoints import Place
-from launch.errors import CommandError
-from launch.sessions.journal import PAGE, FromLedger, end_of
-from launch.sessions.noticed import Line, Noticed
+from hobus.bus.errors import LedgerError, RuntimeFault
+from hobus.bus.messages.ledger import Body, Entries, Entry, GetBody, Read, session_stream
+from hobus.bus.port import Bus
+from hobus.launch.client import connected
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError
+from hobus.launch.sessions.journal import PAGE, FromLedger, end_of
+from hobus.launch.sessions.noticed import Line, Noticed
 
 T = TypeVar("T")
 

@@ -8,20 +8,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
-from bus.errors import BusError
-from bus.ledger_client import every_page
-from bus.messages.ledger import Entry, Query, Read, session_stream
-from bus.port import Bus
-from launch import exit_codes, run_file
-from launch.client import connected, place_of
-from launch.errors import CommandError, next_command
-from launch.home import Home, holder
-from launch.output import note
-from launch.sessions.named import full_session_id, no_such, the_one
-from launch.sessions.standing import LAST, is_enough
-from launch.turns import session_of
-from ledger_service.reader import Filter, read_entries
-from ledger_service.verify import is_ledger
+from hobus.bus.errors import BusError
+from hobus.bus.ledger_client import every_page
+from hobus.bus.messages.ledger import Entry, Query, Read, session_stream
+from hobus.bus.port import Bus
+from hobus.launch import exit_codes, run_file
+from hobus.launch.client import connected, place_of
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.home import Home, holder
+from hobus.launch.output import note
+from hobus.launch.sessions.named import full_session_id, no_such, the_one
+from hobus.launch.sessions.standing import LAST, is_enough
+from hobus.launch.turns import session_of
+from hobus.ledger_service.reader import Filter, read_entries
+from hobus.ledger_service.verify import is_ledger
 
 PAGE = 500
 """Entries asked for at once."""

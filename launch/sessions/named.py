@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from bus.messages.ids import shown_session
-from launch import exit_codes
-from launch.errors import CommandError, next_here
+from hobus.bus.messages.ids import shown_session
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError, next_here
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
 _PREFIX = re.compile(r"[0-9a-f]{4}[0-9a-f-]*", re.ASCII)

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Literal
 
-from actors.ho2_supervisor.session.commands import text_ref
-from actors.ho2_supervisor.session.fold import Step
-from bus.messages import session as events
-from bus.messages.ids import body_ref, shown_session
-from bus.messages.ledger import Entry
-from bus.messages.session import HostCommand
-from bus.record.journal import own_text
-from launch.output import as_json, printable
-from launch.sessions.standing import HeldNow, Standing
+from hobus.actors.ho2_supervisor.session.commands import text_ref
+from hobus.actors.ho2_supervisor.session.fold import Step
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import body_ref, shown_session
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import HostCommand
+from hobus.bus.record.journal import own_text
+from hobus.launch.output import as_json, printable
+from hobus.launch.sessions.standing import HeldNow, Standing
 
 Line = tuple[str, str]
 Answer = Literal["resume", "cancel", "approve", "deny"]

@@ -1,6 +1,6 @@
 """What each refusal of a command means, and what to do next; the table in docs/sessions.md is made from this. Pure.
 
-`python -m launch.sessions.refusals` prints that table.
+`python -m hobus.launch.sessions.refusals` prints that table.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 
-from bus.messages.ids import shown_session
-from bus.messages.session import CommandVerdict
-from launch import exit_codes
-from launch.errors import CommandError, next_here
+from hobus.bus.messages.ids import shown_session
+from hobus.bus.messages.session import CommandVerdict
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError, next_here
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.ho2_supervisor.session import snapshot
-from actors.ho2_supervisor.session.fold import Step, state_after, steps
-from actors.ho2_supervisor.session.journal import break_before
-from actors.ho2_supervisor.session.state import SessionState, state_bytes, state_hash
-from bus.messages.base import named
-from bus.messages.ledger import Entry
-from bus.messages.session import StateSnapshot
+from hobus.actors.ho2_supervisor.session import snapshot
+from hobus.actors.ho2_supervisor.session.fold import Step, state_after, steps
+from hobus.actors.ho2_supervisor.session.journal import break_before
+from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes, state_hash
+from hobus.bus.messages.base import named
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import StateSnapshot
 
 
 @dataclass(frozen=True, slots=True)

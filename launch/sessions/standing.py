@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.ho2_supervisor.session.fold import NOTHING, Step, step
-from actors.ho2_supervisor.session.snapshot import state_in
-from actors.ho2_supervisor.session.state import SessionState
-from bus.messages.ledger import Entry
-from bus.messages.session import OrderEnded, RunRequested
-from bus.record.journal import recorded
+from hobus.actors.ho2_supervisor.session.fold import NOTHING, Step, step
+from hobus.actors.ho2_supervisor.session.snapshot import state_in
+from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import OrderEnded, RunRequested
+from hobus.bus.record.journal import recorded
 
 LAST = 160
 """Entries of a journal's end that a look at it begins with: more than lie between two snapshots of an ordinary home."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from bus.messages.gateway import ScopeBudget
-from bus.messages.ledger import Entry
-from bus.record.entry import Provenance
-from bus.record.payloads.prompts import (
+from hobus.bus.messages.gateway import ScopeBudget
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.entry import Provenance
+from hobus.bus.record.payloads.prompts import (
     BudgetAllocated,
     PromptFailed,
     PromptReceived,
@@ -19,8 +19,8 @@ from bus.record.payloads.prompts import (
     order_scope,
     scopes_of,
 )
-from launch.simulation.broken import must
-from launch.simulation.record import call_of, known_payload
+from hobus.launch.simulation.broken import must
+from hobus.launch.simulation.record import call_of, known_payload
 
 _ORDER = order_scope("")
 

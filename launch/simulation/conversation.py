@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from bus.errors import RuntimeFault
-from bus.messages.session import ProcessTurn, TurnResult
-from launch.simulated import SimulatedCluster
-from launch.simulation.broken import Broken, must
-from launch.simulation.plan import Ask
-from launch.simulation.watch import Watch
-from launch.turns import process_turn
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.simulation.broken import Broken, must
+from hobus.launch.simulation.plan import Ask
+from hobus.launch.simulation.watch import Watch
+from hobus.launch.turns import process_turn
 
 ASK_S = 30.0
 """A client's patience, virtual seconds."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from bus.sim.draw import Draw
-from launch import exit_codes
-from launch.errors import CommandError
+from hobus.bus.sim.draw import Draw
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError
 
 Unit = Literal["share", "time", "count"]
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]+)?)(us|ms|s|m|h|%)?")

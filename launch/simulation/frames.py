@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from bus.broker.tap_record import Tap
-from bus.catalog import row_of
-from bus.codec import unpack_header
-from bus.envelope import Header, Kind
-from bus.lanes import role_of
-from bus.messages import memory as m
-from bus.messages.control import Probe
-from launch.simulation.broken import must
+from hobus.bus.broker.tap_record import Tap
+from hobus.bus.catalog import row_of
+from hobus.bus.codec import unpack_header
+from hobus.bus.envelope import Header, Kind
+from hobus.bus.lanes import role_of
+from hobus.bus.messages import memory as m
+from hobus.bus.messages.control import Probe
+from hobus.launch.simulation.broken import must
 
 _ASKS = (int(Kind.REQUEST), int(Kind.POST))
 _ANSWERS = (int(Kind.REPLY), int(Kind.FAILURE))

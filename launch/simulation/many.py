@@ -17,10 +17,10 @@ from pathlib import Path
 
 import structlog
 
-from launch.errors import CommandError
-from launch.simulation.faults import Faults
-from launch.simulation.plan import plan_of
-from launch.simulation.run import Verdict, simulate
+from hobus.launch.errors import CommandError
+from hobus.launch.simulation.faults import Faults
+from hobus.launch.simulation.plan import plan_of
+from hobus.launch.simulation.run import Verdict, simulate
 
 _CRITICAL = 50
 

@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
-from bus.errors import GatewayError
-from bus.messages.gateway import Prompt, PromptResponse
-from bus.messages.session import TurnResult
-from bus.port import Provider
-from bus.sim.draw import Draw
-from config.snapshot import Snapshot
-from launch.simulation.broken import Broken, must
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.port import Provider
+from hobus.bus.sim.draw import Draw
+from hobus.config.snapshot import Snapshot
+from hobus.launch.simulation.broken import Broken, must
 
 WORK_S = 0.05
 """What a tool takes; its effect comes in the middle."""

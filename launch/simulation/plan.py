@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from bus.sim.draw import Draw, seeded
-from launch.simulation.faults import Faults
+from hobus.bus.sim.draw import Draw, seeded
+from hobus.launch.simulation.faults import Faults
 
 Kind = Literal["crash", "torn-disk", "freeze", "partition", "disk-full", "sync-error", "clock-jump"]
 ROLES = ("broker", "ledger", "gateway", "ho1", "ho2", "ho3", "host")

@@ -11,16 +11,16 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from actors.ho2_supervisor.composed import parts_in
-from bus.messages.base import unpack
-from bus.messages.ledger import Entry
-from bus.messages.session import RUN_ENDS, OrderDispatched
-from bus.record.ends import end_in, result_in
-from bus.record.journal import event_in, own_text, recorded
-from bus.record.payload import P, payload_in
-from bus.record.payloads.memory import OverlayLogged
-from bus.record.payloads.orders import ContextAssembled
-from launch.simulation.broken import Broken, must
+from hobus.actors.ho2_supervisor.composed import parts_in
+from hobus.bus.messages.base import unpack
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import RUN_ENDS, OrderDispatched
+from hobus.bus.record.ends import end_in, result_in
+from hobus.bus.record.journal import event_in, own_text, recorded
+from hobus.bus.record.payload import P, payload_in
+from hobus.bus.record.payloads.memory import OverlayLogged
+from hobus.bus.record.payloads.orders import ContextAssembled
+from hobus.launch.simulation.broken import Broken, must
 
 ENDS = ("PROMPT_RECEIVED", "PROMPT_FAILED")
 _SESSION = "session/"

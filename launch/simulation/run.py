@@ -14,24 +14,24 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from actors.ho1_executor.tools.registry import BUILTIN
-from bus.errors import RuntimeFault
-from bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget
-from bus.port import Bus
-from bus.sim.draw import seeded
-from bus.sim.weather import Weather
-from bus.sim.world import SimulationFailed, World
-from config.schema import AdminConfig
-from config.snapshot import Snapshot, load_snapshot
-from launch.roles.gateway import providers as providers_of
-from launch.simulated import SimulatedCluster
-from launch.simulation.broken import Broken, must
-from launch.simulation.conversation import ASK_S, Conversation
-from launch.simulation.outside import Model, Outside, with_tools
-from launch.simulation.plan import Plan
-from launch.simulation.record import answer_text, answers_of
-from launch.simulation.strikes import Striker
-from launch.simulation.watch import Watch
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.gateway import Breakers, Budget, ReadBreakers, ReadBudget
+from hobus.bus.port import Bus
+from hobus.bus.sim.draw import seeded
+from hobus.bus.sim.weather import Weather
+from hobus.bus.sim.world import SimulationFailed, World
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot, load_snapshot
+from hobus.launch.roles.gateway import providers as providers_of
+from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.simulation.broken import Broken, must
+from hobus.launch.simulation.conversation import ASK_S, Conversation
+from hobus.launch.simulation.outside import Model, Outside, with_tools
+from hobus.launch.simulation.plan import Plan
+from hobus.launch.simulation.record import answer_text, answers_of
+from hobus.launch.simulation.strikes import Striker
+from hobus.launch.simulation.watch import Watch
 
 REST_S = 120.0
 """By then everything that was begun has its end in the record."""

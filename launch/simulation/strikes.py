@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Callable
 
-from bus.errors import RuntimeFault
-from bus.sim.draw import Draw
-from launch.simulated import BROKER, SimulatedCluster
-from launch.simulation.broken import Broken
-from launch.simulation.plan import Strike
-from launch.simulation.watch import Watch
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.sim.draw import Draw
+from hobus.launch.simulated import BROKER, SimulatedCluster
+from hobus.launch.simulation.broken import Broken
+from hobus.launch.simulation.plan import Strike
+from hobus.launch.simulation.watch import Watch
 
 RESTART_S = 0.5
 """A process that cannot go on is started anew behind such a pause, as a launcher does."""

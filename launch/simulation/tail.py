@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-from bus.messages.ledger import Entry
-from bus.sim.disk import SimMedium
-from launch.simulation.broken import Broken, must
-from ledger_service.frame import GENESIS
-from ledger_service.reader import entries_of
-from ledger_service.scan import Damage, Whole, next_whole
-from ledger_service.segment import DIRECTORY, segment_name
-from ledger_service.source import Source
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.sim.disk import SimMedium
+from hobus.launch.simulation.broken import Broken, must
+from hobus.ledger_service.frame import GENESIS
+from hobus.ledger_service.reader import entries_of
+from hobus.ledger_service.scan import Damage, Whole, next_whole
+from hobus.ledger_service.segment import DIRECTORY, segment_name
+from hobus.ledger_service.source import Source
 
 
 class RecordTail:

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from bus.broker.tap_record import Tap
-from bus.codec import decode
-from bus.envelope import Header, Kind
-from bus.messages.ledger import Entry, Written
-from bus.sim.world import World
-from launch.simulation.broken import Broken, must
-from launch.simulation.budgets import BudgetMonitor
-from launch.simulation.frames import FrameMonitor
-from launch.simulation.record import Numbers, RecordMonitor, call_of
-from launch.simulation.tail import RecordTail
+from hobus.bus.broker.tap_record import Tap
+from hobus.bus.codec import decode
+from hobus.bus.envelope import Header, Kind
+from hobus.bus.messages.ledger import Entry, Written
+from hobus.bus.sim.world import World
+from hobus.launch.simulation.broken import Broken, must
+from hobus.launch.simulation.budgets import BudgetMonitor
+from hobus.launch.simulation.frames import FrameMonitor
+from hobus.launch.simulation.record import Numbers, RecordMonitor, call_of
+from hobus.launch.simulation.tail import RecordTail
 
 _SHOWN = 24
 _LEDGER = "ledger"

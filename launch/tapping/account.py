@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from bus.broker.tap_wire import TapBatch
+from hobus.bus.broker.tap_wire import TapBatch
 
 
 @dataclass(slots=True)

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from bus.broker.tap_record import TapRecord, record_from
-from bus.broker.tap_wire import TapBatch
-from bus.messages.base import pack, unpack
+from hobus.bus.broker.tap_record import TapRecord, record_from
+from hobus.bus.broker.tap_wire import TapBatch
+from hobus.bus.messages.base import pack, unpack
 
 MAGIC = b"HOBUSTAP"
 CAPTURE_VERSION = 1

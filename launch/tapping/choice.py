@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from bus.broker.tap_record import TapRecord
-from bus.broker.tap_wire import TapBatch
-from bus.messages.ids import TurnRef
-from launch.filters.meaning import Filter
-from launch.filters.tap_fields import Frame, is_routine
-from launch.tapping.account import Account
-from launch.tapping.replies import Replies
-from launch.tapping.turns import TurnBook
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.broker.tap_wire import TapBatch
+from hobus.bus.messages.ids import TurnRef
+from hobus.launch.filters.meaning import Filter
+from hobus.launch.filters.tap_fields import Frame, is_routine
+from hobus.launch.tapping.account import Account
+from hobus.launch.tapping.replies import Replies
+from hobus.launch.tapping.turns import TurnBook
 
 
 class Chosen(NamedTuple):

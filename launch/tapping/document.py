@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from bus.broker.tap_record import TapRecord
-from bus.messages.ids import TurnRef
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.messages.ids import TurnRef
 
 
 def iso_utc(at: float) -> str:

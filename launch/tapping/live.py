@@ -9,16 +9,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.tap import TapReader
-from launch import exit_codes
-from launch.endpoints import Place
-from launch.errors import CommandError, next_command, of_os_error
-from launch.output import note
-from launch.tapping.capture import CaptureWriter
-from launch.tapping.choice import Choice, Chooser
-from launch.tapping.look import Look
-from launch.tapping.printer import Printer
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.tap import TapReader
+from hobus.launch import exit_codes
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError, next_command, of_os_error
+from hobus.launch.output import note
+from hobus.launch.tapping.capture import CaptureWriter
+from hobus.launch.tapping.choice import Choice, Chooser
+from hobus.launch.tapping.look import Look
+from hobus.launch.tapping.printer import Printer
 
 
 @dataclass(slots=True)

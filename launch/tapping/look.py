@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bus.errors import RuntimeFault
-from bus.messages.ledger import Write, WriteEntry, Written
-from bus.port import Clock
-from bus.record.payload import pack_payload
-from bus.record.payloads.governance import BodiesClosed, BodiesRead
-from launch import exit_codes
-from launch.client import connected
-from launch.endpoints import Place
-from launch.errors import CommandError
-from launch.tapping.choice import Choice
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ledger import Write, WriteEntry, Written
+from hobus.bus.port import Clock
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.governance import BodiesClosed, BodiesRead
+from hobus.launch import exit_codes
+from hobus.launch.client import connected
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError
+from hobus.launch.tapping.choice import Choice
 
 OPENED, CLOSED = "TAP_BODIES_READ", "TAP_BODIES_CLOSED"
 

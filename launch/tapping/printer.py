@@ -7,17 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from bus.broker.tap_record import TapRecord
-from bus.broker.tap_wire import TapBatch
-from bus.catalog import CLASSES
-from bus.codec import decode
-from bus.errors import RuntimeFault
-from bus.messages.base import named
-from launch.output import as_json, duration, styled
-from launch.tapping.choice import Choice, Chosen
-from launch.tapping.document import frame_document, iso_utc, note_document
-from launch.tapping.sink import Sink
-from launch.tapping.table import Table
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.broker.tap_wire import TapBatch
+from hobus.bus.catalog import CLASSES
+from hobus.bus.codec import decode
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import named
+from hobus.launch.output import as_json, duration, styled
+from hobus.launch.tapping.choice import Choice, Chosen
+from hobus.launch.tapping.document import frame_document, iso_utc, note_document
+from hobus.launch.tapping.sink import Sink
+from hobus.launch.tapping.table import Table
 
 
 @dataclass(slots=True)

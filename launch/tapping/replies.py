@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from bus.broker.tap_record import TapRecord
+from hobus.bus.broker.tap_record import TapRecord
 
 _ASKS = ("request",)
 _ENDS = ("reply", "failure")

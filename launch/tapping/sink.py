@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TextIO
 
-from launch.output import say
+from hobus.launch.output import say
 
 _GRACE_MS = 200
 """For a reader that is there, once the user has ended the tap: so that a line is not cut that need not be."""

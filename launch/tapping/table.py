@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from bus.broker.tap_record import TapRecord
-from bus.messages.ids import TurnRef, shown_session
-from launch.filters.instances import short
-from launch.output import size, styled
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.messages.ids import TurnRef, shown_session
+from hobus.launch.filters.instances import short
+from hobus.launch.output import size, styled
 
 _ASKS = ("request", "post", "cancel")
 _KIND_COLOURS = {

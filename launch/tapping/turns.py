@@ -11,9 +11,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from bus.broker.tap_record import TapRecord
-from bus.messages.ids import TurnRef, turn_in
-from launch.filters.tap_fields import ids_of
+from hobus.bus.broker.tap_record import TapRecord
+from hobus.bus.messages.ids import TurnRef, turn_in
+from hobus.launch.filters.tap_fields import ids_of
 
 
 @dataclass(slots=True)

@@ -9,19 +9,20 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("hobus", "bus", "actors", "ledger_service", "gateway_service", "launch", "config")
+FOLDERS = ("hobus", "bus", "actors", "ledger_service", "gateway_service", "launch", "config")
 
 
 @cache
 def modules() -> dict[str, ast.Module]:
     """Dotted name -> syntax tree of every module that ships."""
-    files = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     return {dotted_name(path): ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in files}
 
 
 def dotted_name(path: Path) -> str:
-    """`bus.broker` for bus/broker/__init__.py, `bus.codec` for bus/codec.py."""
+    """`hobus.bus.broker` for bus/broker/__init__.py, `hobus.bus.codec` for bus/codec.py."""
     parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts if parts[0] == "hobus" else ("hobus", *parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ast import Call, ImportFrom, Name, unparse, walk
 from graphlib import TopologicalSorter
 
-from actors.ho1_executor.tools.outside import READS
-from bus.catalog import row_of
+from hobus.actors.ho1_executor.tools.outside import READS
+from hobus.bus.catalog import row_of
 from tests.architecture.source import modules, uses
 
 
@@ -17,29 +17,31 @@ def names_used(package: str) -> set[str]:
 
 def test_no_modules_of_the_bus_import_each_other_in_a_circle() -> None:
     """Not for their types either: what only holds others knows none of them."""
-    of_bus = {name: tree for name, tree in modules().items() if name.startswith("bus.")}
+    of_bus = {name: tree for name, tree in modules().items() if name.startswith("hobus.bus.")}
     imported = {
         name: {node.module for node in walk(tree) if isinstance(node, ImportFrom) and node.module in of_bus}
         for name, tree in of_bus.items()
     }
-    assert len(imported["bus.broker.core"]) > 10
+    assert len(imported["hobus.bus.broker.core"]) > 10
     assert len(list(TopologicalSorter(imported).static_order())) == len(of_bus)
 
 
 def test_gateway_assembles_no_context() -> None:
     """Prompts arrive complete: the gateway renders no pack, reads no history and no contract."""
-    of_config = {name for name in names_used("gateway_service") if name.startswith("config.")}
+    of_config = {name for name in names_used("hobus.gateway_service") if name.startswith("hobus.config.")}
     assert of_config
     assert [
         name
         for name in sorted(of_config)
-        if not name.startswith(("config.schema.", "config.snapshot.", "config.assets.", "config.json_schema."))
-        and name != "config.secret_refs.HIDDEN"
+        if not name.startswith(
+            ("hobus.config.schema.", "hobus.config.snapshot.", "hobus.config.assets.", "hobus.config.json_schema.")
+        )
+        and name != "hobus.config.secret_refs.HIDDEN"
     ] == []
     attributes = {
         getattr(node, "attr", "")
         for module, tree in modules().items()
-        if module.startswith("gateway_service")
+        if module.startswith("hobus.gateway_service")
         for node in walk(tree)
     }
     assert attributes & {"prompt_packs", "contracts", "system_prompt", "history_budget"} == set()
@@ -56,22 +58,28 @@ def test_tools_ask_and_change_nothing() -> None:
 
 def test_provider_code_is_reached_through_the_gateway_alone() -> None:
     """No other part of the system can open a connection to a model: only wiring knows the providers."""
-    others = [name for name in modules() if not name.startswith(("gateway_service", "launch"))]
+    others = [name for name in modules() if not name.startswith(("hobus.gateway_service", "hobus.launch"))]
     users = [
-        module for module in others if any(name.startswith("gateway_service") for name, _ in uses(modules()[module]))
+        module
+        for module in others
+        if any(name.startswith("hobus.gateway_service") for name, _ in uses(modules()[module]))
     ]
     assert users == []
 
 
 def test_the_offline_model_sees_what_a_server_of_the_kind_openai_gets() -> None:
     """Its rules know no message of the bus; their shell hands a prompt to that kind's own writer, and to nothing else."""
-    inside = "gateway_service.providers.offline"
-    of_bus = {name for name in names_used(inside) if name.startswith("bus.")}
-    assert of_bus == {"bus.errors.GatewayError", "bus.messages.gateway.Prompt", "bus.messages.gateway.PromptResponse"}
+    inside = "hobus.gateway_service.providers.offline"
+    of_bus = {name for name in names_used(inside) if name.startswith("hobus.bus.")}
+    assert of_bus == {
+        "hobus.bus.errors.GatewayError",
+        "hobus.bus.messages.gateway.Prompt",
+        "hobus.bus.messages.gateway.PromptResponse",
+    }
     knowing = {
         module
         for module, tree in modules().items()
-        if module.startswith(inside) and any(name.startswith("bus.messages") for name, _ in uses(tree))
+        if module.startswith(inside) and any(name.startswith("hobus.bus.messages") for name, _ in uses(tree))
     }
     assert knowing == {f"{inside}.provider"}
     tree = modules()[f"{inside}.provider"]

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import pytest
 from pydantic.fields import FieldInfo
 
-from bus.messages import control, launcher
-from bus.messages.base import Message, Record
-from bus.messages.control import LIMITED_BY
-from bus.messages.failure import Failure
-from bus.settings import BusSettings
+from hobus.bus.messages import control, launcher
+from hobus.bus.messages.base import Message, Record
+from hobus.bus.messages.control import LIMITED_BY
+from hobus.bus.messages.failure import Failure
+from hobus.bus.settings import BusSettings
 from tests.architecture.source import ROOT, modules
 
 _SIZED = (str, bytes, list, dict)
@@ -73,16 +73,20 @@ def test_the_settings_that_bound_fields_are_settings() -> None:
 
 
 SAID_BY_THE_BROKER: dict[str, set[str]] = {
-    "bus.broker.state": {"control"},
-    "bus.broker.delivery": {"fail_for_a_defect"},  # reads headers of the broker's own, called where nothing may raise
-    "bus.broker.endings": {"expire", "_answer"},
-    "bus.broker.records": {"_make_batch"},
-    "bus.lane_server": {"_send"},
+    "hobus.bus.broker.state": {"control"},
+    "hobus.bus.broker.delivery": {
+        "fail_for_a_defect"
+    },  # reads headers of the broker's own, called where nothing may raise
+    "hobus.bus.broker.endings": {"expire", "_answer"},
+    "hobus.bus.broker.records": {"_make_batch"},
+    "hobus.bus.lane_server": {"_send"},
 }
 """Module -> functions that encode outside of a `try`: only what is bounded by its type, see the next test."""
 
 
-@pytest.mark.parametrize("name", sorted(m for m in modules() if m.startswith("bus.broker.") or m == "bus.lane_server"))
+@pytest.mark.parametrize(
+    "name", sorted(m for m in modules() if m.startswith("hobus.bus.broker.") or m == "hobus.bus.lane_server")
+)
 def test_what_can_be_too_large_is_encoded_where_that_is_caught(name: str) -> None:
     """Both raise for what a peer says or asks: each call stands in a `try` for RuntimeFault, or is listed."""
     calls = ("encode", "decode", "unpack_header")

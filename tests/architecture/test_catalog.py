@@ -11,15 +11,15 @@ from typing import Literal, get_origin
 import pytest
 from pydantic.fields import FieldInfo
 
-import bus.messages
-from bus.catalog import BY_ROUTE, CLASSES, EVERY_ROLE, ROWS
-from bus.dispatch import Actor, Call
-from bus.messages.base import Message, Record
-from tests.architecture.source import PACKAGES, modules
+from hobus.bus import messages
+from hobus.bus.catalog import BY_ROUTE, CLASSES, EVERY_ROLE, ROWS
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.messages.base import Message, Record
+from tests.architecture.source import modules
 from tests.architecture.test_defaults import held_models
 
 MESSAGE_MODULES = [
-    importlib.import_module(f"bus.messages.{info.name}") for info in pkgutil.iter_modules(bus.messages.__path__)
+    importlib.import_module(f"hobus.bus.messages.{info.name}") for info in pkgutil.iter_modules(messages.__path__)
 ]
 RECORDS = sorted(
     {
@@ -88,9 +88,7 @@ def test_every_record_and_each_of_its_fields_is_documented() -> None:
 
 def actors_by_service() -> dict[str, type[Actor]]:
     """Service -> the actor that answers for it, from every actor.py and service.py."""
-    homes = [
-        name for name in modules() if name.rpartition(".")[2] in ("actor", "service") and name.startswith(PACKAGES)
-    ]
+    homes = [name for name in modules() if name.rpartition(".")[2] in ("actor", "service")]
     found: dict[str, type[Actor]] = {}
     for name in homes:
         for _, cls in inspect.getmembers(importlib.import_module(name), inspect.isclass):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from config.schema import AdminConfig
+from hobus.config.schema import AdminConfig
 
 
 def sections(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:

@@ -13,12 +13,12 @@ DRAWN = (
 """What nobody but the clock may name; a module name bans everything in it."""
 
 EXCEPTIONS: dict[str, tuple[str, ...]] = {
-    "bus.clock": DRAWN,  # the one place that reads clocks and draws values
-    "bus.sim.draw": ("random.Random",),  # draws from its seed
-    "launch.commands.down": ("time.sleep",),  # waits for other processes to end, without a loop or a bus
-    "launch.commands.logs": ("time.sleep",),  # waits for files to grow
-    "launch.operate": ("time.sleep",),  # the same, for what a command asked of them
-    "launch.written_words": ("time.sleep",),  # the same, for the answer to a command without a broker
+    "hobus.bus.clock": DRAWN,  # the one place that reads clocks and draws values
+    "hobus.bus.sim.draw": ("random.Random",),  # draws from its seed
+    "hobus.launch.commands.down": ("time.sleep",),  # waits for other processes to end, without a loop or a bus
+    "hobus.launch.commands.logs": ("time.sleep",),  # waits for files to grow
+    "hobus.launch.operate": ("time.sleep",),  # the same, for what a command asked of them
+    "hobus.launch.written_words": ("time.sleep",),  # the same, for the answer to a command without a broker
 }
 """Module -> what it may name all the same."""
 
@@ -46,13 +46,15 @@ def test_no_clock_randomness_or_fresh_id_outside_the_clock() -> None:
 
 def test_the_check_sees_the_one_place_that_reads_clocks() -> None:
     """The check above can fail: it finds what bus/clock.py does."""
-    found = {name for name, _ in uses(modules()["bus.clock"]) if is_drawn(name)}
+    found = {name for name, _ in uses(modules()["hobus.bus.clock"]) if is_drawn(name)}
     assert {"time.time", "time.monotonic", "uuid.uuid4", "random.SystemRandom"} <= found
 
 
 UNORDERED = ("asyncio.wait", "asyncio.as_completed")
 THREADS = ("threading", "concurrent.futures", "multiprocessing", "asyncio.to_thread", "asyncio.Lock", "asyncio.sleep")
-ACTORS = sorted(name for name in modules() if name.startswith(("actors.", "ledger_service.", "gateway_service.")))
+ACTORS = sorted(
+    name for name in modules() if name.startswith(("hobus.actors.", "hobus.ledger_service.", "hobus.gateway_service."))
+)
 
 
 def test_actors_wait_through_the_bus_and_task_groups_only() -> None:

@@ -54,8 +54,8 @@ def logic(tree: ast.AST) -> int:
 
 def test_session_host_stays_thin() -> None:
     """Under 100 lines of logic in what waits and decides; its pure rows of fields stand beside it, as few."""
-    host = {name: tree for name, tree in modules().items() if name.startswith("actors.session_host")}
-    assert "actors.session_host.actor" in host
+    host = {name: tree for name, tree in modules().items() if name.startswith("hobus.actors.session_host")}
+    assert "hobus.actors.session_host.actor" in host
     shells = {name for name in host if name in SHELLS}
     assert sum(logic(host[name]) for name in shells) < 100
     assert sum(logic(tree) for name, tree in host.items() if name not in shells) < 50
@@ -65,7 +65,10 @@ def test_session_host_knows_nothing_of_what_belongs_to_the_supervisor() -> None:
     """Attention, routing, work orders, tools and history are HO2's: the host has no message and no module of them."""
     foreign = ("attention", "history", "projection", "work_order.WorkOrder", "work_order.ExecuteWorkOrder", "ToolSpec")
     used = {
-        name for module, tree in modules().items() if module.startswith("actors.session_host") for name, _ in uses(tree)
+        name
+        for module, tree in modules().items()
+        if module.startswith("hobus.actors.session_host")
+        for name, _ in uses(tree)
     }
     assert [name for name in sorted(used) if any(word in name for word in foreign)] == []
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from bus.catalog import CLASSES
+from hobus.bus.catalog import CLASSES
 from tests.architecture.source import ROOT
 
 
 def test_protocol_page_is_current() -> None:
-    """If this fails after a change made on purpose: python -m bus.protocol_doc --write."""
+    """If this fails after a change made on purpose: python -m hobus.bus.protocol_doc --write."""
     check = subprocess.run(
-        [sys.executable, "-m", "bus.protocol_doc", "--check"], cwd=ROOT, capture_output=True, check=False
+        [sys.executable, "-m", "hobus.bus.protocol_doc", "--check"], cwd=ROOT, capture_output=True, check=False
     )
     assert check.returncode == 0, check.stderr.decode()
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from functools import cache
 
-from config.schema import AdminConfig
+from hobus.config.schema import AdminConfig
 from tests.architecture.source import modules
 from tests.architecture.test_defaults import SECTIONS
 
-DECLARED_IN = ("config.schema", "bus.settings", "config.consistency")
+DECLARED_IN = ("hobus.config.schema", "hobus.bus.settings", "hobus.config.consistency")
 
 NOT_USED_YET: dict[str, str] = {
     "BudgetConfig.projection_budget": "with the projection",

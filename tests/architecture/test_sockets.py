@@ -7,11 +7,11 @@ import ast
 import pytest
 import zmq
 
-from bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.context import ZeroMQ
 from tests.architecture.source import modules, uses
 from tests.bus.broker.rig import settings_with
 
-MAKER = "bus.zeromq.context"
+MAKER = "hobus.bus.zeromq.context"
 HEARTBEATS = {"zmq.HEARTBEAT_IVL", "zmq.HEARTBEAT_TIMEOUT", "zmq.HEARTBEAT_TTL"}
 LIMITS = {"zmq.RCVHWM", "zmq.HWM"}
 
@@ -44,7 +44,7 @@ def test_nobody_else_makes_sockets_or_gives_them_either() -> None:
     assert [
         module
         for module, tree in modules().items()
-        if module.startswith("bus.zeromq") and module != MAKER
+        if module.startswith("hobus.bus.zeromq") and module != MAKER
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in attributes
     ] == []

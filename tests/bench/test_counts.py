@@ -7,9 +7,9 @@ from pydantic import TypeAdapter
 
 from bench.counts import _Calls, counted
 from bench.turn import ROWS
-from bus.codec import decode, encode
-from bus.messages.gateway import PromptMessage, ReadBudget
-from bus.messages.work_order import Segment, ToolCall
+from hobus.bus.codec import decode, encode
+from hobus.bus.messages.gateway import PromptMessage, ReadBudget
+from hobus.bus.messages.work_order import Segment, ToolCall
 
 BOUNDS: dict[str, tuple[int, int]] = {  # of a turn: like for like with the peer of bench.turn, and as shipped
     "frames_received": (14, 22),

@@ -14,9 +14,9 @@ from bench.documents import DOCUMENT
 from bench.gateway import audit, budgets, secrets, speed, stops
 from bench.gateway.compared import Compared, compared
 from bench.gateway.parts import Call
-from bus.messages.ledger import Entry, Provenance
-from bus.record.payload import pack_payload
-from bus.record.payloads.prompts import PromptFailed
+from hobus.bus.messages.ledger import Entry, Provenance
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.prompts import PromptFailed
 
 ROOT = Path(__file__).parents[2]
 KEY = "WO-a#1"

@@ -11,8 +11,8 @@ import pytest
 
 from bench import simulation
 from bench.simulation import main, run, table
-from gateway_service.sending import Sender
-from launch.simulation.many import Tally
+from hobus.gateway_service.sending import Sender
+from hobus.launch.simulation.many import Tally
 
 
 async def _at_once(*_: object) -> None:

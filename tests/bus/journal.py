@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from bus.dispatch import Actor, Call
-from bus.errors import LedgerError
-from bus.messages.ledger import Ack, Entries, Found, Lookup, Read, Write, WriteEntry, Written
-from bus.port import Bus
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import LedgerError
+from hobus.bus.messages.ledger import Ack, Entries, Found, Lookup, Read, Write, WriteEntry, Written
+from hobus.bus.port import Bus
 
 
 def entry(submission_id: str, *, prev: str | None = None, size: int = 0) -> WriteEntry:

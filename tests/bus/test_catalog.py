@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.catalog import BY_ROUTE, CLASSES, ROLES, ROWS, row_of
+from hobus.bus.catalog import BY_ROUTE, CLASSES, ROLES, ROWS, row_of
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.codec import HEADER_MAX_BYTES, decode, encode, pack_header, unpack_header
-from bus.envelope import HEADER_VERSION, Header, Kind, header
-from bus.errors import BusError, MessageTooLarge
-from bus.messages.base import pack
-from bus.messages.control import Hello, Ready
-from bus.messages.failure import FACTS_MAX_BYTES, Failure
+from hobus.bus.codec import HEADER_MAX_BYTES, decode, encode, pack_header, unpack_header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.errors import BusError, MessageTooLarge
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.control import Hello, Ready
+from hobus.bus.messages.failure import FACTS_MAX_BYTES, Failure
 
 BIG = 10**6
 TEXT = st.text(max_size=40)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.conduct import FRAME_BYTES, Conduct
+from hobus.bus.conduct import FRAME_BYTES, Conduct
 from tests.bus.broker.rig import settings_with
 
 FOUR = settings_with(mailbox_max=4)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bus.connection import Connection
+from hobus.bus.connection import Connection
 
 
 class NoLink:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from bus.envelope import HEADER_VERSION
-from bus.messages.control import Hello, Join
+from hobus.bus.envelope import HEADER_VERSION
+from hobus.bus.messages.control import Hello, Join
 
 HELLO = {"instance": "ho1/1@e", "token": "", "role": "ho1", "slots": 1, "version": "1", "protocol": HEADER_VERSION}
 JOIN = {"public_key": "k" * 40, "role": "ho1", "version": "1", "protocol": HEADER_VERSION, "host": "box"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from bus.conversation import Conversation
+from hobus.bus.conversation import Conversation
 from tests.conformance.clusters import bus_settings
 
 

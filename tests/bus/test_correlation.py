@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bus.correlation import Pending, PendingTable
-from bus.envelope import Kind, header
+from hobus.bus.correlation import Pending, PendingTable
+from hobus.bus.envelope import Kind, header
 
 
 def pending(message_id: str, *, connection: str = "", redeliver: bool = True) -> Pending[str]:

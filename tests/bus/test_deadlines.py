@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.deadlines import Deadlines
+from hobus.bus.deadlines import Deadlines
 
 
 def test_due_exactly_now_is_due() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.doorway import Doorway
+from hobus.bus.doorway import Doorway
 from tests.bus.broker.rig import settings_with
 
 SMALL = settings_with(strangers_max=2, connections_max=4, connections_per_caller_max=3)

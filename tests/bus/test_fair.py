@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.fair import FairGate, FairQueue, Shares, cost_of, is_client, principal_of, weight_of
-from bus.turnstile import Turnstile
+from hobus.bus.fair import FairGate, FairQueue, Shares, cost_of, is_client, principal_of, weight_of
+from hobus.bus.turnstile import Turnstile
 from tests.conformance.clusters import bus_settings
 
 NAMES = "abcd"

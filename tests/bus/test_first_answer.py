@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bus.first_answer import FirstAnswers
+from hobus.bus.first_answer import FirstAnswers
 
 
 def answers() -> FirstAnswers[str]:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.histogram import BOUNDS_MS, Histogram, Told, told_in
+from hobus.bus.histogram import BOUNDS_MS, Histogram, Told, told_in
 
 
 @pytest.mark.parametrize(

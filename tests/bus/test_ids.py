@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.messages.ids import RunId, artifact_id, gate_window_key, overlay_id, signal_event_id
+from hobus.bus.messages.ids import RunId, artifact_id, gate_window_key, overlay_id, signal_event_id
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 

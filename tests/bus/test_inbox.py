@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import pytest
 
-from bus.codec import encode
-from bus.dispatch import Actor, Call
-from bus.envelope import Kind, header
-from bus.errors import BusError
-from bus.messages.ledger import Body, GetBody
+from hobus.bus.codec import encode
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.envelope import Kind, header
+from hobus.bus.errors import BusError
+from hobus.bus.messages.ledger import Body, GetBody
 from tests.conformance.clusters import SimCluster, bus_settings
 
 OF_BYTES = bus_settings(busy_retry_ms=90, body_max_bytes=1000, client_open_max_bytes=1816, clients_open_max_bytes=2000)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.join_token import JoinToken, NotAToken, decode
+from hobus.bus.join_token import JoinToken, NotAToken, decode
 
 KEY = st.binary(min_size=32, max_size=32)
 HOST = st.text(string.ascii_lowercase + string.digits + ".-", min_size=1, max_size=60)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.json_text import is_object, is_within, object_in
-from bus.messages.base import pack, unpack
+from hobus.bus.json_text import is_object, is_within, object_in
+from hobus.bus.messages.base import pack, unpack
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None))
 JSON = st.recursive(PLAIN, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bus.codec import decode, encode, pack_header, unpack_header
-from bus.envelope import HEADER_VERSION, Header, Kind, header
-from bus.lane_server import LaneServer
-from bus.messages.control import Beat, Bye, Hello, Refused, Welcome
-from bus.messages.failure import Failure
-from bus.messages.gateway import DegradedPrompt, Prompt
-from bus.messages.ledger import Body, GetBody, Query
-from bus.settings import BusSettings
-from bus.window import Recorded
+from hobus.bus.codec import decode, encode, pack_header, unpack_header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.lane_server import LaneServer
+from hobus.bus.messages.control import Beat, Bye, Hello, Refused, Welcome
+from hobus.bus.messages.failure import Failure
+from hobus.bus.messages.gateway import DegradedPrompt, Prompt
+from hobus.bus.messages.ledger import Body, GetBody, Query
+from hobus.bus.settings import BusSettings
+from hobus.bus.window import Recorded
 from tests.conformance.clusters import bus_settings
 
 GOOD = "good"

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from bus.dispatch import Call
-from bus.errors import LedgerError, RuntimeFault
-from bus.ledger_client import LedgerClient, every_page
-from bus.messages.ledger import Ack, Entries, Part, Read, Write, Written
-from bus.record.entry import to_entry, to_stored
-from bus.sim.world import World
+from hobus.bus.dispatch import Call
+from hobus.bus.errors import LedgerError, RuntimeFault
+from hobus.bus.ledger_client import LedgerClient, every_page
+from hobus.bus.messages.ledger import Ack, Entries, Part, Read, Write, Written
+from hobus.bus.record.entry import to_entry, to_stored
+from hobus.bus.sim.world import World
 from tests.bus.journal import Journal, Store, entry
 from tests.conformance.clusters import bus_settings, ledger_settings
 

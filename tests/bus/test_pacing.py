@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.fair import Shares
-from bus.pacing import Others, PacedIntake, Rate, client_rate_of, may_wait_whole
-from bus.turnstile import Turnstile
+from hobus.bus.fair import Shares
+from hobus.bus.pacing import Others, PacedIntake, Rate, client_rate_of, may_wait_whole
+from hobus.bus.turnstile import Turnstile
 from tests.conformance.clusters import bus_settings
 
 RATE = Rate(per_s=10, burst=2, waiting_max=5, dropped_max_bytes=100)

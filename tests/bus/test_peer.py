@@ -7,19 +7,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from bus import catalog
-from bus.codec import encode, pack_header, unpack_header
-from bus.dispatch import Actor, Call
-from bus.envelope import Kind, header
-from bus.errors import BusError, LedgerError, RuntimeFault
-from bus.inbox import CAUSE
-from bus.messages.control import PeerRow, Peers, ReadPeer, ReadPeers
-from bus.messages.gateway import Budget, Prompt, PromptResponse, ReadBudget
-from bus.messages.ids import RunId
-from bus.messages.ledger import Body, GetBody
-from bus.messages.session import Consolidate, EndSession, ProcessTurn, SessionClosed, TurnResult
-from bus.sim.network import DELAY_S
-from bus.sim.world import World
+from hobus.bus import catalog
+from hobus.bus.codec import encode, pack_header, unpack_header
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.envelope import Kind, header
+from hobus.bus.errors import BusError, LedgerError, RuntimeFault
+from hobus.bus.inbox import CAUSE
+from hobus.bus.messages.control import PeerRow, Peers, ReadPeer, ReadPeers
+from hobus.bus.messages.gateway import Budget, Prompt, PromptResponse, ReadBudget
+from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.ledger import Body, GetBody
+from hobus.bus.messages.session import Consolidate, EndSession, ProcessTurn, SessionClosed, TurnResult
+from hobus.bus.sim.network import DELAY_S
+from hobus.bus.sim.world import World
 from tests.conformance.clusters import bus_settings
 from tests.conformance.desk import Desk, Shelf, prompt
 

@@ -7,14 +7,14 @@ from typing import Literal
 
 import pytest
 
-from bus import protocol_doc
-from bus.catalog import CLASSES, ROWS
-from bus.envelope import Header, Kind
-from bus.messages.ledger import Provenance
+from hobus.bus import protocol_doc
+from hobus.bus.catalog import CLASSES, ROWS
+from hobus.bus.envelope import Header, Kind
+from hobus.bus.messages.ledger import Provenance
 
 
 def test_the_shipped_page_is_current():
-    """Change a message and this page in one commit: python -m bus.protocol_doc."""
+    """Change a message and this page in one commit: python -m hobus.bus.protocol_doc."""
     assert protocol_doc.main(["--check"]) == 0
 
 
@@ -22,7 +22,7 @@ def test_a_stale_or_missing_page_is_noticed_and_written_anew(tmp_path, monkeypat
     """--check exits 1 and names the command; without it the page is written, and then current."""
     monkeypatch.setattr(protocol_doc, "PAGE", tmp_path / "PROTOCOL.md")
     assert protocol_doc.main(["--check"]) == 1
-    assert "python -m bus.protocol_doc" in capsys.readouterr().err
+    assert "python -m hobus.bus.protocol_doc" in capsys.readouterr().err
     assert protocol_doc.main([]) == 0
     assert protocol_doc.main(["--check"]) == 0
     protocol_doc.PAGE.write_text(protocol_doc.PAGE.read_text() + "x")

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from bus.dispatch import Actor, Call
-from bus.errors import BusError
-from bus.messages.gateway import DegradedPrompt, Prompt, PromptMessage, PromptResponse
-from bus.messages.work_order import Segment
-from bus.sim.world import World
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import BusError
+from hobus.bus.messages.gateway import DegradedPrompt, Prompt, PromptMessage, PromptResponse
+from hobus.bus.messages.work_order import Segment
+from hobus.bus.sim.world import World
 from tests.shipped import shipped_snapshot
 
 SETTINGS = shipped_snapshot().config.bus

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from bus.dispatch import Actor
-from bus.messages.control import Beat
-from bus.readiness import Readiness
+from hobus.bus.dispatch import Actor
+from hobus.bus.messages.control import Beat
+from hobus.bus.readiness import Readiness
 
 
 class Moody(Actor):

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from bus.errors import LedgerError, MessageTooLarge
-from bus.messages.ledger import Ack, WriteEntry
-from bus.sim.disk import SimDisk, SimMedium
-from bus.spool import RecordKeeper, Spool, frame, parse
+from hobus.bus.errors import LedgerError, MessageTooLarge
+from hobus.bus.messages.ledger import Ack, WriteEntry
+from hobus.bus.sim.disk import SimDisk, SimMedium
+from hobus.bus.spool import RecordKeeper, Spool, frame, parse
 
 PATH = "host.spool"
 START = b"\0" * 32

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.messages.base import Message
-from bus.messages.streams import StreamDelta, StreamReset
-from bus.streaming import Continuity, Draft
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.streams import StreamDelta, StreamReset
+from hobus.bus.streaming import Continuity, Draft
 
 
 def shown(frames: list[Message]) -> str:

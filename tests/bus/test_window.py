@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.envelope import Kind
-from bus.window import DuplicateWindow, Recorded
+from hobus.bus.envelope import Kind
+from hobus.bus.window import DuplicateWindow, Recorded
 
 
 def answer(body: bytes = b"x") -> Recorded:

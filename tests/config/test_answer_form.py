@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from config.answer_form import schema_fault
-from config.snapshot import load_snapshot
+from hobus.config.answer_form import schema_fault
+from hobus.config.snapshot import load_snapshot
 
 LIMITS = load_snapshot().config.sessions.model_copy(
     update={"output_schema_max_bytes": 200, "output_schema_depth_max": 5}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from config.assets import Permissions, names
-from config.snapshot import load_snapshot
+from hobus.config.assets import Permissions, names
+from hobus.config.snapshot import load_snapshot
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from config.assets import Agent, Contract
-from config.consistency import BUDGET_KEYS, inconsistencies, snapshot_faults
-from config.load import load
-from config.schema import AdminConfig
+from hobus.config.assets import Agent, Contract
+from hobus.config.consistency import BUDGET_KEYS, inconsistencies, snapshot_faults
+from hobus.config.load import load
+from hobus.config.schema import AdminConfig
 
 GOVERNED, _ = load(None, None)
 

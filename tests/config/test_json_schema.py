@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config.json_schema import SchemaFault, check_schema, validator_of
+from hobus.config.json_schema import SchemaFault, check_schema, validator_of
 from tests.actors.ho1_executor.rig import shipped
 
 SECONDS_MAX = 3.0

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from bus.errors import ConfigError
-from config.files import SHIPPED_ROOT
-from config.load import load
-from config.parse import checked
-from config.schema import AdminConfig
+from hobus.bus.errors import ConfigError
+from hobus.config.files import SHIPPED_ROOT
+from hobus.config.load import load
+from hobus.config.parse import checked
+from hobus.config.schema import AdminConfig
 
 SHIPPED: dict[str, Any] = json.loads((SHIPPED_ROOT / "admin_config.json").read_text(encoding="utf-8"))
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from config.files import SHIPPED_ROOT
-from config.manifests import hash_of, main, ownership_faults, refresh
+from hobus.config.files import SHIPPED_ROOT
+from hobus.config.manifests import hash_of, main, ownership_faults, refresh
 
 GOVERNED = ("admin_config.json", "agents", "contracts", "prompt_packs", "frameworks", "specs", "packages")
 
@@ -35,7 +35,7 @@ def edit(manifest: Path, **asset: str) -> None:
 
 
 def test_every_shipped_file_is_owned_once_and_has_its_stated_hash() -> None:
-    """If this fails after a change made on purpose: python -m config.manifests --write."""
+    """If this fails after a change made on purpose: python -m hobus.config.manifests --write."""
     assert ownership_faults(SHIPPED_ROOT) == []
 
 
@@ -45,7 +45,7 @@ def test_changed_file_is_told_with_the_mend(root: Path) -> None:
         file.write("\n")
     (fault,) = ownership_faults(root)
     assert fault.startswith("agents/ADMIN.json: changed since PKG-ADMIN-AGENT-001 stated its hash")
-    assert "python -m config.manifests --write" in fault
+    assert "python -m hobus.config.manifests --write" in fault
     assert refresh(root) == ["packages/PKG-ADMIN-AGENT-001/manifest.json"]
     assert ownership_faults(root) == []
     assert refresh(root) == []

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.errors import ConfigError, WorkOrderFault
-from bus.messages.work_order import Segment
-from config.prompt_pack import fill_pack, parse_pack
+from hobus.bus.errors import ConfigError, WorkOrderFault
+from hobus.bus.messages.work_order import Segment
+from hobus.config.prompt_pack import fill_pack, parse_pack
 
 PACK = "[[system]]\nYou are {{ who }}.\n\n[[user]]\nSaid: {{user_input}}{{ who }}\n"
 

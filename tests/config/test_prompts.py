@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from actors.ho1_executor.contracts import (
+from hobus.actors.ho1_executor.contracts import (
     CheckedContract,
     check_contract,
     gather_inputs,
     label_inputs,
     select_contract,
 )
-from actors.ho1_executor.model_step import prompt_of
-from actors.ho1_executor.output import judge_output
-from actors.ho1_executor.prompt_render import load_pack, render
-from bus.messages.gateway import Prompt, PromptResponse, ToolSpec
-from bus.messages.work_order import Segment
-from config.prompt_pack import parse_pack
-from gateway_service.providers.offline.provider import OfflineProvider
+from hobus.actors.ho1_executor.model_step import prompt_of
+from hobus.actors.ho1_executor.output import judge_output
+from hobus.actors.ho1_executor.prompt_render import load_pack, render
+from hobus.bus.messages.gateway import Prompt, PromptResponse, ToolSpec
+from hobus.bus.messages.work_order import Segment
+from hobus.config.prompt_pack import parse_pack
+from hobus.gateway_service.providers.offline.provider import OfflineProvider
 from tests.actors.ho1_executor.rig import order, shipped
 
 CONTRACTS = ["PRC-CLASSIFY-001", "PRC-CONSOLIDATE-001", "PRC-DEGRADED-001", "PRC-SYNTHESIZE-001"]

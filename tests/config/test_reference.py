@@ -8,16 +8,16 @@ from typing import get_args
 
 import pytest
 
-from config.files import SHIPPED_ROOT
-from config.reference import main, page, unit_of
-from config.schema import AdminConfig
+from hobus.config.files import SHIPPED_ROOT
+from hobus.config.reference import main, page, unit_of
+from hobus.config.schema import AdminConfig
 from tests.architecture.test_defaults import SECTIONS
 
 SHIPPED = json.loads((SHIPPED_ROOT / "admin_config.json").read_text(encoding="utf-8"))
 
 
 def test_page_is_current() -> None:
-    """If this fails: python -m config.reference --write."""
+    """If this fails: python -m hobus.config.reference --write."""
     assert main(["--check"]) == 0
 
 
@@ -59,7 +59,7 @@ def test_stale_page_is_told_and_mended(tmp_path: Path, capsys: pytest.CaptureFix
     target = tmp_path / "configuration.md"
     target.write_text("old", encoding="utf-8")
     assert main(["--check"], target) == 1
-    assert "python -m config.reference --write" in capsys.readouterr().err
+    assert "python -m hobus.config.reference --write" in capsys.readouterr().err
     assert main(["--write"], target) == 0
     assert main(["--check"], target) == 0
     assert main([], target) == 2

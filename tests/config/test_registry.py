@@ -8,8 +8,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from config.registry import file_owners, framework_rows, package_rows, spec_rows, unenforced
-from config.snapshot import load_snapshot
+from hobus.config.registry import file_owners, framework_rows, package_rows, spec_rows, unenforced
+from hobus.config.snapshot import load_snapshot
 
 SNAPSHOT = load_snapshot()
 ROOT = Path(__file__).parents[2]

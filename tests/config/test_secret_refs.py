@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from config.secret_refs import HIDDEN, is_secret_ref, redacted
+from hobus.config.secret_refs import HIDDEN, is_secret_ref, redacted
 
 
 @pytest.mark.parametrize("text", ["env:KEY", "env:_a1", "file:/run/secrets/key", "file:key.txt"])

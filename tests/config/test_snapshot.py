@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bus.errors import ConfigError
-from bus.messages.base import pack, unpack
-from config.files import SHIPPED_ROOT
-from config.snapshot import Snapshot, digest_of, load_snapshot
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.base import pack, unpack
+from hobus.config.files import SHIPPED_ROOT
+from hobus.config.snapshot import Snapshot, digest_of, load_snapshot
 
 
 def test_snapshot_survives_its_bytes() -> None:

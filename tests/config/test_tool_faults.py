@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from config.parse import checked
-from config.schema import AdminConfig
-from config.snapshot import load_snapshot
-from config.tool_faults import tool_faults
+from hobus.config.parse import checked
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import load_snapshot
+from hobus.config.tool_faults import tool_faults
 
 SNAPSHOT = load_snapshot()
 STDIO = {

@@ -12,23 +12,23 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from bus.broker.tap_record import TapRecord, record_of
-from bus.clock import SystemClock
-from bus.dispatch import Actor
-from bus.lane_server import LaneServer
-from bus.lanes import LANE_TYPES
-from bus.link import Link
-from bus.messages.control import Hello, Refused
-from bus.peer import Peer
-from bus.settings import BusSettings
-from bus.sim.process import SimProcess
-from bus.sim.world import World
-from bus.zeromq.broker_loop import BrokerLoop
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.lane import ZeroMQLane
-from bus.zeromq.link import ZeroMQLink
-from bus.zeromq.tap import TapReader
-from config.schema import LedgerConfig
+from hobus.bus.broker.tap_record import TapRecord, record_of
+from hobus.bus.clock import SystemClock
+from hobus.bus.dispatch import Actor
+from hobus.bus.lane_server import LaneServer
+from hobus.bus.lanes import LANE_TYPES
+from hobus.bus.link import Link
+from hobus.bus.messages.control import Hello, Refused
+from hobus.bus.peer import Peer
+from hobus.bus.settings import BusSettings
+from hobus.bus.sim.process import SimProcess
+from hobus.bus.sim.world import World
+from hobus.bus.zeromq.broker_loop import BrokerLoop
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.lane import ZeroMQLane
+from hobus.bus.zeromq.link import ZeroMQLink
+from hobus.bus.zeromq.tap import TapReader
+from hobus.config.schema import LedgerConfig
 
 T = TypeVar("T")
 CONFIG = Path(__file__).parents[2] / "config" / "admin_config.json"

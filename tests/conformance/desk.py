@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from bus.dispatch import Actor, Call
-from bus.errors import GatewayError
-from bus.messages.gateway import (
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import (
     Breakers,
     Budget,
     DegradedPrompt,
@@ -16,8 +16,8 @@ from bus.messages.gateway import (
     ReadBudget,
     ScopeBudget,
 )
-from bus.messages.ledger import Body, GetBody
-from bus.port import Bus
+from hobus.bus.messages.ledger import Body, GetBody
+from hobus.bus.port import Bus
 
 
 def prompt(script: str) -> Prompt:

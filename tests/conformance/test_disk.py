@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bus.disk import RealDisk
-from bus.port import Disk
-from bus.sim.disk import SimDisk, SimMedium
+from hobus.bus.disk import RealDisk
+from hobus.bus.port import Disk
+from hobus.bus.sim.disk import SimDisk, SimMedium
 
 
 @pytest.fixture(params=["simulated", "real"])

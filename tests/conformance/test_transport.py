@@ -7,15 +7,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from bus import catalog
-from bus.codec import pack_header
-from bus.envelope import Kind, header
-from bus.errors import BusError, MessageTooLarge, RuntimeFault
-from bus.messages.control import LaneFrame, Probe, Probed, ServiceGivenUp
-from bus.messages.gateway import Breakers, Budget, DegradedPrompt, Prompt, PromptResponse, ReadBreakers, ReadBudget
-from bus.messages.ledger import Body, GetBody
-from bus.messages.session import ReadSession, SessionView
-from bus.peer import Peer
+from hobus.bus import catalog
+from hobus.bus.codec import pack_header
+from hobus.bus.envelope import Kind, header
+from hobus.bus.errors import BusError, MessageTooLarge, RuntimeFault
+from hobus.bus.messages.control import LaneFrame, Probe, Probed, ServiceGivenUp
+from hobus.bus.messages.gateway import (
+    Breakers,
+    Budget,
+    DegradedPrompt,
+    Prompt,
+    PromptResponse,
+    ReadBreakers,
+    ReadBudget,
+)
+from hobus.bus.messages.ledger import Body, GetBody
+from hobus.bus.messages.session import ReadSession, SessionView
+from hobus.bus.peer import Peer
 from tests.conformance.clusters import Cluster, RealCluster, SimCluster, bus_settings
 from tests.conformance.desk import Desk, Shelf, prompt
 

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from bus.errors import GatewayError
-from config.load import load
-from config.schema import PluginProvider
-from gateway_service.providers.plugin import LoadedProvider
+from hobus.bus.errors import GatewayError
+from hobus.config.load import load
+from hobus.config.schema import PluginProvider
+from hobus.gateway_service.providers.plugin import LoadedProvider
 from tests.architecture.source import ROOT
 from tests.gateway_service.rig import prompt
 

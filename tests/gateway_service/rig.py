@@ -8,18 +8,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bus.dispatch import Actor
-from bus.ledger_client import every_page
-from bus.messages.gateway import Budget, DegradedPrompt, Prompt, PromptMessage, PromptResponse, ReadBudget
-from bus.messages.ledger import Entry, Read
-from bus.messages.work_order import Segment
-from bus.peer import Peer
-from bus.record.catalog import read_body
-from bus.sim.world import World
-from config.snapshot import Snapshot
-from gateway_service.service import GatewayService
-from gateway_service.tokenizer import tokenizers_of
-from ledger_service.service import LedgerService
+from hobus.bus.dispatch import Actor
+from hobus.bus.ledger_client import every_page
+from hobus.bus.messages.gateway import Budget, DegradedPrompt, Prompt, PromptMessage, PromptResponse, ReadBudget
+from hobus.bus.messages.ledger import Entry, Read
+from hobus.bus.messages.work_order import Segment
+from hobus.bus.peer import Peer
+from hobus.bus.record.catalog import read_body
+from hobus.bus.sim.world import World
+from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.service import GatewayService
+from hobus.gateway_service.tokenizer import tokenizers_of
+from hobus.ledger_service.service import LedgerService
 from tests.shipped import shipped_snapshot
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Breakers, PromptResponse, ReadBreakers
-from bus.messages.ids import iso
-from config.schema import BreakerConfig
-from gateway_service.breaker import Breaker, Ended, Entered, Refused, apply, said_by
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Breakers, PromptResponse, ReadBreakers
+from hobus.bus.messages.ids import iso
+from hobus.config.schema import BreakerConfig
+from hobus.gateway_service.breaker import Breaker, Ended, Entered, Refused, apply, said_by
 from tests.gateway_service.rig import (
     SHIPPED,
     Cluster,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.schema import Route
-from gateway_service.budget import (
+from hobus.config.schema import Route
+from hobus.gateway_service.budget import (
     Allocate,
     BudgetState,
     Crossed,
@@ -24,7 +24,7 @@ from gateway_service.budget import (
     row,
     scopes_of,
 )
-from gateway_service.pricing import NEVER_SENT, Settlement
+from hobus.gateway_service.pricing import NEVER_SENT, Settlement
 from tests.gateway_service.rig import SESSION, SHIPPED, prompt
 
 SCOPES = ("session:s", "agent:A", "provider:p")

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from bus.errors import GatewayError
-from bus.messages.ids import iso
-from config.schema import Route
-from gateway_service.chain import LastFaults, chain_of, may_follow, time_for, told
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.ids import iso
+from hobus.config.schema import Route
+from hobus.gateway_service.chain import LastFaults, chain_of, may_follow, time_for, told
 from tests.gateway_service.rig import (
     SESSION,
     SHIPPED,

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt, PromptResponse
 from tests.gateway_service.rig import (
     ENDS,
     SESSION,

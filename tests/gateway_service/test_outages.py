@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from bus.codec import unpack_header
-from bus.errors import GatewayError, RuntimeFault
-from bus.messages.gateway import PromptResponse
-from bus.messages.ledger import Entry, Found, Write, Written
-from bus.sim.weather import Fate
-from launch.simulation.budgets import BudgetMonitor
+from hobus.bus.codec import unpack_header
+from hobus.bus.errors import GatewayError, RuntimeFault
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.ledger import Entry, Found, Write, Written
+from hobus.bus.sim.weather import Fate
+from hobus.launch.simulation.budgets import BudgetMonitor
 from tests.gateway_service.rig import (
     ENDS,
     SESSION,

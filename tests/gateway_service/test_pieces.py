@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from bus.messages.base import Message
-from bus.messages.streams import StreamDelta
-from bus.streaming import Draft
-from gateway_service.pieces import Pieces
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.streams import StreamDelta
+from hobus.bus.streaming import Draft
+from hobus.gateway_service.pieces import Pieces
 
 
 def frames_of(said: list[tuple[float, str]], *, interval_s: float, chars_max: int = 100) -> list[str]:

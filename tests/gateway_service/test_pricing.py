@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from bus.messages.work_order import ToolSpec
-from gateway_service.pricing import texts
+from hobus.bus.messages.work_order import ToolSpec
+from hobus.gateway_service.pricing import texts
 from tests.gateway_service.rig import prompt
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bus.errors import GatewayError
-from config.schema import Route
-from gateway_service.profiles import with_profile
+from hobus.bus.errors import GatewayError
+from hobus.config.schema import Route
+from hobus.gateway_service.profiles import with_profile
 from tests.gateway_service.rig import Cluster, Scripted, of_type, payload, prompt, snapshot
 
 OFFLINE = Route(provider_id="offline", model_id="offline-rules-1")

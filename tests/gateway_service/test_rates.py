@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.errors import GatewayError
-from gateway_service.rate import Bucket
+from hobus.bus.errors import GatewayError
+from hobus.gateway_service.rate import Bucket
 from tests.gateway_service.rig import Cluster, Scripted, answered, of_type, prompt
 
 OTHER = "1e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f22"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from bus.ledger_client import LedgerClient
-from bus.messages.gateway import Prompt, PromptResponse
-from bus.messages.ledger import Entry
-from gateway_service.recovery import Recovery
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.ledger import Entry
+from hobus.gateway_service.recovery import Recovery
 from tests.gateway_service.rig import Cluster, answered, hang, of_type, payload, prompt
 
 EVERY = 6

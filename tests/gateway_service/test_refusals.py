@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bus.errors import GatewayError
+from hobus.bus.errors import GatewayError
 from tests.gateway_service.rig import (
     Cluster,
     Scripted,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from bus.errors import GatewayError
-from bus.messages.work_order import ToolCall
-from bus.record.catalog import read_body
-from gateway_service.calls import Attempts
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.work_order import ToolCall
+from hobus.bus.record.catalog import read_body
+from hobus.gateway_service.calls import Attempts
 from tests.gateway_service.rig import (
     Cluster,
     Scripted,

@@ -9,13 +9,21 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from bus.errors import BusError, GatewayError
-from bus.messages.base import pack
-from bus.messages.gateway import Breakers, Budget, PromptMessage, PromptResponse, ReadBreakers, ReadBudget, ToolSpec
-from bus.messages.ledger import Write, WriteEntry, Written
-from bus.messages.work_order import Segment, ToolCall
-from bus.record.catalog import read_body
-from bus.record.payloads.prompts import SentText
+from hobus.bus.errors import BusError, GatewayError
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.gateway import (
+    Breakers,
+    Budget,
+    PromptMessage,
+    PromptResponse,
+    ReadBreakers,
+    ReadBudget,
+    ToolSpec,
+)
+from hobus.bus.messages.ledger import Write, WriteEntry, Written
+from hobus.bus.messages.work_order import Segment, ToolCall
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.payloads.prompts import SentText
 from tests.gateway_service.rig import (
     SESSION,
     SHIPPED,

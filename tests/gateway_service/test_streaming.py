@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from bus.errors import GatewayError
-from bus.messages.base import Message
-from bus.messages.gateway import Prompt, PromptResponse
-from bus.messages.streams import StreamDelta, StreamReset
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.streams import StreamDelta, StreamReset
 from tests.bus.test_streaming import shown
 from tests.gateway_service.rig import Cluster, Scripted, answered, check_attempts, prompt
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from launch import exit_codes, run_file
-from launch.board import Board, shown
-from launch.home import home_of, prepare
-from launch.plan import make_plan
-from launch.progress import NotReady, Ready
-from launch.restart_policy import History
-from launch.show_progress import show
-from launch.supervision import Member
+from hobus.launch import exit_codes, run_file
+from hobus.launch.board import Board, shown
+from hobus.launch.home import home_of, prepare
+from hobus.launch.plan import make_plan
+from hobus.launch.progress import NotReady, Ready
+from hobus.launch.restart_policy import History
+from hobus.launch.show_progress import show
+from hobus.launch.supervision import Member
 
 READY = Member(actor="ho1/1", role="ho1", state="ready", instance="ho1/1@a", pid=7, mark="m")
 STARTING = replace(READY, actor="ho1/2", state="starting")

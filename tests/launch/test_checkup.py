@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from bus.clock import SystemClock
-from bus.messages.gateway import Breaker
-from launch import checkup, exit_codes
-from launch.home import HomeLock, home_of, prepare
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.gateway import Breaker
+from hobus.launch import checkup, exit_codes
+from hobus.launch.home import HomeLock, home_of, prepare
 from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()

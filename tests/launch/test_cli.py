@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 import pytest
 
-from bus.errors import BusError, ConfigError, LedgerError, MemoryFault, SessionFault
-from launch import cli, exit_codes
-from launch.children import environment
-from launch.commands.options import seconds_to_wait
-from launch.errors import CommandError, next_command
-from launch.faults import as_command_error
+from hobus.bus.errors import BusError, ConfigError, LedgerError, MemoryFault, SessionFault
+from hobus.launch import cli, exit_codes
+from hobus.launch.children import environment
+from hobus.launch.commands.options import seconds_to_wait
+from hobus.launch.errors import CommandError, next_command
+from hobus.launch.faults import as_command_error
 from tests.shipped import shipped_snapshot
 
 
@@ -154,7 +154,7 @@ def test_a_reader_that_went_away_is_an_end_and_no_failure():
     reads, writes = os.pipe()
     os.close(reads)
     done = subprocess.run(
-        [sys.executable, "-m", "launch", "config", "check"],
+        [sys.executable, "-m", "hobus", "config", "check"],
         stdout=writes, stderr=subprocess.PIPE, env=environment(), timeout=30, check=False,
     )  # fmt: skip
     os.close(writes)
@@ -165,7 +165,7 @@ def test_a_reader_that_went_away_is_an_end_and_no_failure():
 def test_a_closed_standard_output_is_said_before_anything_is_done(words):
     """One sentence, code 1, and no defect; no cluster is looked for."""
     done = subprocess.run(
-        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "launch", *words],
+        ["/bin/sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "hobus", *words],
         stderr=subprocess.PIPE, env=environment(), timeout=30, check=False,
     )  # fmt: skip
     assert done.returncode == exit_codes.FAILED
@@ -193,7 +193,7 @@ def test_the_next_command_names_the_home_of_this_one(raised, said, tmp_path, mon
     def fails(_path):
         raise raised
 
-    monkeypatch.setattr("launch.commands.cost.is_ledger", fails)
+    monkeypatch.setattr("hobus.launch.commands.cost.is_ledger", fails)
     home = tmp_path / "my home"
     cli.run(["cost", "--home", str(home)])
     assert f"{said} {shlex.quote(str(home))}" in capsys.readouterr().err

@@ -6,14 +6,14 @@ import os
 
 import pytest
 
-from bus.messages.launcher import Restart
-from bus.zeromq import tokens
-from launch import checkup, exit_codes, operate
-from launch.client import connected, place_of
-from launch.commands import ps
-from launch.endpoints import Place
-from launch.errors import CommandError
-from launch.home import HomeLock, home_of, prepare, remove_run
+from hobus.bus.messages.launcher import Restart
+from hobus.bus.zeromq import tokens
+from hobus.launch import checkup, exit_codes, operate
+from hobus.launch.client import connected, place_of
+from hobus.launch.commands import ps
+from hobus.launch.endpoints import Place
+from hobus.launch.errors import CommandError
+from hobus.launch.home import HomeLock, home_of, prepare, remove_run
 from tests.launch.test_run_file import RUN
 from tests.shipped import shipped_snapshot
 

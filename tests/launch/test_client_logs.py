@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from launch import client
-from launch.errors import CommandError
-from launch.home import Home
-from launch.output import debug_if_asked
+from hobus.launch import client
+from hobus.launch.errors import CommandError
+from hobus.launch.home import Home
+from hobus.launch.output import debug_if_asked
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ async def test_with_debug_it_stands_on_standard_error_in_colours_by_the_one_rule
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_coloured: bool
 ) -> None:
     """Standard output is the answer's alone; what else the line holds commands no terminal."""
-    monkeypatch.setattr("launch.output.colours", lambda **_: is_coloured)
+    monkeypatch.setattr("hobus.launch.output.colours", lambda **_: is_coloured)
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)  # what captures it is no terminal
     debug_if_asked(["chat", "--debug"])
     await logged(tmp_path, monkeypatch)

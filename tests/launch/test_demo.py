@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from launch.commands.demo import THINKING_MS, write_config
-from launch.errors import CommandError
-from launch.home import home_of
-from launch.plan import make_plan
+from hobus.launch.commands.demo import THINKING_MS, write_config
+from hobus.launch.errors import CommandError
+from hobus.launch.home import home_of
+from hobus.launch.plan import make_plan
 from tests.shipped import shipped_snapshot
 
 

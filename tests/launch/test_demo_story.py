@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from launch.demo_story import Evidence, Kill, Unproved, deliveries_of, short, timeline, verdicts
+from hobus.launch.demo_story import Evidence, Kill, Unproved, deliveries_of, short, timeline, verdicts
 
 SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
 WO = f"WO-{SESSION}-3.1.1"

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from launch import drill
-from launch.drill import DrillPoint, drilled, parse_drill
-from launch.errors import CommandError
+from hobus.launch import drill
+from hobus.launch.drill import DrillPoint, drilled, parse_drill
+from hobus.launch.errors import CommandError
 
 
 @pytest.mark.parametrize(

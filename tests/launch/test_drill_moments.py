@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bus.catalog import ROWS
-from launch import exit_codes
-from launch.drill_moments import MOMENTS, ROLES, Victim, stands_at, victim_of
-from launch.errors import CommandError
-from launch.orphan import STAGES
+from hobus.bus.catalog import ROWS
+from hobus.launch import exit_codes
+from hobus.launch.drill_moments import MOMENTS, ROLES, Victim, stands_at, victim_of
+from hobus.launch.errors import CommandError
+from hobus.launch.orphan import STAGES
 
 ACTORS = ["broker/1", "ledger/1", "ho1/1", "ho2/1", "ho2/2"]
 

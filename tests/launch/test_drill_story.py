@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from bus.messages.ledger import session_stream
-from bus.messages.session import RunCompleted, SessionEvent, TurnDegraded, TurnResult
-from bus.record.journal import pack_event, pack_result
-from bus.record.payload import pack_payload
-from bus.record.payloads.orders import ToolStarted
-from launch.drill_story import Evidence, Restart, Strike, counts_of, judged, orders_in, timeline
+from hobus.bus.messages.ledger import session_stream
+from hobus.bus.messages.session import RunCompleted, SessionEvent, TurnDegraded, TurnResult
+from hobus.bus.record.journal import pack_event, pack_result
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.orders import ToolStarted
+from hobus.launch.drill_story import Evidence, Restart, Strike, counts_of, judged, orders_in, timeline
 
 SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
 WO = f"WO-{SESSION}-1.2.2.001"

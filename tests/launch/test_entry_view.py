@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from actors.ho2_supervisor.composed import Shown, body_of
-from bus.messages.base import pack
-from bus.messages.ledger import Entry, Provenance
-from bus.record.payload import pack_payload
-from bus.record.payloads.prompts import PromptRejected, SentMessage, SentRequest, SentText
-from launch.entry_view import entry_document, is_wanted, readable
-from launch.output import as_json
-from ledger_service.reader import Filter
+from hobus.actors.ho2_supervisor.composed import Shown, body_of
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ledger import Entry, Provenance
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.prompts import PromptRejected, SentMessage, SentRequest, SentText
+from hobus.launch.entry_view import entry_document, is_wanted, readable
+from hobus.launch.output import as_json
+from hobus.ledger_service.reader import Filter
 
 SESSION = "0a1b2c3d-0000-5000-8000-000000000000"
 

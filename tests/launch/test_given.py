@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from config.schema import AdminConfig
-from launch import given
-from launch.errors import CommandError
+from hobus.config.schema import AdminConfig
+from hobus.launch import given
+from hobus.launch.errors import CommandError
 from tests.shipped import shipped_snapshot
 
 CONFIG = shipped_snapshot().config

@@ -1,8 +1,8 @@
 """What the launcher records."""
 
-from bus.messages.base import unpack
-from config.snapshot import Snapshot
-from launch.governance import snapshot_entry
+from hobus.bus.messages.base import unpack
+from hobus.config.snapshot import Snapshot
+from hobus.launch.governance import snapshot_entry
 from tests.shipped import shipped_snapshot
 
 

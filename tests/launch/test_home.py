@@ -3,7 +3,16 @@
 import os
 import stat
 
-from launch.home import IPC_PATH_MAX_BYTES, HomeLock, holder, home_of, prepare, remove_run, sockets_directory, sweep
+from hobus.launch.home import (
+    IPC_PATH_MAX_BYTES,
+    HomeLock,
+    holder,
+    home_of,
+    prepare,
+    remove_run,
+    sockets_directory,
+    sweep,
+)
 
 
 def test_the_run_directory_is_private(tmp_path):

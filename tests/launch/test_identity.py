@@ -3,7 +3,7 @@
 import os
 import signal
 
-from launch.identity import end, is_alive, start_mark
+from hobus.launch.identity import end, is_alive, start_mark
 
 
 def test_a_living_process_has_one_unchanging_mark():

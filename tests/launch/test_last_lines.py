@@ -2,8 +2,8 @@
 
 import json
 
-from launch.home import home_of, prepare
-from launch.last_lines import of_incarnation
+from hobus.launch.home import home_of, prepare
+from hobus.launch.last_lines import of_incarnation
 
 
 def said(instance, event):

@@ -6,11 +6,11 @@ import socket
 
 import pytest
 
-from config.snapshot import Snapshot
-from launch.errors import CommandError
-from launch.home import home_of
-from launch.listen import bound_address, check_listen, is_every_host, parts_of
-from launch.plan import make_plan
+from hobus.config.snapshot import Snapshot
+from hobus.launch.errors import CommandError
+from hobus.launch.home import home_of
+from hobus.launch.listen import bound_address, check_listen, is_every_host, parts_of
+from hobus.launch.plan import make_plan
 from tests.shipped import shipped_snapshot
 
 

@@ -3,9 +3,9 @@
 import json
 import os
 
-from launch.log_files import LogFiles
-from launch.log_tail import tail
-from launch.logs import LossyLines
+from hobus.launch.log_files import LogFiles
+from hobus.launch.log_tail import tail
+from hobus.launch.logs import LossyLines
 
 
 def record(number, at=0):

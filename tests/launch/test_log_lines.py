@@ -2,7 +2,7 @@
 
 import json
 
-from launch.log_lines import as_json, of_actor, of_turn, read_line, shown
+from hobus.launch.log_lines import as_json, of_actor, of_turn, read_line, shown
 
 SESSION = "1a2b3c4d-0000-4000-8000-000000000000"
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from launch.log_tail import reason, size, tail
+from hobus.launch.log_tail import reason, size, tail
 
 
 def line(**fields):

@@ -2,7 +2,7 @@
 
 import os
 
-from launch.logs import LossyLines
+from hobus.launch.logs import LossyLines
 
 
 def test_a_full_disk_costs_a_line_and_nothing_else():

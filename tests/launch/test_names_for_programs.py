@@ -19,7 +19,7 @@ def test_each_name_is_there() -> None:
 def test_without_the_extra_the_mend_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """And what needs no HTTP works without it."""
     monkeypatch.setitem(sys.modules, "httpx2", None)
-    monkeypatch.delitem(sys.modules, "launch.http_client", raising=False)
+    monkeypatch.delitem(sys.modules, "hobus.launch.http_client", raising=False)
     with pytest.raises(ImportError, match=r"pip install 'hobus\[http\]'"):
         _ = hobus.Client
     assert hobus.ClusterClient.__name__ == "ClusterClient"

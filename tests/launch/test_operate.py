@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from launch import exit_codes, operate
-from launch.errors import CommandError
-from launch.home import home_of
+from hobus.launch import exit_codes, operate
+from hobus.launch.errors import CommandError
+from hobus.launch.home import home_of
 
 
 def row(actor: str) -> SimpleNamespace:

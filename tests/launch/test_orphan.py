@@ -2,11 +2,11 @@
 
 import pytest
 
-from bus.catalog import row_of
-from bus.messages.control import ReadPeers
-from bus.sim.world import World
-from launch.orphan import STAGES, hard_limit_s, needed_by, patience_s, wait_until_not_needed
-from launch.supervision import STOP_ORDER
+from hobus.bus.catalog import row_of
+from hobus.bus.messages.control import ReadPeers
+from hobus.bus.sim.world import World
+from hobus.launch.orphan import STAGES, hard_limit_s, needed_by, patience_s, wait_until_not_needed
+from hobus.launch.supervision import STOP_ORDER
 from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()

@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from launch import output
+from hobus.launch import output
 
 
 @pytest.mark.parametrize(

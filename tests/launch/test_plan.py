@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from config.files import SHIPPED_ROOT
-from launch import exit_codes
-from launch.errors import CommandError
-from launch.home import home_of
-from launch.plan import make_plan
-from launch.scale import parse_scale
-from launch.supervision import START_ORDER
-from launch.supervision import plan as members_of
+from hobus.config.files import SHIPPED_ROOT
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError
+from hobus.launch.home import home_of
+from hobus.launch.plan import make_plan
+from hobus.launch.scale import parse_scale
+from hobus.launch.supervision import START_ORDER
+from hobus.launch.supervision import plan as members_of
 
 
 def test_scale_overrides_the_configured_counts(tmp_path):

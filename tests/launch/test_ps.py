@@ -2,9 +2,9 @@
 
 import pytest
 
-from bus.messages.control import PeerRow, Peers, RefusedKey
-from launch.commands.ps import actor_row, listening, remote_row, shown
-from launch.supervision import Member
+from hobus.bus.messages.control import PeerRow, Peers, RefusedKey
+from hobus.launch.commands.ps import actor_row, listening, remote_row, shown
+from hobus.launch.supervision import Member
 
 
 def row(launcher, broker, *, note="", reason="", counters=None):

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.schema import LauncherConfig
-from launch.restart_policy import History, after_crash, backoff_s
+from hobus.config.schema import LauncherConfig
+from hobus.launch.restart_policy import History, after_crash, backoff_s
 from tests.shipped import shipped_snapshot
 
 CONFIG: LauncherConfig = shipped_snapshot().config.launcher.model_copy(

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from launch import run_file
-from launch.errors import CommandError
-from launch.supervision import Member
+from hobus.launch import run_file
+from hobus.launch.errors import CommandError
+from hobus.launch.supervision import Member
 
 RUN = run_file.RunFile(
     phase="running",

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.errors import CommandError
-from launch.scale import parse_scale
-from launch.scaling import Change, change_to, number_of
-from launch.supervision import Member
+from hobus.launch.errors import CommandError
+from hobus.launch.scale import parse_scale
+from hobus.launch.scaling import Change, change_to, number_of
+from hobus.launch.supervision import Member
 
 
 def executors(*numbers, leaving=()):

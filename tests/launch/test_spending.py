@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bus.messages.ledger import Entry, Provenance
-from bus.record.payload import pack_payload
-from bus.record.payloads.prompts import BudgetCrossed, PromptFailed, PromptReceived, PromptRejected, PromptSent
-from launch.spending import report, since_us_of, total
+from hobus.bus.messages.ledger import Entry, Provenance
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.prompts import BudgetCrossed, PromptFailed, PromptReceived, PromptRejected, PromptSent
+from hobus.launch.spending import report, since_us_of, total
 
 DAY_US = 86_400_000_000
 

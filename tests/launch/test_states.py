@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from launch.states import RUNNING, TRANSITIONS, Event, State, next_state
+from hobus.launch.states import RUNNING, TRANSITIONS, Event, State, next_state
 
 EXPECTED = {
     ("stopped", "spawned"): "starting",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bus.messages.control import PeerRow
-from launch.supervision import (
+from hobus.bus.messages.control import PeerRow
+from hobus.launch.supervision import (
     START_ORDER,
     STOP_ORDER,
     Born,

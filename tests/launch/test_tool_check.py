@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from config.schema import HttpServer, StdioServer
-from launch.tool_check import configured, server_faults
+from hobus.config.schema import HttpServer, StdioServer
+from hobus.launch.tool_check import configured, server_faults
 from tests.shipped import shipped_snapshot
 
 COMMON = {"tools": None, "reads": [], "idempotent": [], "connect_timeout_ms": 1000, "elsewhere": False}

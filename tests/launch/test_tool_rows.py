@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bus.messages.control import SourceRow, ToolRow, Tools
-from config.schema import StdioServer
-from launch.checkup import Finding
-from launch.home import home_of
-from launch.tool_check import running
-from launch.tool_rows import source_lines, tool_lines
+from hobus.bus.messages.control import SourceRow, ToolRow, Tools
+from hobus.config.schema import StdioServer
+from hobus.launch.checkup import Finding
+from hobus.launch.home import home_of
+from hobus.launch.tool_check import running
+from hobus.launch.tool_rows import source_lines, tool_lines
 from tests.shipped import shipped_snapshot
 
 SHIPPED = shipped_snapshot()

@@ -2,15 +2,15 @@
 
 import pytest
 
-from bus.dispatch import Actor, Call
-from bus.errors import BusError, SessionFault
-from bus.messages.ids import session_id_of
-from bus.messages.ledger import Entries, Entry, Provenance, Query
-from bus.messages.session import ProcessTurn, TurnResult
-from bus.sim.world import World
-from launch import exit_codes
-from launch.errors import CommandError
-from launch.turns import Watch, check_text, process_turn, session_of
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import BusError, SessionFault
+from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.ledger import Entries, Entry, Provenance, Query
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.sim.world import World
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError
+from hobus.launch.turns import Watch, check_text, process_turn, session_of
 from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from launch import exit_codes
-from launch.commands.up import died_while_starting
-from launch.home import Home
+from hobus.launch import exit_codes
+from hobus.launch.commands.up import died_while_starting
+from hobus.launch.home import Home
 
 
 @pytest.mark.parametrize(

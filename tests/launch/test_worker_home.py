@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from bus.errors import ConfigError
-from launch.errors import CommandError
-from launch.home import home_of
-from launch.worker_home import Cluster, WorkerHome
+from hobus.bus.errors import ConfigError
+from hobus.launch.errors import CommandError
+from hobus.launch.home import home_of
+from hobus.launch.worker_home import Cluster, WorkerHome
 from tests.shipped import shipped_snapshot
 
 ME = Cluster(address="10.0.0.7:5570", broker_key="k" * 40, name="ho1/remote-1")

@@ -6,13 +6,13 @@ from typing import Any, get_args
 
 import pytest
 
-from bus.errors import BusError
-from bus.messages.control import Refused
-from bus.messages.ledger import Body
-from launch.errors import CommandError
-from launch.home import home_of
-from launch.worker_home import WorkerHome
-from launch.worker_join import refused, snapshot_of
+from hobus.bus.errors import BusError
+from hobus.bus.messages.control import Refused
+from hobus.bus.messages.ledger import Body
+from hobus.launch.errors import CommandError
+from hobus.launch.home import home_of
+from hobus.launch.worker_home import WorkerHome
+from hobus.launch.worker_join import refused, snapshot_of
 from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()

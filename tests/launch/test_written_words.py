@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from launch.crew import Crew
-from launch.home import home_of, prepare
-from launch.written_words import Answer, take_all
+from hobus.launch.crew import Crew
+from hobus.launch.home import home_of, prepare
+from hobus.launch.written_words import Answer, take_all
 
 
 @pytest.mark.timeout(10)

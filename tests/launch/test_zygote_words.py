@@ -2,7 +2,7 @@
 
 import pytest
 
-from launch.zygote_words import Fork, Forked, read_fork, read_forked
+from hobus.launch.zygote_words import Fork, Forked, read_fork, read_forked
 
 
 def test_a_word_is_read_as_it_was_said():

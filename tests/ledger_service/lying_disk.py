@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass, field
 
-from bus.sim.disk import SimDisk, SimMedium
+from hobus.bus.sim.disk import SimDisk, SimMedium
 
 
 @dataclass

@@ -11,13 +11,13 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
-from bus.dispatch import Call
-from bus.messages.ledger import Ack, Entry, Lookup, Part, Read, Tail, Write, WriteEntry
-from bus.sim.disk import SimDisk, SimMedium
-from config.schema import LedgerConfig
-from ledger_service.frame import HEADER_BYTES, Built, build_frame, store_at
-from ledger_service.service import LedgerService
-from ledger_service.writer import Outcome
+from hobus.bus.dispatch import Call
+from hobus.bus.messages.ledger import Ack, Entry, Lookup, Part, Read, Tail, Write, WriteEntry
+from hobus.bus.sim.disk import SimDisk, SimMedium
+from hobus.config.schema import LedgerConfig
+from hobus.ledger_service.frame import HEADER_BYTES, Built, build_frame, store_at
+from hobus.ledger_service.service import LedgerService
+from hobus.ledger_service.writer import Outcome
 
 MASK = bytes(range(101, 117))
 SESSION = "session/0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bus.messages.ledger import STREAMS
-from ledger_service.admission import Earlier, StreamHead, advance, fault_of_shape, judge
+from hobus.bus.messages.ledger import STREAMS
+from hobus.ledger_service.admission import Earlier, StreamHead, advance, fault_of_shape, judge
 from tests.ledger_service.rig import SESSION, append, take_over, write
 
 OWNER = "ho2/1@7"

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger_service.frame import (
+from hobus.ledger_service.frame import (
     GENESIS,
     HEADER_BYTES,
     Fault,

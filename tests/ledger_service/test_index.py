@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.disk import RealDisk
-from bus.errors import LedgerError
-from bus.messages.ledger import Provenance
-from bus.record.entry import WriteEntry, to_stored
-from ledger_service import index as index_module
-from ledger_service.admission import StreamHead
-from ledger_service.index import (
+from hobus.bus.disk import RealDisk
+from hobus.bus.errors import LedgerError
+from hobus.bus.messages.ledger import Provenance
+from hobus.bus.record.entry import WriteEntry, to_stored
+from hobus.ledger_service import index as index_module
+from hobus.ledger_service.admission import StreamHead
+from hobus.ledger_service.index import (
     FILE,
     FILES,
     Committed,
@@ -27,8 +27,8 @@ from ledger_service.index import (
     partition_of,
     partitions_to,
 )
-from ledger_service.segment import Place
-from ledger_service.verify import verify_directory
+from hobus.ledger_service.segment import Place
+from hobus.ledger_service.verify import verify_directory
 from tests.ledger_service.rig import running, start, write
 
 CHAIN = bytes(32)

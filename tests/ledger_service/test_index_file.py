@@ -2,10 +2,10 @@
 
 import shutil
 
-from bus.disk import RealDisk
-from ledger_service.index_file import read_positions
-from ledger_service.opening import INDEX
-from ledger_service.verify import verify_directory
+from hobus.bus.disk import RealDisk
+from hobus.ledger_service.index_file import read_positions
+from hobus.ledger_service.opening import INDEX
+from hobus.ledger_service.verify import verify_directory
 from tests.ledger_service.rig import SmallBus, ledger_config, start, write
 
 CONFIG = ledger_config()

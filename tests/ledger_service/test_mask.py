@@ -5,7 +5,7 @@ from random import Random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledger_service.mask import ALIGNMENT, MASK_BYTES, SECTOR_BYTES, aligned, apply_mask, mask_of, unmasked
+from hobus.ledger_service.mask import ALIGNMENT, MASK_BYTES, SECTOR_BYTES, aligned, apply_mask, mask_of, unmasked
 
 SECTORS_MAX = 40
 WORDS = st.integers(0, SECTORS_MAX * SECTOR_BYTES // ALIGNMENT)

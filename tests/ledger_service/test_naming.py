@@ -2,9 +2,9 @@
 
 import pytest
 
-from bus.messages.ledger import Provenance, WriteEntry
-from bus.record.catalog import kind_of, may_write_entry, read_body
-from bus.sim.disk import SimDisk
+from hobus.bus.messages.ledger import Provenance, WriteEntry
+from hobus.bus.record.catalog import kind_of, may_write_entry, read_body
+from hobus.bus.sim.disk import SimDisk
 from tests.ledger_service.rig import SESSION, medium, running, write
 
 SID = SESSION.removeprefix("session/")

@@ -2,11 +2,11 @@
 
 import pytest
 
-from bus.disk import RealDisk
-from bus.errors import LedgerError
-from bus.messages.ledger import Provenance
-from ledger_service.reader import Filter, entry_at, head_of, read_entries
-from ledger_service.segment import segment_name
+from hobus.bus.disk import RealDisk
+from hobus.bus.errors import LedgerError
+from hobus.bus.messages.ledger import Provenance
+from hobus.ledger_service.reader import Filter, entry_at, head_of, read_entries
+from hobus.ledger_service.segment import segment_name
 from tests.ledger_service.rig import SESSION, append, ledger_config, running, start, take_over, write
 
 CONFIG = ledger_config(segment_bytes=4_096, zero_fill_chunk_bytes=2_048)

@@ -5,16 +5,16 @@ from contextlib import closing
 
 import pytest
 
-from bus.disk import RealDisk
-from bus.errors import LedgerError
-from bus.record.catalog import read_body
-from bus.sim.disk import SimDisk
-from ledger_service.frame import GENESIS, VERSION
-from ledger_service.opening import INDEX, open_ledger
-from ledger_service.reader import read_entries
-from ledger_service.recovery import recover
-from ledger_service.segment import SegmentFiles, segment_name
-from ledger_service.verify import verify_directory
+from hobus.bus.disk import RealDisk
+from hobus.bus.errors import LedgerError
+from hobus.bus.record.catalog import read_body
+from hobus.bus.sim.disk import SimDisk
+from hobus.ledger_service.frame import GENESIS, VERSION
+from hobus.ledger_service.opening import INDEX, open_ledger
+from hobus.ledger_service.reader import read_entries
+from hobus.ledger_service.recovery import recover
+from hobus.ledger_service.segment import SegmentFiles, segment_name
+from hobus.ledger_service.verify import verify_directory
 from tests.ledger_service.lying_disk import LyingDisk, cut_power
 from tests.ledger_service.rig import (
     FailingDisk,

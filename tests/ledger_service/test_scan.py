@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from ledger_service.frame import GENESIS, HEADER_BYTES
-from ledger_service.mask import SECTOR_BYTES
-from ledger_service.scan import Damage, Tail, Whole, next_whole
-from ledger_service.source import Source
+from hobus.ledger_service.frame import GENESIS, HEADER_BYTES
+from hobus.ledger_service.mask import SECTOR_BYTES
+from hobus.ledger_service.scan import Damage, Tail, Whole, next_whole
+from hobus.ledger_service.source import Source
 from tests.ledger_service.rig import MASK, stored_frame
 
 SALT = bytes(range(1, 17))

@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from bus.catalog import ROLES
-from bus.errors import BusError
-from bus.messages.ledger import EVERY_SESSION, STREAMS, GetBody, Lookup, Query, Read, Tail
-from bus.record.catalog import EVENT_TYPES, KINDS, kind_of, read_body
-from bus.record.payloads.governance import Denied
-from bus.sim.disk import SimDisk
-from ledger_service.scope import READS, may_read, may_read_entry
+from hobus.bus.catalog import ROLES
+from hobus.bus.errors import BusError
+from hobus.bus.messages.ledger import EVERY_SESSION, STREAMS, GetBody, Lookup, Query, Read, Tail
+from hobus.bus.record.catalog import EVENT_TYPES, KINDS, kind_of, read_body
+from hobus.bus.record.payloads.governance import Denied
+from hobus.bus.sim.disk import SimDisk
+from hobus.ledger_service.scope import READS, may_read, may_read_entry
 from tests.ledger_service.rig import SESSION, call, medium, running, take_over, write
 
 JOURNAL = {

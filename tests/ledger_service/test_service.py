@@ -5,11 +5,11 @@ import shutil
 
 import pytest
 
-from bus.catalog import ROWS
-from bus.disk import RealDisk
-from bus.dispatch import handlers_of
-from bus.errors import BusError, LedgerError
-from bus.messages.ledger import (
+from hobus.bus.catalog import ROWS
+from hobus.bus.disk import RealDisk
+from hobus.bus.dispatch import handlers_of
+from hobus.bus.errors import BusError, LedgerError
+from hobus.bus.messages.ledger import (
     EVERY_SESSION,
     Entry,
     Found,
@@ -21,9 +21,9 @@ from bus.messages.ledger import (
     Tail,
     Written,
 )
-from bus.sim.disk import SimDisk
-from ledger_service import tables
-from ledger_service.service import LedgerService
+from hobus.bus.sim.disk import SimDisk
+from hobus.ledger_service import tables
+from hobus.ledger_service.service import LedgerService
 from tests.ledger_service.rig import SESSION, append, call, ledger_config, medium, running, start, take_over, write
 
 

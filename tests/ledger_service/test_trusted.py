@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from bus.errors import LedgerError
-from bus.record.entry import StoredEntry
-from bus.sim.disk import SimDisk
-from ledger_service import writer as writing
-from ledger_service.frame import HEADER_BYTES, Built, build_frame
-from ledger_service.intake import Batch, Intake
-from ledger_service.segment import ActiveSegment
-from ledger_service.tables import Tables
-from ledger_service.trusted import Untrue, trusted
-from ledger_service.writer import Writer
+from hobus.bus.errors import LedgerError
+from hobus.bus.record.entry import StoredEntry
+from hobus.bus.sim.disk import SimDisk
+from hobus.ledger_service import writer as writing
+from hobus.ledger_service.frame import HEADER_BYTES, Built, build_frame
+from hobus.ledger_service.intake import Batch, Intake
+from hobus.ledger_service.segment import ActiveSegment
+from hobus.ledger_service.tables import Tables
+from hobus.ledger_service.trusted import Untrue, trusted
+from hobus.ledger_service.writer import Writer
 from tests.ledger_service.rig import medium, running, start, write
 
 Spoil = Callable[[pytest.MonkeyPatch, Writer], None]

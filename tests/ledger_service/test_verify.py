@@ -5,16 +5,16 @@ import shutil
 
 import pytest
 
-from bus.disk import RealDisk
-from bus.errors import LedgerError
-from bus.messages.base import pack
-from bus.record.entry import decode_stored, encode_stored
-from ledger_service.frame import GENESIS, read_frame, read_header
-from ledger_service.index import Index
-from ledger_service.opening import INDEX, open_ledger
-from ledger_service.reader import read_entries
-from ledger_service.segment import segment_name
-from ledger_service.verify import is_ledger, verify_directory
+from hobus.bus.disk import RealDisk
+from hobus.bus.errors import LedgerError
+from hobus.bus.messages.base import pack
+from hobus.bus.record.entry import decode_stored, encode_stored
+from hobus.ledger_service.frame import GENESIS, read_frame, read_header
+from hobus.ledger_service.index import Index
+from hobus.ledger_service.opening import INDEX, open_ledger
+from hobus.ledger_service.reader import read_entries
+from hobus.ledger_service.segment import segment_name
+from hobus.ledger_service.verify import is_ledger, verify_directory
 from tests.ledger_service.rig import SmallBus, SteppedClock, ledger_config, running, start, stored_frame, write
 
 CONFIG = ledger_config(segment_bytes=4_096, zero_fill_chunk_bytes=2_048)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.messages.ledger import STREAMS, WriteEntry
-from bus.sim.disk import SimDisk
+from hobus.bus.messages.ledger import STREAMS, WriteEntry
+from hobus.bus.sim.disk import SimDisk
 from tests.ledger_service.rig import SESSION, append, medium, running, start, take_over, write
 
 

@@ -5,9 +5,9 @@ import errno
 
 import pytest
 
-from bus.errors import BusError, LedgerError
-from bus.messages.ledger import Ack, GetBody, Lookup, Read, ReadLedgerStats, Tail
-from bus.sim.disk import SimDisk
+from hobus.bus.errors import BusError, LedgerError
+from hobus.bus.messages.ledger import Ack, GetBody, Lookup, Read, ReadLedgerStats, Tail
+from hobus.bus.sim.disk import SimDisk
 from tests.ledger_service.rig import (
     FailingDisk,
     SmallBus,

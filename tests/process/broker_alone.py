@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from bus.clock import SystemClock
-from bus.settings import BusSettings
-from bus.zeromq.broker_loop import run_broker
-from bus.zeromq.tokens import TokenDirectory
+from hobus.bus.clock import SystemClock
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq.broker_loop import run_broker
+from hobus.bus.zeromq.tokens import TokenDirectory
 
 home = Path(sys.argv[1])
 run_broker(

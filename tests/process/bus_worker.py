@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from bus.clock import SystemClock
-from bus.peer import Peer
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.link import ZeroMQLink
+from hobus.bus.clock import SystemClock
+from hobus.bus.peer import Peer
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.link import ZeroMQLink
 from tests.conformance.clusters import bus_settings
 from tests.conformance.desk import Desk
 

@@ -14,19 +14,19 @@ from typing import Any
 
 import psutil
 
-from bus.clock import SystemClock
-from bus.messages.ledger import Entry
-from bus.messages.session import ProcessTurn, SessionConfig, TurnResult
-from config.snapshot import load_snapshot
-from launch import identity, run_file
-from launch.children import environment
-from launch.client import place_of
-from launch.door import answer_of
-from launch.home import Home, holder, home_of
-from launch.run_file import ChildRow, RunFile
-from ledger_service.reader import read_entries
-from ledger_service.segment import DIRECTORY
-from ledger_service.verify import VerifyReport, verify_directory
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
+from hobus.config.snapshot import load_snapshot
+from hobus.launch import identity, run_file
+from hobus.launch.children import environment
+from hobus.launch.client import place_of
+from hobus.launch.door import answer_of
+from hobus.launch.home import Home, holder, home_of
+from hobus.launch.run_file import ChildRow, RunFile
+from hobus.ledger_service.reader import read_entries
+from hobus.ledger_service.segment import DIRECTORY
+from hobus.ledger_service.verify import VerifyReport, verify_directory
 
 COMMAND_TIMEOUT_S = 120.0
 LOOK_INTERVAL_S = 0.01
@@ -50,7 +50,7 @@ class Answer:
 def hobus(*words: str, stdin: bytes = b"", env: dict[str, str] | None = None, cwd: Path | None = None) -> Answer:
     """One command, to its end."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "launch", *words],
+        [sys.executable, "-P", "-m", "hobus", *words],
         input=stdin,
         capture_output=True,
         env=environment() | (env or {}),
@@ -129,7 +129,7 @@ class Cluster:
     def start_ask(self, text: str, *words: str) -> subprocess.Popen[bytes]:
         """A turn that runs while the test does something else."""
         asked = subprocess.Popen(
-            [sys.executable, "-P", "-m", "launch", "ask", "--json", "--home", str(self.home.root), *words, text],
+            [sys.executable, "-P", "-m", "hobus", "ask", "--json", "--home", str(self.home.root), *words, text],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment() | self.env,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from launch.children import environment
+from hobus.launch.children import environment
 from tests.process.cluster import Cluster, eventually
 
 
@@ -25,7 +25,7 @@ class FarWorker:
         self._out, self._err = directory / "out", directory / "err"
         with self._out.open("ab") as out, self._err.open("ab") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "launch", "worker", *words, "--home", str(self.home)],
+                [sys.executable, "-P", "-m", "hobus", "worker", *words, "--home", str(self.home)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

@@ -11,11 +11,11 @@ import os
 import sys
 from pathlib import Path
 
-from bus.clock import SystemClock
-from bus.disk import RealDisk
-from bus.messages.ledger import WriteEntry
-from config.schema import LedgerConfig
-from ledger_service.service import LedgerService
+from hobus.bus.clock import SystemClock
+from hobus.bus.disk import RealDisk
+from hobus.bus.messages.ledger import WriteEntry
+from hobus.config.schema import LedgerConfig
+from hobus.ledger_service.service import LedgerService
 
 WRITERS = 4
 PAUSE_S = 0.008

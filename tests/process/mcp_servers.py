@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from config.snapshot import load_snapshot
+from hobus.config.snapshot import load_snapshot
 from tests.process.cluster import Cluster, write_config
 
 EVERYTHING = "HOBUS_TEST_MCP_EVERYTHING"

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from launch.children import environment
+from hobus.launch.children import environment
 from tests.launch.chat.terminal import Terminal
 
 _MODES = re.compile(r"\x1b\[\?\d+[hl]")
@@ -117,7 +117,7 @@ def typing(
     master, slave = os.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "launch", *words],
+        [sys.executable, "-P", "-m", "hobus", *words],
         stdin=slave if stdin is None else stdin,
         stdout=slave if stdout is None else stdout,
         stderr=slave,

@@ -10,12 +10,12 @@ import time
 
 import zmq
 
-from bus.codec import decode, encode, pack_header, unpack_header
-from bus.envelope import HEADER_VERSION, Header, Kind, header
-from bus.messages.base import Message
-from bus.messages.control import Beat, Hello, Ready
-from bus.messages.failure import Failure
-from bus.zeromq.curve import KeyPair
+from hobus.bus.codec import decode, encode, pack_header, unpack_header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Beat, Hello, Ready
+from hobus.bus.messages.failure import Failure
+from hobus.bus.zeromq.curve import KeyPair
 
 BIG = 10**8
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from bus.messages.session import ProcessTurn, SessionConfig, TurnResult
-from bus.record.catalog import read_body
-from launch.client import place_of
-from launch.door import answer_of
+from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
+from hobus.bus.record.catalog import read_body
+from hobus.launch.client import place_of
+from hobus.launch.door import answer_of
 from tests.gateway_service.providers.servers import Behave, Request, answering, completion, head, piece
 from tests.process.cluster import Cluster
 

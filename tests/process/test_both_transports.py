@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from config.snapshot import load_snapshot
-from launch.simulated import SimulatedCluster
-from ledger_service.reader import read_entries
+from hobus.config.snapshot import load_snapshot
+from hobus.launch.simulated import SimulatedCluster
+from hobus.ledger_service.reader import read_entries
 from tests.journals import check_record, masked_journal
 from tests.process.cluster import Cluster
 

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 import zmq
 
-from bus.clock import SystemClock
-from bus.envelope import Kind
-from bus.errors import ConfigError
-from bus.messages.control import Ready
-from bus.settings import BusSettings
-from bus.zeromq.broker_loop import run_broker
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.tap import TapReader
-from bus.zeromq.tokens import TokenDirectory, mint
+from hobus.bus.clock import SystemClock
+from hobus.bus.envelope import Kind
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.control import Ready
+from hobus.bus.settings import BusSettings
+from hobus.bus.zeromq.broker_loop import run_broker
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.tap import TapReader
+from hobus.bus.zeromq.tokens import TokenDirectory, mint
 from tests.process.raw_peer import RawPeer
 
 pytestmark = pytest.mark.process

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bus.record.journal import event_in
-from launch.drill import VARIABLE
+from hobus.bus.record.journal import event_in
+from hobus.launch.drill import VARIABLE
 from tests.journals import check_record
 from tests.process.cluster import Cluster, eventually, write_config
 

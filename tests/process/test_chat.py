@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from launch import exit_codes
-from launch.children import environment
+from hobus.launch import exit_codes
+from hobus.launch.children import environment
 from tests.journals import check_record
 from tests.process import chat_transcript
 from tests.process.cluster import Cluster, cluster_in, eventually, hobus, write_config
@@ -197,7 +197,7 @@ def test_two_chats_in_one_session_wait_for_each_other(slow, tmp_path):
     session = slow.ask("hello")["session_id"]
     lines = tmp_path / "lines"
     lines.write_bytes(b"what did I ask before?\nhello\n")
-    words = [sys.executable, "-P", "-m", "launch", *chat_of(slow, "--session", session)]
+    words = [sys.executable, "-P", "-m", "hobus", *chat_of(slow, "--session", session)]
     talks: list[subprocess.Popen[bytes]] = []
     for _ in range(2):
         with lines.open("rb") as stdin:
@@ -251,7 +251,7 @@ def test_a_session_is_continued_by_its_short_id(slow):
 
 def test_standard_streams_that_are_no_terminal(slow):
     """Nothing to read, nothing to write to, one of them a terminal: a clear end, and no traceback."""
-    words = [sys.executable, "-P", "-m", "launch", *chat_of(slow)]
+    words = [sys.executable, "-P", "-m", "hobus", *chat_of(slow)]
     nothing = slow("chat")
     assert (nothing.code, nothing.out) == (exit_codes.OK, "") and "no message came" in nothing.err
     for closed in ("<&-", ">&-", "<&- >&-", "<&- >&- 2>&-", ">/dev/full"):

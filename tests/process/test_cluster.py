@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from config.snapshot import Snapshot
-from launch import exit_codes, identity
-from launch.children import environment
-from launch.home import holder
+from hobus.config.snapshot import Snapshot
+from hobus.launch import exit_codes, identity
+from hobus.launch.children import environment
+from hobus.launch.home import holder
 from tests.process.cluster import Cluster, eventually, hobus, write_config
 
 pytestmark = pytest.mark.process
@@ -341,7 +341,7 @@ def test_a_flipped_bit_is_found_with_file_and_byte(cluster: Cluster):
 def test_the_foreground_drains_at_ctrl_c(cluster: Cluster):
     """`up` without --detach stays; SIGINT takes it down in order and leaves nothing."""
     front = subprocess.Popen(
-        [sys.executable, "-P", "-m", "launch", "up", "--home", str(cluster.home.root)],
+        [sys.executable, "-P", "-m", "hobus", "up", "--home", str(cluster.home.root)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),

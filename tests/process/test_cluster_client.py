@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bus.messages.session import TurnResult
 from hobus import AsyncClusterClient, ClusterClient
-from launch.errors import CommandError
+from hobus.bus.messages.session import TurnResult
+from hobus.launch.errors import CommandError
 from tests.process.cluster import Cluster
 
 pytestmark = pytest.mark.process

@@ -9,15 +9,15 @@ import threading
 
 import pytest
 
-from bus.clock import SystemClock
-from bus.codec import decode, encode, pack_header, unpack_header
-from bus.envelope import HEADER_VERSION, Kind, header
-from bus.messages.control import CreateToken, Join, Joined
-from bus.zeromq import curve
-from bus.zeromq.broker_loop import BrokerLoop
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.curve_link import CurveEnds, CurveLink
-from bus.zeromq.key_book import KeyFiles
+from hobus.bus.clock import SystemClock
+from hobus.bus.codec import decode, encode, pack_header, unpack_header
+from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.messages.control import CreateToken, Join, Joined
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.broker_loop import BrokerLoop
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.curve_link import CurveEnds, CurveLink
+from hobus.bus.zeromq.key_book import KeyFiles
 from tests.bus.broker.rig import BIG, settings_with
 
 pytestmark = pytest.mark.process

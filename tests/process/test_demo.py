@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.children import environment
-from launch.home import home_of
+from hobus.launch.children import environment
+from hobus.launch.home import home_of
 from tests.process.cluster import alive, eventually, family_in
 
 pytestmark = pytest.mark.process
@@ -22,7 +22,7 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path: Path, number: signal.Signa
     """In the start or in a turn: the processes are gone when it has ended, and so is its home."""
     env = environment() | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "launch", "demo"],
+        [sys.executable, "-P", "-m", "hobus", "demo"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=env,

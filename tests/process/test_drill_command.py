@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from launch.children import environment
-from launch.drill_moments import MOMENTS, ROLES
-from launch.home import home_of
-from launch.orphan import STAGES
+from hobus.launch.children import environment
+from hobus.launch.drill_moments import MOMENTS, ROLES
+from hobus.launch.home import home_of
+from hobus.launch.orphan import STAGES
 from tests.process.cluster import Answer, alive, eventually, family_in, hobus, write_config
 
 pytestmark = pytest.mark.process
@@ -96,7 +96,7 @@ def test_a_drill_that_nobody_reads_is_carried_out_and_its_exit_code_is_true(tmp_
     env = environment() | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     words = ["drill", "kill", "ho1", "--during", "tool", "--keep", "--home", str(tmp_path / "none")]
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "launch", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+        [sys.executable, "-P", "-m", "hobus", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
     ) as started:
         assert started.stdout is not None
         started.stdout.readline()
@@ -128,7 +128,7 @@ def test_no_cluster_survives_the_command_that_made_it(tmp_path: Path, command: t
     """Told to end, it takes its cluster down; killed without a word, the cluster goes down by itself."""
     env = environment() | {"TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", "launch", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+        [sys.executable, "-P", "-m", "hobus", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
     ) as started:
         assert started.stdout is not None
         for line in started.stdout:

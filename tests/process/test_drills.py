@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from bus.messages.ledger import Entry
-from launch.drill import VARIABLE
-from ledger_service.reader import read_entries
+from hobus.bus.messages.ledger import Entry
+from hobus.launch.drill import VARIABLE
+from hobus.ledger_service.reader import read_entries
 from tests.journals import answers_of, check_record, count_of
 from tests.process.cluster import Cluster, eventually
 

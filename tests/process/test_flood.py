@@ -10,10 +10,10 @@ import time
 import pytest
 import zmq
 
-from bus.codec import decode, encode
-from bus.envelope import Kind, header
-from bus.messages.control import Peers, ReadPeers
-from bus.zeromq.tokens import mint
+from hobus.bus.codec import decode, encode
+from hobus.bus.envelope import Kind, header
+from hobus.bus.messages.control import Peers, ReadPeers
+from hobus.bus.zeromq.tokens import mint
 from tests.process.cluster import Cluster
 from tests.process.raw_peer import BIG
 from tests.process.test_broker_process import Bench
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.process
 
 SERVER = """
 import sys, time, zmq
-from bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.context import ZeroMQ
 from tests.bus.broker.rig import settings_with
 
 zeromq = ZeroMQ(settings_with(receive_max=100, tap_hwm=100, heartbeat_interval_ms=50, heartbeat_timeout_ms=150))

@@ -12,10 +12,10 @@ from typing import IO
 
 import pytest
 
-from bus.messages.session import ProcessTurn, TurnResult
-from launch.client import connected, place_of
-from launch.door import ROLE as DOOR
-from launch.turns import process_turn
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.launch.client import connected, place_of
+from hobus.launch.door import ROLE as DOOR
+from hobus.launch.turns import process_turn
 from tests.process.cluster import cluster_in, eventually, write_config
 
 pytestmark = pytest.mark.process

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bus.messages.session import TurnResult
-from bus.record.catalog import read_body
-from config.snapshot import load_snapshot
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.record.catalog import read_body
+from hobus.config.snapshot import load_snapshot
 from tests.gateway_service.providers.servers import answering, completion
 from tests.process.cluster import Cluster, eventually
 

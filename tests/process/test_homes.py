@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from launch import exit_codes, identity
-from launch.children import environment
-from launch.home import holder
+from hobus.launch import exit_codes, identity
+from hobus.launch.children import environment
+from hobus.launch.home import holder
 from tests.process.cluster import Cluster, cluster_in, eventually, hobus, write_config
 
 pytestmark = pytest.mark.process
@@ -57,7 +57,7 @@ def test_a_disk_that_takes_no_writes_is_named(read_only: Path, words: tuple[str,
 
 def test_two_ups_at_once_make_one_cluster(cluster: Cluster):
     """One starts it, the other is refused with the first one's pid; nothing of the second is left."""
-    command = [sys.executable, "-P", "-m", "launch", "up", "--wait", "--home", str(cluster.home.root)]
+    command = [sys.executable, "-P", "-m", "hobus", "up", "--wait", "--home", str(cluster.home.root)]
     both = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()) for _ in range(2)
     ]
@@ -109,7 +109,7 @@ def test_logs_follow_through_a_restart_and_are_there_afterwards(cluster: Cluster
     """-f shows what a new incarnation says; a stopped cluster's logs are read as well, by actor, time and as JSON."""
     cluster.up()
     followed = subprocess.Popen(
-        [sys.executable, "-P", "-m", "launch", "logs", "-f", "--json", "-n", "1", "--home", str(cluster.home.root)],
+        [sys.executable, "-P", "-m", "hobus", "logs", "-f", "--json", "-n", "1", "--home", str(cluster.home.root)],
         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(),
     )  # fmt: skip
     lines: list[dict[str, str]] = []

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch import exit_codes, identity, run_file
-from launch.children import environment
-from launch.errors import CommandError
-from launch.home import holder
+from hobus.launch import exit_codes, identity, run_file
+from hobus.launch.children import environment
+from hobus.launch.errors import CommandError
+from hobus.launch.home import holder
 from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process
@@ -29,7 +29,7 @@ def start_up(cluster: Cluster, *words: str, file_bytes_max: int | None = None) -
             resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, file_bytes_max))
 
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "launch", "up", "--home", str(cluster.home.root), *words],
+        [sys.executable, "-P", "-m", "hobus", "up", "--home", str(cluster.home.root), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(),
@@ -75,7 +75,7 @@ def test_a_run_file_that_is_gone_or_damaged_comes_back(cluster: Cluster, text: s
     identity.end(run.launcher_pid, run.launcher_mark, signal.SIGSTOP)
     spoil(cluster, text)
     down = subprocess.Popen(
-        [sys.executable, "-P", "-m", "launch", "down", "--home", str(cluster.home.root)],
+        [sys.executable, "-P", "-m", "hobus", "down", "--home", str(cluster.home.root)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
     )  # fmt: skip
     eventually(lambda: is_told_to_end(run.launcher_pid))

@@ -14,12 +14,12 @@ from typing import Self
 
 import pytest
 
-from bus.disk import RealDisk
-from bus.errors import LedgerError
-from ledger_service.opening import open_ledger
-from ledger_service.reader import read_entries
-from ledger_service.service import LedgerService
-from ledger_service.verify import verify_directory
+from hobus.bus.disk import RealDisk
+from hobus.bus.errors import LedgerError
+from hobus.ledger_service.opening import open_ledger
+from hobus.ledger_service.reader import read_entries
+from hobus.ledger_service.service import LedgerService
+from hobus.ledger_service.verify import verify_directory
 from tests.process.ledger_writer import CONFIG, ProcessBus, entry
 
 pytestmark = pytest.mark.process

@@ -15,10 +15,10 @@ from typing import Any
 import psutil
 import pytest
 
-from actors.ho1_executor.mcp_servers.server import McpServer
-from bus.messages.work_order import ToolCall
-from config.schema import StdioServer
-from config.snapshot import load_snapshot
+from hobus.actors.ho1_executor.mcp_servers.server import McpServer
+from hobus.bus.messages.work_order import ToolCall
+from hobus.config.schema import StdioServer
+from hobus.config.snapshot import load_snapshot
 from tests.process.mcp_servers import ROOT, SCRIPTED, scripted
 
 pytestmark = pytest.mark.process
@@ -252,10 +252,10 @@ async def test_a_server_dies_with_its_worker_whatever_it_does(tmp_path: Path) ->
     """The worker is killed; its server, deaf for its input and for cancels, is gone too."""
     code = f"""
 import asyncio, sys
-from actors.ho1_executor.mcp_servers.server import McpServer
-from bus.messages.work_order import ToolCall
-from config.schema import StdioServer
-from config.snapshot import load_snapshot
+from hobus.actors.ho1_executor.mcp_servers.server import McpServer
+from hobus.bus.messages.work_order import ToolCall
+from hobus.config.schema import StdioServer
+from hobus.config.snapshot import load_snapshot
 async def main():
     fields = {scripted(tmp_path)!r}
     server = McpServer("s", StdioServer.model_validate(fields), load_snapshot().config.tools, given={{}}, random=lambda: 0.5,

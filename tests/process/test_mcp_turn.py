@@ -12,8 +12,8 @@ from typing import Any
 import psutil
 import pytest
 
-from bus.messages.session import Approve, Cancel
-from launch.client import connected, place_of
+from hobus.bus.messages.session import Approve, Cancel
+from hobus.launch.client import connected, place_of
 from tests.process.cluster import Cluster, eventually
 from tests.process.far_worker import FarWorker, token_of, workers
 from tests.process.mcp_servers import configure, everything_server, http, scripted, stdio, time_server, use

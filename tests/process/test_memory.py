@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bus.clock import SystemClock
-from bus.messages.ids import iso
-from bus.record.payload import payload_of
-from bus.record.payloads.orders import ContextAssembled
+from hobus.bus.clock import SystemClock
+from hobus.bus.messages.ids import iso
+from hobus.bus.record.payload import payload_of
+from hobus.bus.record.payloads.orders import ContextAssembled
 from tests.journals import check_record
 from tests.process.cluster import Cluster, eventually
 

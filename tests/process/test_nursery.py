@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from bus.clock import SystemClock
-from config.schema import LauncherConfig
-from config.snapshot import load_snapshot
-from launch import zygote
-from launch.children import Child
-from launch.lineage import Lineage
-from launch.nursery import Nursery
-from launch.zygote_words import WORD_MAX_BYTES, Forked
+from hobus.bus.clock import SystemClock
+from hobus.config.schema import LauncherConfig
+from hobus.config.snapshot import load_snapshot
+from hobus.launch import zygote
+from hobus.launch.children import Child
+from hobus.launch.lineage import Lineage
+from hobus.launch.nursery import Nursery
+from hobus.launch.zygote_words import WORD_MAX_BYTES, Forked
 
 pytestmark = pytest.mark.process
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launch import exit_codes, identity
+from hobus.launch import exit_codes, identity
 from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from launch import exit_codes
+from hobus.launch import exit_codes
 from tests.actors.ho1_executor.tools.packages import install
 from tests.process.cluster import Cluster, eventually
 from tests.process.mcp_servers import ROOT, configure, use
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 
 SOURCE = """
 import os, time
-from bus.tool import Invocation, ToolFault, tool
+from hobus import Invocation, ToolFault, tool
 
 @tool(idempotent=True, writes=False)
 def double(number: int) -> int:

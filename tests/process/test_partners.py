@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from bus.messages.gateway import PromptMessage, PromptResponse, ToolSpec
-from bus.messages.work_order import Segment
-from bus.record.catalog import read_body
-from config.snapshot import load_snapshot
-from launch import exit_codes
+from hobus.bus.messages.gateway import PromptMessage, PromptResponse, ToolSpec
+from hobus.bus.messages.work_order import Segment
+from hobus.bus.record.catalog import read_body
+from hobus.config.snapshot import load_snapshot
+from hobus.launch import exit_codes
 from tests.gateway_service.providers.instances import ANTHROPIC, OPENAI, instance
 from tests.gateway_service.rig import prompt
 from tests.partners.started import KINDS, NAMES, Counted, Partner, started

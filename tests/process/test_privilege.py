@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
-from config.environment import allowed
-from config.snapshot import load_snapshot
-from launch.kernel import keep_memory_private
+from hobus.config.environment import allowed
+from hobus.config.snapshot import load_snapshot
+from hobus.launch.kernel import keep_memory_private
 from tests.actors.ho1_executor.tools.packages import install
 from tests.process.cluster import Cluster, environment, eventually, family_in
 from tests.process.far_worker import FarWorker, token_of, workers
@@ -36,7 +36,7 @@ PLANTED = {"A_PROVIDER_KEY": SECRET, "HOBUS_API_KEY": SECRET, "SERVER_KEY": f"{S
 TOOL = """
 import os, resource
 from pathlib import Path
-from bus.tool import tool
+from hobus import tool
 
 @tool(idempotent=True, writes=False)
 def look() -> dict:
@@ -137,7 +137,7 @@ def with_one_server(family: list[psutil.Process]) -> tuple[list[psutil.Process],
 def foreground(cluster: Cluster, words: list[str]) -> Generator[None]:
     """`hobus up` in the foreground, until Ctrl-C."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "launch", "up", "--home", str(cluster.home.root), *words],
+        [sys.executable, "-P", "-m", "hobus", "up", "--home", str(cluster.home.root), *words],
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env=environment() | cluster.env, start_new_session=True,
     )  # fmt: skip

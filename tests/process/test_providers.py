@@ -12,7 +12,7 @@ from contextlib import suppress
 import psutil
 import pytest
 
-from bus.record.catalog import read_body
+from hobus.bus.record.catalog import read_body
 from tests.gateway_service.providers.servers import (
     DONE,
     USAGE_PIECE,
@@ -55,7 +55,7 @@ def test_no_process_that_is_forked_has_an_sdk_in_it():
     code = (
         "import importlib, sys\n"
         "from launch.zygote import MAIN, ROLES\n"
-        "for name in (MAIN, *(f'launch.roles.{role}' for role in ROLES)): importlib.import_module(name)\n"
+        "for name in (MAIN, *(f'hobus.launch.roles.{role}' for role in ROLES)): importlib.import_module(name)\n"
         "print([name for name in ('openai', 'anthropic', 'httpx2', 'httpcore2') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

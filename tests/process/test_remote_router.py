@@ -13,16 +13,16 @@ from contextlib import suppress
 import pytest
 import zmq
 
-from bus.clock import SystemClock
-from bus.codec import decode, encode
-from bus.envelope import HEADER_VERSION, Kind, header
-from bus.errors import ConfigError
-from bus.messages.control import CreateToken, Hello, Join, Joined, Peers, ReadPeers, Ready, Refused
-from bus.zeromq import curve
-from bus.zeromq.broker_loop import run_broker
-from bus.zeromq.context import end_monitor
-from bus.zeromq.key_book import KeyFiles
-from bus.zeromq.tokens import TokenDirectory, mint
+from hobus.bus.clock import SystemClock
+from hobus.bus.codec import decode, encode
+from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Peers, ReadPeers, Ready, Refused
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.broker_loop import run_broker
+from hobus.bus.zeromq.context import end_monitor
+from hobus.bus.zeromq.key_book import KeyFiles
+from hobus.bus.zeromq.tokens import TokenDirectory, mint
 from tests.bus.broker.rig import BIG, settings_with
 from tests.process.raw_peer import RawPeer
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bus.messages.session import Cancel, Pause, Resume, SessionView, Steer
-from launch.client import connected, place_of
+from hobus.bus.messages.session import Cancel, Pause, Resume, SessionView, Steer
+from hobus.launch.client import connected, place_of
 from tests import sessions
 from tests.journals import check_record
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from bus.messages.control import Peers, ReadPeers
-from launch import exit_codes
-from launch.children import environment
-from launch.client import connected, place_of
+from hobus.bus.messages.control import Peers, ReadPeers
+from hobus.launch import exit_codes
+from hobus.launch.children import environment
+from hobus.launch.client import connected, place_of
 from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process
@@ -40,7 +40,7 @@ class Tapper:
     @classmethod
     def start(cls, cluster: Cluster, *words: str) -> Tapper:
         """A tap of frames as JSON, heard by the broker."""
-        command = [sys.executable, "-P", "-m", "launch", "tap", "--home", str(cluster.home.root), "-f", "jsonl", *words]
+        command = [sys.executable, "-P", "-m", "hobus", "tap", "--home", str(cluster.home.root), "-f", "jsonl", *words]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
         made = cls(process)
         for stream, into in ((process.stdout, made.lines), (process.stderr, made.said)):
@@ -221,7 +221,7 @@ def test_a_tap_whose_reader_reads_nothing_ends_at_the_first_ctrl_c_and_accounts_
 ):
     """Nobody reads the pipe, before or after: what was never written, and what was never even read, is lost by number."""
     cluster.up("--config", str(write_config(tmp_path / "c.json", ("bus.tap_hwm", 4))))
-    command = [sys.executable, "-P", "-m", "launch", "tap", "--home", str(cluster.home.root), "-f", "jsonl", "--all"]
+    command = [sys.executable, "-P", "-m", "hobus", "tap", "--home", str(cluster.home.root), "-f", "jsonl", "--all"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
     tapper = Tapper(process)
     tappers.append(tapper)
@@ -293,7 +293,7 @@ def test_a_closed_pipe_a_terminated_tap_and_a_count_end_with_the_account(cluster
     """`hobus tap | head -1`, `timeout 5 hobus tap`, `--count`: the last line is always there."""
     cluster.up()
     cluster.ask(PACKAGES)
-    command = f"{sys.executable} -P -m launch tap --home {cluster.home.root} --all"
+    command = f"{sys.executable} -P -m hobus tap --home {cluster.home.root} --all"
     script = f"{command} | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], capture_output=True, env=environment(), timeout=60, check=False)
     lines = done.stdout.decode().splitlines()
@@ -339,7 +339,7 @@ def test_a_capture_is_read_without_a_cluster_through_the_same_filters(cluster: C
         full = cluster("tap", "-w", "/dev/full", "--since", "10m")
         assert full.code == exit_codes.FAILED and "No space" in full.err
         with Path("/dev/full").open("wb") as stdout:
-            command = [sys.executable, "-P", "-m", "launch", "tap", "--home", str(cluster.home.root), "--since", "10m"]
+            command = [sys.executable, "-P", "-m", "hobus", "tap", "--home", str(cluster.home.root), "--since", "10m"]
             full_pipe = subprocess.run(
                 command, stdout=stdout, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False
             )
@@ -410,7 +410,7 @@ def test_a_terminal_gets_a_table_as_wide_as_it_is_and_colours(cluster: Cluster):
     """On a tty of 80 columns; nothing of it in a pipe or with NO_COLOR."""
     cluster.up()
     cluster.ask(PACKAGES)
-    words = [sys.executable, "-P", "-m", "launch", "tap", "--home", str(cluster.home.root), "--since", "10m"]
+    words = [sys.executable, "-P", "-m", "hobus", "tap", "--home", str(cluster.home.root), "--since", "10m"]
     screen = _on_a_terminal(words, columns=80)
     assert "\x1b[36m" in screen and "\x1b[32m" in screen
     plain = _on_a_terminal(words, columns=80, NO_COLOR="1").splitlines()

@@ -16,10 +16,10 @@ from typing import Any
 import psutil
 import pytest
 
-from actors.ho1_executor.tools.children import ChildToolRunner
-from actors.ho1_executor.tools.protocol import FRAME_OVERHEAD_BYTES, pack_frame
-from actors.ho1_executor.tools.registry import BUILTIN
-from config.snapshot import load_snapshot
+from hobus.actors.ho1_executor.tools.children import ChildToolRunner
+from hobus.actors.ho1_executor.tools.protocol import FRAME_OVERHEAD_BYTES, pack_frame
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.config.snapshot import load_snapshot
 from tests.actors.ho1_executor.tools.packages import install
 from tests.actors.ho1_executor.tools.runner_suite import OUTPUT_MAX_BYTES, VIEW, RunnerSuite, run
 from tests.actors.ho1_executor.tools.suite_tools import ALL
@@ -273,7 +273,7 @@ asyncio.run(main())
 
 PACKAGE = """
 import os, subprocess, sys, time
-from bus.tool import tool
+from hobus import tool
 
 DAEMON = '''
 import subprocess

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 import zmq
 
-from bus.errors import BusError
-from bus.messages.control import PeerRow, Peers, ReadPeer, ReadPeers
-from bus.messages.gateway import PromptResponse
-from bus.peer import Peer
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.link import ZeroMQLink
+from hobus.bus.errors import BusError
+from hobus.bus.messages.control import PeerRow, Peers, ReadPeer, ReadPeers
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.peer import Peer
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.link import ZeroMQLink
 from tests.conformance.clusters import RealCluster, bus_settings
 from tests.conformance.desk import Desk, prompt
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from launch import checkup, identity
-from launch.commands.ps import own_lines
+from hobus.launch import checkup, identity
+from hobus.launch.commands.ps import own_lines
 from tests.process.cluster import Cluster, eventually, write_config
 
 pytestmark = pytest.mark.process

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from bus.messages.gateway import Prompt, PromptResponse
-from bus.messages.ledger import Entry
-from bus.messages.session import CallResult, ProcessTurn, SessionConfig, TurnResult
-from bus.messages.work_order import ToolCall, ToolSpec
-from bus.record.journal import event_in
-from launch.simulated import SimulatedCluster
-from launch.turns import process_turn
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import CallResult, ProcessTurn, SessionConfig, TurnResult
+from hobus.bus.messages.work_order import ToolCall, ToolSpec
+from hobus.bus.record.journal import event_in
+from hobus.launch.simulated import SimulatedCluster
+from hobus.launch.turns import process_turn
 from tests.journals import answers_of, check_record, count_of
 from tests.shipped import shipped_snapshot
 from tests.simulation.turns import CLASSIFY, with_thinking

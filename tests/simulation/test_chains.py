@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
-from bus.errors import GatewayError
-from bus.record.catalog import read_body
-from config.schema import AdminConfig
-from config.snapshot import Snapshot
-from launch.simulated import SimulatedCluster
+from hobus.bus.errors import GatewayError
+from hobus.bus.record.catalog import read_body
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot
+from hobus.launch.simulated import SimulatedCluster
 from tests.journals import check_record, count_of
 from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools

@@ -7,15 +7,15 @@ import dataclasses
 
 import pytest
 
-from actors.ho1_executor.tools.definition import ToolDefinition
-from actors.ho1_executor.tools.table import ToolTable
-from bus.messages.base import unpack
-from bus.messages.control import AnnounceTools, ToolSource, ToolWord
-from bus.record.payload import payload_of
-from bus.record.payloads.orders import OrderEnd
-from config.schema import AdminConfig
-from config.snapshot import Snapshot
-from launch.simulated import SimulatedCluster
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.table import ToolTable
+from hobus.bus.messages.base import unpack
+from hobus.bus.messages.control import AnnounceTools, ToolSource, ToolWord
+from hobus.bus.record.payload import payload_of
+from hobus.bus.record.payloads.orders import OrderEnd
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot
+from hobus.launch.simulated import SimulatedCluster
 from tests.journals import check_record
 from tests.shipped import shipped_snapshot
 from tests.simulation.turns import AsksForTools, with_tools

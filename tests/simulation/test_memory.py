@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from bus.codec import unpack_header
-from bus.envelope import Kind
-from bus.messages.base import Message
-from bus.messages.gateway import Prompt, PromptResponse
-from bus.messages.ids import RunId, iso
-from bus.messages.ledger import Entry
-from bus.messages.memory import DeactivateOverlay, Overlay, OverlayChanged, Overlays, ReadOverlays
-from bus.messages.session import Consolidate, TurnResult
-from bus.record.catalog import read_body
-from bus.sim.network import SimNetwork
-from config.snapshot import Snapshot
-from launch.roles.gateway import providers as providers_of
-from launch.simulated import SimulatedCluster
+from hobus.bus.codec import unpack_header
+from hobus.bus.envelope import Kind
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.ids import RunId, iso
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.memory import DeactivateOverlay, Overlay, OverlayChanged, Overlays, ReadOverlays
+from hobus.bus.messages.session import Consolidate, TurnResult
+from hobus.bus.record.catalog import read_body
+from hobus.bus.sim.network import SimNetwork
+from hobus.config.snapshot import Snapshot
+from hobus.launch.roles.gateway import providers as providers_of
+from hobus.launch.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of, masked_journal
 from tests.shipped import shipped_snapshot

@@ -7,10 +7,10 @@ import dataclasses
 
 import pytest
 
-from bus.errors import GatewayError
-from bus.messages.session import ProcessTurn, SessionConfig, TurnResult
-from config.schema import AdminConfig
-from launch.simulated import SimulatedCluster
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.session import ProcessTurn, SessionConfig, TurnResult
+from hobus.config.schema import AdminConfig
+from hobus.launch.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import snapshot
 from tests.journals import answers_of, check_record, count_of
 from tests.shipped import shipped_snapshot

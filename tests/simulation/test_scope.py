@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from bus.errors import BusError
-from bus.messages.base import pack
-from bus.messages.ids import iso
-from bus.messages.ledger import Entries, Read, Tail, Write, WriteEntry, Written, session_stream
-from bus.messages.session import ProcessTurn, SessionEvent, TurnDegraded, TurnResult
-from bus.record.journal import pack_event
-from launch.simulated import SimulatedCluster
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ledger import Entries, Read, Tail, Write, WriteEntry, Written, session_stream
+from hobus.bus.messages.session import ProcessTurn, SessionEvent, TurnDegraded, TurnResult
+from hobus.bus.record.journal import pack_event
+from hobus.launch.simulated import SimulatedCluster
 from tests.journals import check_record, count_of
 from tests.shipped import shipped_snapshot
 

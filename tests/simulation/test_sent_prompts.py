@@ -7,16 +7,16 @@ from collections.abc import Mapping
 
 import pytest
 
-from actors.ho2_supervisor import composed
 from bench.turn import QUESTION
-from bus.messages.ledger import Entry
-from bus.record.catalog import read_body
-from bus.record.payload import payload_in
-from bus.record.payloads.prompts import PromptSent
-from config.prompt_pack import parse_pack
-from config.snapshot import Snapshot
-from gateway_service.providers.offline.provider import OfflineProvider
-from launch.simulated import SimulatedCluster
+from hobus.actors.ho2_supervisor import composed
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.prompts import PromptSent
+from hobus.config.prompt_pack import parse_pack
+from hobus.config.snapshot import Snapshot
+from hobus.gateway_service.providers.offline.provider import OfflineProvider
+from hobus.launch.simulated import SimulatedCluster
 from tests.shipped import shipped_snapshot
 
 TURNS = 4

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from bus.errors import RuntimeFault
-from bus.messages.session import Approve, Cancel, Command, Deny, FollowUp, Pause, Resume, SessionView, Steer
-from bus.record.ends import ENDS
-from config.schema import AdminConfig
-from config.snapshot import Snapshot
-from launch.simulated import SimulatedCluster
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.session import Approve, Cancel, Command, Deny, FollowUp, Pause, Resume, SessionView, Steer
+from hobus.bus.record.ends import ENDS
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot
+from hobus.launch.simulated import SimulatedCluster
 from tests.journals import check_record
 from tests.sessions import Person, folded, names
 from tests.shipped import shipped_snapshot

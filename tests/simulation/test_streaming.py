@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from bus.codec import unpack_header
-from bus.envelope import Kind
-from bus.messages.base import Message
-from bus.messages.gateway import PromptResponse
-from bus.messages.session import ProcessTurn, TurnResult
-from bus.messages.streams import StreamDelta, StreamReset
-from bus.messages.work_order import ToolCall
-from bus.port import Bus
-from bus.sim.network import SimNetwork
-from config.snapshot import Snapshot
-from launch.simulated import SimulatedCluster
+from hobus.bus.codec import unpack_header
+from hobus.bus.envelope import Kind
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.session import ProcessTurn, TurnResult
+from hobus.bus.messages.streams import StreamDelta, StreamReset
+from hobus.bus.messages.work_order import ToolCall
+from hobus.bus.port import Bus
+from hobus.bus.sim.network import SimNetwork
+from hobus.config.snapshot import Snapshot
+from hobus.launch.simulated import SimulatedCluster
 from tests.actors.ho2_supervisor.rig import CLASSIFIED
 from tests.bus.test_streaming import shown
 from tests.gateway_service.rig import snapshot

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from actors.ho1_executor.actor import Executor
-from actors.ho1_executor.tools.definition import ToolDefinition
-from bus.dispatch import Call
-from bus.messages.ids import iso, session_id_of
-from bus.messages.ledger import Entry
-from bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
-from bus.messages.work_order import ExecuteWorkOrder, Receipt
-from launch.simulated import BROKER, SimulatedCluster
+from hobus.actors.ho1_executor.actor import Executor
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.bus.dispatch import Call
+from hobus.bus.messages.ids import iso, session_id_of
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import CommandVerdict, FollowUp, HostCommand, ProcessTurn, SessionCommand, TurnResult
+from hobus.bus.messages.work_order import ExecuteWorkOrder, Receipt
+from hobus.launch.simulated import BROKER, SimulatedCluster
 from tests.journals import check_record, count_of
 from tests.sessions import Person
 from tests.shipped import shipped_snapshot

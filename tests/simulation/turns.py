@@ -6,11 +6,11 @@ import dataclasses
 import json
 from collections.abc import Callable
 
-from actors.ho1_executor.tools.definition import ToolDefinition
-from bus.messages.gateway import Prompt, PromptResponse
-from bus.messages.work_order import ToolCall
-from config.schema import AdminConfig
-from config.snapshot import Snapshot
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.work_order import ToolCall
+from hobus.config.schema import AdminConfig
+from hobus.config.snapshot import Snapshot
 
 CLASSIFY = "PRC-CLASSIFY-001"
 

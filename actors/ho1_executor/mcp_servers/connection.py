@@ -16,11 +16,11 @@ from contextlib import suppress
 from itertools import count
 from typing import Any
 
-from actors.ho1_executor.mcp_servers.frames import failure_in, is_listed
-from actors.ho1_executor.tools import keeper
-from actors.ho1_executor.tools.child import ChildGone
-from actors.ho1_executor.tools.definition import ToolResult, not_done
-from actors.ho1_executor.tools.protocol import (
+from hobus.actors.ho1_executor.mcp_servers.frames import failure_in, is_listed
+from hobus.actors.ho1_executor.tools import keeper
+from hobus.actors.ho1_executor.tools.child import ChildGone
+from hobus.actors.ho1_executor.tools.definition import ToolResult, not_done
+from hobus.actors.ho1_executor.tools.protocol import (
     FRAME_OVERHEAD_BYTES,
     PREFIX_BYTES,
     BadFrame,
@@ -30,7 +30,7 @@ from actors.ho1_executor.tools.protocol import (
     unpack_frame,
 )
 
-PROCESS_MODULE = "actors.ho1_executor.mcp_servers.process"
+PROCESS_MODULE = "hobus.actors.ho1_executor.mcp_servers.process"
 
 Listed = Callable[[str, list[dict[str, Any]]], None]
 """(who the server is, its tools) -> None; called at each listing."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.ho1_executor.mcp_servers.listing import is_listing
+from hobus.actors.ho1_executor.mcp_servers.listing import is_listing
 
 
 def is_listed(frame: dict[str, Any]) -> bool:

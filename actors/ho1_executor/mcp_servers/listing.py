@@ -9,11 +9,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
-from actors.ho1_executor.tools.schema_check import schema_fault
-from bus.messages.control import SEPARATOR
-from config.schema import McpServerConfig
-from config.tool_faults import TOOL_ID
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from hobus.actors.ho1_executor.tools.schema_check import schema_fault
+from hobus.bus.messages.control import SEPARATOR
+from hobus.config.schema import McpServerConfig
+from hobus.config.tool_faults import TOOL_ID
 
 _REFUSED_SHOWN = 20
 _NAME_CHARS = 64

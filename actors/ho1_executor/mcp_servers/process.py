@@ -1,6 +1,6 @@
 """The process of one MCP server: connects to it with the official SDK, lists its tools, makes calls, stops them.
 
-Started as `python -m actors.ho1_executor.mcp_servers.process <worker pid>` with a socket as standard input. It ends
+Started as `python -m` this module and its worker's pid, with a socket as standard input. It ends
 when its worker is gone, when its server is gone, and when the server cannot be reached: its worker starts another one.
 Everything that it starts dies with it, by its keeper (`tools/keeper.py`). The SDK is imported here and nowhere else.
 """
@@ -16,10 +16,10 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from actors.ho1_executor.mcp_servers.frames import printable
-from actors.ho1_executor.tools.confine import confine
-from actors.ho1_executor.tools.keeper import die_with, split
-from actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, unpack_frame
+from hobus.actors.ho1_executor.mcp_servers.frames import printable
+from hobus.actors.ho1_executor.tools.confine import confine
+from hobus.actors.ho1_executor.tools.keeper import die_with, split
+from hobus.actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, unpack_frame
 
 
 class Line:
@@ -67,7 +67,7 @@ async def _serve(line: socket.socket) -> None:
         return
     confine(settings["limits"])
     try:
-        from actors.ho1_executor.mcp_servers.session import serve  # noqa: PLC0415 - half a second, and an extra
+        from hobus.actors.ho1_executor.mcp_servers.session import serve  # noqa: PLC0415 - half a second, and an extra
     except ImportError as error:
         missing = printable(str(error.name or error))
         await to_worker.send("failed", detail=f"{missing} is not installed: pip install 'hobus[mcp]'")

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from config.secret_refs import HIDDEN, is_secret_ref
+from hobus.config.secret_refs import HIDDEN, is_secret_ref
 
 _INHERITED = ("PATH", "HOME", "LOGNAME", "USER", "SHELL", "TERM", "LANG", "LC_ALL", "TZ", "TMPDIR")
 """What every server gets of its process's environment, which has `launcher.environment` alone; nothing else of it."""

@@ -14,14 +14,14 @@ from typing import Any, Literal
 
 import structlog
 
-from actors.ho1_executor.mcp_servers.connection import Connection, NotConnected, gone_result
-from actors.ho1_executor.mcp_servers.frames import printable
-from actors.ho1_executor.mcp_servers.listing import Taken, taken
-from actors.ho1_executor.tools.child import ChildGone
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
-from bus.messages.work_order import ToolCall
-from config.environment import allowed, referred_to
-from config.schema import McpServerConfig, ToolsConfig
+from hobus.actors.ho1_executor.mcp_servers.connection import Connection, NotConnected, gone_result
+from hobus.actors.ho1_executor.mcp_servers.frames import printable
+from hobus.actors.ho1_executor.mcp_servers.listing import Taken, taken
+from hobus.actors.ho1_executor.tools.child import ChildGone
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolResult, not_done
+from hobus.bus.messages.work_order import ToolCall
+from hobus.config.environment import allowed, referred_to
+from hobus.config.schema import McpServerConfig, ToolsConfig
 
 State = Literal["starting", "ready", "failed"]
 _log = structlog.get_logger("ho1_executor")

@@ -21,12 +21,12 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
-from actors.ho1_executor.mcp_servers.content import told
-from actors.ho1_executor.mcp_servers.frames import printable
-from actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
-from actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
-from actors.ho1_executor.tools.definition import ToolResult, cut, not_done
-from actors.ho1_executor.tools.protocol import pack_frame
+from hobus.actors.ho1_executor.mcp_servers.content import told
+from hobus.actors.ho1_executor.mcp_servers.frames import printable
+from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
+from hobus.actors.ho1_executor.mcp_servers.stdio import Streams, Traffic, stdio
+from hobus.actors.ho1_executor.tools.definition import ToolResult, cut, not_done
+from hobus.actors.ho1_executor.tools.protocol import pack_frame
 
 CLIENT = mcp_types.Implementation(name="hobus", version="1")
 IDEMPOTENCY_KEY = "hobus/idempotency_key"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolHost
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolHost
 
 _NOTHING: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 

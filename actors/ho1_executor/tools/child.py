@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from actors.ho1_executor.tools import child_main, keeper
-from actors.ho1_executor.tools.definition import ToolFault, ToolResult
-from actors.ho1_executor.tools.outside import Request
-from actors.ho1_executor.tools.protocol import (
+from hobus.actors.ho1_executor.tools import child_main, keeper
+from hobus.actors.ho1_executor.tools.definition import ToolFault, ToolResult
+from hobus.actors.ho1_executor.tools.outside import Request
+from hobus.actors.ho1_executor.tools.protocol import (
     FRAME_OVERHEAD_BYTES,
     PREFIX_BYTES,
     BadFrame,
@@ -28,7 +28,7 @@ from actors.ho1_executor.tools.protocol import (
     unpack_frame,
 )
 
-CHILD_MODULE = "actors.ho1_executor.tools.child_main"
+CHILD_MODULE = "hobus.actors.ho1_executor.tools.child_main"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A tool process: takes one call at a time from its worker, runs it, answers; ends when its worker is gone.
 
-Started as `python -m actors.ho1_executor.tools.child_main <worker pid> <0|1, whether it is kept>` with a socket as
+Started as `python -m` this module, <worker pid> <0|1, whether it is kept>, with a socket as
 standard input; kept: it has a keeper, for whatever its tools start (`keeper`). Imports stay
 few (no bus, no models, no event loop), because every worker keeps several of these.
 """
@@ -16,8 +16,8 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from actors.ho1_executor.tools.confine import confine
-from actors.ho1_executor.tools.definition import (
+from hobus.actors.ho1_executor.tools.confine import confine
+from hobus.actors.ho1_executor.tools.definition import (
     ToolDefinition,
     ToolFault,
     ToolHost,
@@ -26,10 +26,10 @@ from actors.ho1_executor.tools.definition import (
     not_done,
     written,
 )
-from actors.ho1_executor.tools.keeper import die_with, split
-from actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, unpack_frame
+from hobus.actors.ho1_executor.tools.keeper import die_with, split
+from hobus.actors.ho1_executor.tools.protocol import PREFIX_BYTES, pack_frame, unpack_frame
 
-ENTRY_POINTS = "actors.ho1_executor.tools.entry_points"
+ENTRY_POINTS = "hobus.actors.ho1_executor.tools.entry_points"
 """Imported only where the configuration names some."""
 
 _DESCRIPTORS_MAX = 1 << 20

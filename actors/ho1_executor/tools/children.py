@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from actors.ho1_executor.tools import keeper
-from actors.ho1_executor.tools.child import Child, ChildGone, ChildSettings
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, not_done
-from actors.ho1_executor.tools.protocol import pack_frame
-from bus.messages.work_order import ToolCall
+from hobus.actors.ho1_executor.tools import keeper
+from hobus.actors.ho1_executor.tools.child import Child, ChildGone, ChildSettings
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, not_done
+from hobus.actors.ho1_executor.tools.protocol import pack_frame
+from hobus.bus.messages.work_order import ToolCall
 
-BUILTIN_REGISTRY = "actors.ho1_executor.tools.registry:BUILTIN"
+BUILTIN_REGISTRY = "hobus.actors.ho1_executor.tools.registry:BUILTIN"
 
 
 class ChildToolRunner:

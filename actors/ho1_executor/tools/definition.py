@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from bus.tool import ToolFault
+from hobus.bus.tool import ToolFault
 
 
 class ToolHost(Protocol):

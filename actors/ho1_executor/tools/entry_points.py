@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
-from actors.ho1_executor.tools.registry import BUILTIN
-from actors.ho1_executor.tools.schema_check import schema_fault
-from actors.ho1_executor.tools.signature import NoSchema, invocation_parameter, schema_of
-from bus.tool import MARK, Declared, Invocation
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.actors.ho1_executor.tools.schema_check import schema_fault
+from hobus.actors.ho1_executor.tools.signature import NoSchema, invocation_parameter, schema_of
+from hobus.bus.tool import MARK, Declared, Invocation
 
 GROUP = "hobus.tools"
 SOURCE = "python"
@@ -51,7 +51,7 @@ def definition_of(name: str, function: Any) -> ToolDefinition:
     """The tool that a function is. Raises BadEntryPoint."""
     declared: Declared | None = getattr(function, MARK, None)
     if not callable(function) or not isinstance(declared, Declared):
-        raise BadEntryPoint("it is no tool; decorate the function with @bus.tool.tool(idempotent=..., writes=...)")
+        raise BadEntryPoint("it is no tool; decorate the function with @hobus.tool(idempotent=..., writes=...)")
     description = declared.description or inspect.getdoc(function) or ""
     if not description.strip():
         raise BadEntryPoint("nothing says what it does; give it a docstring or description=")
@@ -112,7 +112,7 @@ def _line(error: BaseException) -> str:
 
 
 def main() -> None:
-    """`python -m actors.ho1_executor.tools.entry_points MAX_BYTES NAME...`: name -> why it is no tool, as JSON."""
+    """`python -m` this module, MAX_BYTES NAME...: name -> why it is no tool, as JSON."""
     faults: dict[str, str] = {}
     out = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, failed, not_done, written
-from actors.ho1_executor.tools.outside import Request
-from bus.messages.work_order import ToolCall
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolResult, failed, not_done, written
+from hobus.actors.ho1_executor.tools.outside import Request
+from hobus.bus.messages.work_order import ToolCall
 
 Verify = Callable[[], Awaitable[Mapping[str, Any]]]
 

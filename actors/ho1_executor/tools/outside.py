@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from actors.ho1_executor.tools.definition import ToolFault
-from bus.catalog import row_of
-from bus.errors import RuntimeFault
-from bus.messages.base import named
-from bus.port import Bus
+from hobus.actors.ho1_executor.tools.definition import ToolFault
+from hobus.bus.catalog import row_of
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import named
+from hobus.bus.port import Bus
 
 Request = Callable[[str, str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 """(service, message type, body) -> the reply's fields; raises ToolFault."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bus.json_text import is_within
-from bus.messages.control import PARAMETERS_DEPTH_MAX
-from config.json_schema import SchemaFault, check_schema, validator_of
+from hobus.bus.json_text import is_within
+from hobus.bus.messages.control import PARAMETERS_DEPTH_MAX
+from hobus.config.json_schema import SchemaFault, check_schema, validator_of
 
 
 def schema_fault(schema: Any, *, is_run_here: bool = True) -> str:

@@ -7,7 +7,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from bus.tool import Invocation
+from hobus.bus.tool import Invocation
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},

@@ -13,19 +13,19 @@ from typing import Any
 
 import structlog
 
-from actors.ho1_executor.mcp_servers.frames import printable
-from actors.ho1_executor.mcp_servers.server import McpServer
-from actors.ho1_executor.tools.children import ChildToolRunner
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost, ToolResult, not_done
-from actors.ho1_executor.tools.schema_check import schema_fault
-from actors.ho1_executor.tools.table import ToolTable
-from bus.messages.base import pack
-from bus.messages.control import REASON_MAX_CHARS, REFUSED_SHOWN_MAX, AnnounceTools, ToolSource, ToolWord
-from bus.messages.work_order import ToolCall
-from bus.settings import BusSettings
-from bus.text import cut
-from config.environment import allowed
-from config.schema import McpServerConfig, ToolsConfig
+from hobus.actors.ho1_executor.mcp_servers.frames import printable
+from hobus.actors.ho1_executor.mcp_servers.server import McpServer
+from hobus.actors.ho1_executor.tools.children import ChildToolRunner
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost, ToolResult, not_done
+from hobus.actors.ho1_executor.tools.schema_check import schema_fault
+from hobus.actors.ho1_executor.tools.table import ToolTable
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.control import REASON_MAX_CHARS, REFUSED_SHOWN_MAX, AnnounceTools, ToolSource, ToolWord
+from hobus.bus.messages.work_order import ToolCall
+from hobus.bus.settings import BusSettings
+from hobus.bus.text import cut
+from hobus.config.environment import allowed
+from hobus.config.schema import McpServerConfig, ToolsConfig
 
 PYTHON = "python"
 _log = structlog.get_logger("ho1_executor")

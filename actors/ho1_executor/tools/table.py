@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from actors.ho1_executor.tools.definition import ToolDefinition
-from config.json_schema import Validator, validator_of
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.config.json_schema import Validator, validator_of
 
 
 class ToolTable(Mapping[str, ToolDefinition]):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from actors.ho1_executor.tools.definition import ToolDefinition
-from config.assets import Agent
-from config.secret_refs import redacted
-from config.snapshot import Snapshot
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.config.assets import Agent
+from hobus.config.secret_refs import redacted
+from hobus.config.snapshot import Snapshot
 
 
 def snapshot_view(snapshot: Snapshot, tools: Mapping[str, ToolDefinition]) -> dict[str, Any]:

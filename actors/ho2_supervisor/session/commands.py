@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actors.ho2_supervisor.session import leases
-from actors.ho2_supervisor.session.lifecycle import walk
-from actors.ho2_supervisor.session.outcome import (
+from hobus.actors.ho2_supervisor.session import leases
+from hobus.actors.ho2_supervisor.session.lifecycle import walk
+from hobus.actors.ho2_supervisor.session.outcome import (
     BatchComplete,
     Effect,
     Rejected,
@@ -18,7 +18,7 @@ from actors.ho2_supervisor.session.outcome import (
     RunStops,
     Verdict,
 )
-from actors.ho2_supervisor.session.state import (
+from hobus.actors.ho2_supervisor.session.state import (
     ActiveToolBatch,
     CallStatus,
     RunState,
@@ -27,9 +27,9 @@ from actors.ho2_supervisor.session.state import (
     of_run,
     resolve_run_config,
 )
-from bus.messages import session as commands
-from bus.messages.ids import body_ref, iso, parse_iso
-from bus.messages.session import HostCommand
+from hobus.bus.messages import session as commands
+from hobus.bus.messages.ids import body_ref, iso, parse_iso
+from hobus.bus.messages.session import HostCommand
 
 DENIED = "denied"
 """The code of a call that an operator refused."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState
-from bus.messages.ledger import Entry
-from bus.messages.session import SessionEventKind
-from bus.record.journal import Recorded, recorded
+from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import SessionEventKind
+from hobus.bus.record.journal import Recorded, recorded
 
 NOTHING = SessionState(session_id="")
 """Before any entry: which session it is, the first one says."""

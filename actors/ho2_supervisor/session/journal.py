@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from actors.ho2_supervisor.session.state import SessionState
-from bus.messages.ids import completed_id, entry_id
-from bus.messages.ledger import Entry, Provenance, WriteEntry, session_stream
-from bus.messages.session import ENTRY_NAMES, SessionEvent, SessionEventKind
-from bus.record.journal import pack_event
+from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.bus.messages.ids import completed_id, entry_id
+from hobus.bus.messages.ledger import Entry, Provenance, WriteEntry, session_stream
+from hobus.bus.messages.session import ENTRY_NAMES, SessionEvent, SessionEventKind
+from hobus.bus.record.journal import pack_event
 
 
 def input_digest(input_id: str, text: str) -> str:

@@ -5,10 +5,10 @@ No clock: every time here was journaled. Source: spec page "Session contracts", 
 
 from __future__ import annotations
 
-from actors.ho2_supervisor.session.outcome import Rejected, Verdict
-from actors.ho2_supervisor.session.state import RunLease, SessionState, of_run
-from bus.messages.ids import iso, lease_id_of, parse_iso
-from bus.messages.session import LeaseHeartbeat, LeaseIssued
+from hobus.actors.ho2_supervisor.session.outcome import Rejected, Verdict
+from hobus.actors.ho2_supervisor.session.state import RunLease, SessionState, of_run
+from hobus.bus.messages.ids import iso, lease_id_of, parse_iso
+from hobus.bus.messages.session import LeaseHeartbeat, LeaseIssued
 
 FIRST = 1
 """A run has one lease; its number is part of its id."""

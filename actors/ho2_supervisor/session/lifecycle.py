@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from bus.messages.session import Lifecycle
+from hobus.bus.messages.session import Lifecycle
 
 TRANSITIONS: Mapping[Lifecycle, tuple[Lifecycle, ...]] = MappingProxyType(
     {

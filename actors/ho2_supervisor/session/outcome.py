@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from actors.ho2_supervisor.session.state import SessionState
-from bus.messages.ids import RunId
-from bus.messages.session import Lifecycle
+from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.session import Lifecycle
 
 
 @dataclass(frozen=True, slots=True)

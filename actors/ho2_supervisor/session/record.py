@@ -9,18 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from actors.ho2_supervisor import history as history_rules
-from actors.ho2_supervisor.history import DeliveredTurn, History, HistoryLimits
-from actors.ho2_supervisor.recorded_form import whole
-from actors.ho2_supervisor.session.commands import text_ref
-from actors.ho2_supervisor.session.outcome import Outcome
-from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState
-from bus.messages import session as events
-from bus.messages.ids import RunId
-from bus.messages.session import TurnResult
-from bus.record.ends import End, end_in, reply_in, result_in
-from bus.record.journal import Recorded, own_text
+from hobus.actors.ho2_supervisor import history as history_rules
+from hobus.actors.ho2_supervisor.history import DeliveredTurn, History, HistoryLimits
+from hobus.actors.ho2_supervisor.recorded_form import whole
+from hobus.actors.ho2_supervisor.session.commands import text_ref
+from hobus.actors.ho2_supervisor.session.outcome import Outcome
+from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.record.ends import End, end_in, reply_in, result_in
+from hobus.bus.record.journal import Recorded, own_text
 
 _OF_STEPS = frozenset(
     {"RunStarted", "StepStarted", "OrderDispatched", "OrderEnded", "ToolBatchIssued", "ToolReceipt", "BatchSettled"}

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from actors.ho2_supervisor.session import commands, leases
-from actors.ho2_supervisor.session.lifecycle import DEGRADED_PATH, walk
-from actors.ho2_supervisor.session.outcome import (
+from hobus.actors.ho2_supervisor.session import commands, leases
+from hobus.actors.ho2_supervisor.session.lifecycle import DEGRADED_PATH, walk
+from hobus.actors.ho2_supervisor.session.outcome import (
     BatchComplete,
     Effect,
     Outcome,
@@ -23,7 +23,7 @@ from actors.ho2_supervisor.session.outcome import (
     RunOver,
     Verdict,
 )
-from actors.ho2_supervisor.session.state import (
+from hobus.actors.ho2_supervisor.session.state import (
     ActiveToolBatch,
     CallStatus,
     RunState,
@@ -34,9 +34,9 @@ from actors.ho2_supervisor.session.state import (
     resolve_run_config,
     state_hash,
 )
-from bus.messages import session as events
-from bus.messages.ids import RunId, StepId, follow_up_input, work_order_id
-from bus.messages.session import Lifecycle, SessionEvent
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import RunId, StepId, follow_up_input, work_order_id
+from hobus.bus.messages.session import Lifecycle, SessionEvent
 
 _UNFENCED = frozenset({"SessionStarted", "TookOver", "TurnDegraded", "OrderEnded", "ToolReceipt"})
 """Kinds whose envelope may be older than the state: written by others, or receipts with a fence of their own."""

@@ -17,14 +17,14 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from actors.ho2_supervisor.history import ERASED, DeliveredTurn, History, HistoryLimits
-from actors.ho2_supervisor.session.record import AnswerKind, EndedRun, Forgotten, KnownInput, SessionRecord
-from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState, state_hash
-from bus.messages.base import Count, Record, canonical_bytes, pack, unpack
-from bus.messages.ids import RunId, body_ref
-from bus.messages.session import StateSnapshot
-from bus.record.journal import Recorded
+from hobus.actors.ho2_supervisor.history import ERASED, DeliveredTurn, History, HistoryLimits
+from hobus.actors.ho2_supervisor.session.record import AnswerKind, EndedRun, Forgotten, KnownInput, SessionRecord
+from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.actors.ho2_supervisor.session.state import SessionState, state_hash
+from hobus.bus.messages.base import Count, Record, canonical_bytes, pack, unpack
+from hobus.bus.messages.ids import RunId, body_ref
+from hobus.bus.messages.session import StateSnapshot
+from hobus.bus.record.journal import Recorded
 
 VERSION = 5
 """Of the packed record. One of another version is not read; the entries before it are."""

@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from bus.messages.base import Count, Record, Timestamp, canonical_value
-from bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId
-from bus.messages.session import HostCommand, LeaseTerms, Lifecycle, OpenCalls, RunConfig, SessionConfig
-from bus.messages.work_order import Fence
+from hobus.bus.messages.base import Count, Record, Timestamp, canonical_value
+from hobus.bus.messages.ids import InputId, RunId, Sequence, SessionId, StepId, ToolBatchId, TurnId
+from hobus.bus.messages.session import HostCommand, LeaseTerms, Lifecycle, OpenCalls, RunConfig, SessionConfig
+from hobus.bus.messages.work_order import Fence
 
 CallState = Literal["Pending", "Succeeded", "Failed", "IgnoredStale", "Cancelled"]
 

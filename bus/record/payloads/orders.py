@@ -10,11 +10,11 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from bus.messages.ids import RunId, body_ref, by_writer, iso, parse_iso
-from bus.messages.work_order import Cost, Fence, OutputResult, Receipt, Segment, ToolCall, WorkOrderError
-from bus.record.entry import Entry, Provenance, WriteEntry
-from bus.record.payload import payload_in
-from bus.record.payloads.prompts import CallAsked
+from hobus.bus.messages.ids import RunId, body_ref, by_writer, iso, parse_iso
+from hobus.bus.messages.work_order import Cost, Fence, OutputResult, Receipt, Segment, ToolCall, WorkOrderError
+from hobus.bus.record.entry import Entry, Provenance, WriteEntry
+from hobus.bus.record.payload import payload_in
+from hobus.bus.record.payloads.prompts import CallAsked
 
 _ANSWER = "PROMPT_RECEIVED:"
 _NO_TEXT, _OWN_TEXT, _LAST_ANSWER = "", "own", "answer"

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from bus.record.entry import Provenance
+from hobus.bus.record.entry import Provenance
 
 
 class PromptSent(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from bus.messages.work_order import ToolCall
+from hobus.bus.messages.work_order import ToolCall
 
 _COUNT_MAX = 2**53
 """Up to here a number is the same one for every reader of JSON."""

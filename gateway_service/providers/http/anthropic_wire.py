@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bus.messages.gateway import Prompt, PromptMessage, PromptResponse
-from bus.messages.work_order import ToolCall
-from config.schema import AnthropicProvider
-from gateway_service.providers.http.answers import (
+from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse
+from hobus.bus.messages.work_order import ToolCall
+from hobus.config.schema import AnthropicProvider
+from hobus.gateway_service.providers.http.answers import (
     BadAnswer,
     a_count,
     a_list,
@@ -18,7 +18,7 @@ from gateway_service.providers.http.answers import (
     call_arguments,
     tool_call,
 )
-from gateway_service.providers.http.names import ToolNames, with_call_ids
+from hobus.gateway_service.providers.http.names import ToolNames, with_call_ids
 
 PATH = "/v1/messages"
 MODELS_PATH = "/v1/models"

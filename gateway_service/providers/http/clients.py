@@ -14,9 +14,9 @@ from typing import Any
 
 import httpx2
 
-from config.schema import AnthropicProvider, GatewayConfig, OpenAIProvider
-from gateway_service.providers.http.guard import GuardedTransport, Limits
-from gateway_service.providers.http.provider import Client
+from hobus.config.schema import AnthropicProvider, GatewayConfig, OpenAIProvider
+from hobus.gateway_service.providers.http.guard import GuardedTransport, Limits
+from hobus.gateway_service.providers.http.provider import Client
 
 _NOT_ASKED_FOR = "unused"
 """An SDK insists on a key; where there is none, the transport lets no header with one leave."""

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Prompt
-from gateway_service.providers.http.answers import BadAnswer
-from gateway_service.providers.http.exchange import AnswerRefused, Exchange
-from gateway_service.providers.http.hidden import without_key
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt
+from hobus.gateway_service.providers.http.answers import BadAnswer
+from hobus.gateway_service.providers.http.exchange import AnswerRefused, Exchange
+from hobus.gateway_service.providers.http.hidden import without_key
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import httpx2
 
-from gateway_service.providers.http.exchange import AnswerRefused, current
+from hobus.gateway_service.providers.http.exchange import AnswerRefused, current
 
 _KEY_HEADERS = ("authorization", "x-api-key")
 

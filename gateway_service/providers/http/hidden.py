@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from bus.messages.gateway import PromptResponse
-from config.secret_refs import HIDDEN
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.config.secret_refs import HIDDEN
 
 _KEY_PART_CHARS = 8
 """So many characters of a key in a row are too many."""

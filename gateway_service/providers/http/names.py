@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from bus.messages.gateway import PromptMessage
+from hobus.bus.messages.gateway import PromptMessage
 
 _NAME_MAX_CHARS = 64
 """The shortest limit of any provider's."""

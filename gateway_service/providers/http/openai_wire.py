@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from bus.messages.gateway import Prompt, PromptResponse
-from bus.messages.work_order import REFUSAL, ToolCall
-from gateway_service.providers.http.answers import (
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.bus.messages.work_order import REFUSAL, ToolCall
+from hobus.gateway_service.providers.http.answers import (
     BadAnswer,
     a_count,
     a_list,
@@ -18,7 +18,7 @@ from gateway_service.providers.http.answers import (
     call_arguments,
     tool_call,
 )
-from gateway_service.providers.http.names import ToolNames, with_call_ids
+from hobus.gateway_service.providers.http.names import ToolNames, with_call_ids
 
 PATH = "/chat/completions"
 MODELS_PATH = "/models"

@@ -12,16 +12,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Prompt, PromptResponse
-from config.schema import AnthropicProvider, GatewayConfig, OpenAIProvider
-from gateway_service import pricing
-from gateway_service.providers.http import anthropic_wire, faults, openai_wire
-from gateway_service.providers.http.exchange import Exchange, current
-from gateway_service.providers.http.faults import Asked
-from gateway_service.providers.http.hidden import answer_without_key, said_without_key
-from gateway_service.providers.http.names import ToolNames
-from gateway_service.providers.keys import read_key
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.config.schema import AnthropicProvider, GatewayConfig, OpenAIProvider
+from hobus.gateway_service import pricing
+from hobus.gateway_service.providers.http import anthropic_wire, faults, openai_wire
+from hobus.gateway_service.providers.http.exchange import Exchange, current
+from hobus.gateway_service.providers.http.faults import Asked
+from hobus.gateway_service.providers.http.hidden import answer_without_key, said_without_key
+from hobus.gateway_service.providers.http.names import ToolNames
+from hobus.gateway_service.providers.keys import read_key
 
 Beside = Callable[..., Awaitable[Any]]
 """Runs a function beside the event loop, as `asyncio.to_thread` does."""
@@ -225,7 +225,7 @@ class HttpProvider:
 
     def _loaded(self) -> Client:
         self._key = read_key(self._provider_id, self._config.key, self._given())
-        clients = importlib.import_module("gateway_service.providers.http.clients")
+        clients = importlib.import_module("hobus.gateway_service.providers.http.clients")
         return clients.client_of(self._config, self._gateway, key=self._key, breathe=self._breathe)
 
     def _estimated(self, prompt: Prompt, response: PromptResponse) -> PromptResponse:

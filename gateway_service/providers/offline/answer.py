@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gateway_service.providers.offline.by_name import named_in
-from gateway_service.providers.offline.form import Form, first_sentences, form_of, told, wished
-from gateway_service.providers.offline.grammar import Grammar, Intent
-from gateway_service.providers.offline.prose import tell
-from gateway_service.providers.offline.reading import Call, Reading, Said, Tool
+from hobus.gateway_service.providers.offline.by_name import named_in
+from hobus.gateway_service.providers.offline.form import Form, first_sentences, form_of, told, wished
+from hobus.gateway_service.providers.offline.grammar import Grammar, Intent
+from hobus.gateway_service.providers.offline.prose import tell
+from hobus.gateway_service.providers.offline.reading import Call, Reading, Said, Tool
 
 SELF = "I am hobus's embedded offline model: fixed rules, no language model"
 PLUG_IN = (

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from gateway_service.providers.offline.reading import Call
+from hobus.gateway_service.providers.offline.reading import Call
 
 _LINE = re.compile(r"use[ \t]+([A-Za-z0-9_-]{1,64})[ \t]*(\{.*\})?[ \t]*", re.IGNORECASE)
 _CALLS_MAX = 64

@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from gateway_service.providers.offline.asked import Key
-from gateway_service.providers.offline.grammar import Grammar
-from gateway_service.providers.offline.reading import Reading
+from hobus.gateway_service.providers.offline.asked import Key
+from hobus.gateway_service.providers.offline.grammar import Grammar
+from hobus.gateway_service.providers.offline.reading import Reading
 
 _OBJECTIVE_WORDS = 12
 _SHORT_WORDS = 3

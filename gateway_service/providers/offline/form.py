@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from gateway_service.providers.offline.grammar import Grammar
-from gateway_service.providers.offline.reading import Reading
+from hobus.gateway_service.providers.offline.grammar import Grammar
+from hobus.gateway_service.providers.offline.reading import Reading
 
 Form = Literal["full", "brief", "list"]
 FORMS: tuple[Form, ...] = ("brief", "list", "full")

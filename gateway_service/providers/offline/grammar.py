@@ -68,7 +68,7 @@ class Grammar:
 
 def load_grammar() -> Grammar:
     """The shipped grammar."""
-    data = json.loads(files("gateway_service.providers.offline").joinpath(_FILE).read_text(encoding="utf-8"))
+    data = json.loads(files("hobus.gateway_service.providers.offline").joinpath(_FILE).read_text(encoding="utf-8"))
     return Grammar(
         read_chars=data["read_chars"],
         intents=tuple(

@@ -10,14 +10,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from gateway_service.providers.offline import answer as rules
-from gateway_service.providers.offline.asked import is_reduced, keys_in, wants_object
-from gateway_service.providers.offline.by_name import message_of
-from gateway_service.providers.offline.classify import classify
-from gateway_service.providers.offline.filled import filled
-from gateway_service.providers.offline.grammar import Grammar
-from gateway_service.providers.offline.reading import Call, Reading, read_request
-from gateway_service.providers.offline.structured import consolidate, is_about_a_signal, least_instance
+from hobus.gateway_service.providers.offline import answer as rules
+from hobus.gateway_service.providers.offline.asked import is_reduced, keys_in, wants_object
+from hobus.gateway_service.providers.offline.by_name import message_of
+from hobus.gateway_service.providers.offline.classify import classify
+from hobus.gateway_service.providers.offline.filled import filled
+from hobus.gateway_service.providers.offline.grammar import Grammar
+from hobus.gateway_service.providers.offline.reading import Call, Reading, read_request
+from hobus.gateway_service.providers.offline.structured import consolidate, is_about_a_signal, least_instance
 
 MODELS = ("offline-rules-1",)
 """The models there are."""

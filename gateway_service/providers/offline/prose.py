@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gateway_service.providers.offline.reading import Answered
+from hobus.gateway_service.providers.offline.reading import Answered
 
 _ERROR = re.compile(r"^error ([A-Za-z_]*): ?(.*)$", re.DOTALL)
 _CHAIN_SHOWN = 16

@@ -11,12 +11,12 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Literal, NamedTuple
 
-from bus.errors import GatewayError
-from bus.messages.gateway import Prompt, PromptResponse
-from gateway_service import pricing
-from gateway_service.providers.http import openai_wire
-from gateway_service.providers.offline import model
-from gateway_service.providers.offline.grammar import load_grammar
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt, PromptResponse
+from hobus.gateway_service import pricing
+from hobus.gateway_service.providers.http import openai_wire
+from hobus.gateway_service.providers.offline import model
+from hobus.gateway_service.providers.offline.grammar import load_grammar
 
 MODEL_ID = model.MODELS[0]
 _WORD = re.compile(r"\s*\S+|\s+\Z")

@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bus.errors import GatewayError
-from gateway_service.providers.offline.asked import Key
-from gateway_service.providers.offline.classify import domain_of, task_of
-from gateway_service.providers.offline.grammar import Grammar
-from gateway_service.providers.offline.reading import Reading, said_in
+from hobus.bus.errors import GatewayError
+from hobus.gateway_service.providers.offline.asked import Key
+from hobus.gateway_service.providers.offline.classify import domain_of, task_of
+from hobus.gateway_service.providers.offline.grammar import Grammar
+from hobus.gateway_service.providers.offline.reading import Reading, said_in
 
 LEAST_MAX_CHARS = 100_000
 """No contract asks for so much; a schema that does was made to."""

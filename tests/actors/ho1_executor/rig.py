@@ -7,22 +7,22 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from actors.ho1_executor.actor import Executor
-from actors.ho1_executor.receipts import Moment, Tally, end_entry, failed
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
-from actors.ho1_executor.tools.in_process import InProcessToolRunner
-from actors.ho1_executor.tools.registry import BUILTIN
-from actors.ho1_executor.tools.view import snapshot_view
-from bus.dispatch import Actor, Call
-from bus.ledger_client import LedgerClient, every_page
-from bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget, ScopeBudget
-from bus.messages.ids import RunId
-from bus.messages.ledger import Entry, Read, WriteEntry
-from bus.messages.work_order import Constraints, ExecuteWorkOrder, Fence, Receipt, Segment, ToolCall, WorkOrder
-from bus.peer import Peer
-from bus.sim.world import World
-from config.snapshot import Snapshot
-from ledger_service.service import LedgerService
+from hobus.actors.ho1_executor.actor import Executor
+from hobus.actors.ho1_executor.receipts import Moment, Tally, end_entry, failed
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.actors.ho1_executor.tools.view import snapshot_view
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.ledger_client import LedgerClient, every_page
+from hobus.bus.messages.gateway import Breakers, Budget, Prompt, PromptResponse, ReadBreakers, ReadBudget, ScopeBudget
+from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.ledger import Entry, Read, WriteEntry
+from hobus.bus.messages.work_order import Constraints, ExecuteWorkOrder, Fence, Receipt, Segment, ToolCall, WorkOrder
+from hobus.bus.peer import Peer
+from hobus.bus.sim.world import World
+from hobus.config.snapshot import Snapshot
+from hobus.ledger_service.service import LedgerService
 from tests.conformance.clusters import ledger_settings
 from tests.shipped import shipped_snapshot
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from bus.errors import BusError, RuntimeFault
-from bus.messages.gateway import ERROR_CODES as GATEWAY_CODES
-from bus.messages.work_order import ERROR_CODES, Exchange, Receipt, Segment, ToolCall, ToolSpec, WorkOrder
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.messages.gateway import ERROR_CODES as GATEWAY_CODES
+from hobus.bus.messages.work_order import ERROR_CODES, Exchange, Receipt, Segment, ToolCall, ToolSpec, WorkOrder
 from tests.actors.ho1_executor.rig import (
     SESSION,
     WO,

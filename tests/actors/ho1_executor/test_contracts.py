@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
-from actors.ho1_executor.contracts import check_contract, gather_inputs, label_inputs, schema_faults, select_contract
-from bus.errors import WorkOrderFault
-from bus.messages.work_order import Segment
-from config.assets import Boundary, Contract
-from config.json_schema import validator_of
+from hobus.actors.ho1_executor.contracts import (
+    check_contract,
+    gather_inputs,
+    label_inputs,
+    schema_faults,
+    select_contract,
+)
+from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.work_order import Segment
+from hobus.config.assets import Boundary, Contract
+from hobus.config.json_schema import validator_of
 from tests.actors.ho1_executor.rig import shipped
 
 

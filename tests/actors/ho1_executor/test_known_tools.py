@@ -8,15 +8,15 @@ from collections.abc import Mapping, Sequence
 import pytest
 from structlog.testing import capture_logs
 
-from actors.ho1_executor.known_tools import Known, KnownTools, definition_of, is_awaited, wanted_by
-from actors.ho1_executor.offered import Offers, offered_tools
-from actors.ho1_executor.tools.definition import ToolDefinition
-from actors.ho1_executor.tools.registry import BUILTIN
-from actors.ho1_executor.tools.sources import word_of
-from bus.messages.base import pack
-from bus.messages.control import AnnounceTools, SourceRow, ToolWord
-from config.assets import Agent
-from config.schema import StdioServer, ToolsConfig
+from hobus.actors.ho1_executor.known_tools import Known, KnownTools, definition_of, is_awaited, wanted_by
+from hobus.actors.ho1_executor.offered import Offers, offered_tools
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.actors.ho1_executor.tools.sources import word_of
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.control import AnnounceTools, SourceRow, ToolWord
+from hobus.config.assets import Agent
+from hobus.config.schema import StdioServer, ToolsConfig
 from tests.actors.ho1_executor.rig import ScriptedGateway, cluster, order, shipped
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.ho1_executor.model_step import Outage
+from hobus.actors.ho1_executor.model_step import Outage
 
 
 def test_an_outage_is_over_long_enough_at_its_border() -> None:

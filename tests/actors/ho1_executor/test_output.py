@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho1_executor.contracts import check_contract
-from actors.ho1_executor.output import JSON_ALONE, WHOLE_TEXT, judge_output, repair_messages, strip_fence
-from bus.messages.base import pack
+from hobus.actors.ho1_executor.contracts import check_contract
+from hobus.actors.ho1_executor.output import JSON_ALONE, WHOLE_TEXT, judge_output, repair_messages, strip_fence
+from hobus.bus.messages.base import pack
 from tests.actors.ho1_executor.rig import answer
 from tests.actors.ho1_executor.test_contracts import contract
 

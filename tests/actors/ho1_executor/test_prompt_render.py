@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from actors.ho1_executor.prompt_render import load_pack, render
-from bus.errors import WorkOrderFault
-from bus.messages.work_order import Exchange, Segment, ToolCall
+from hobus.actors.ho1_executor.prompt_render import load_pack, render
+from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.work_order import Exchange, Segment, ToolCall
 
 PACKS = {"PRM-A-001": "[[user]]\n{{ user_input }}", "PRM-B-001": "no section"}
 CALLS = [ToolCall(call_id=f"00{n}", tool_id="t", arguments={}) for n in (1, 2)]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actors.ho1_executor.receipts import (
+from hobus.actors.ho1_executor.receipts import (
     Moment,
     Tally,
     completed,
@@ -17,11 +17,11 @@ from actors.ho1_executor.receipts import (
     receipt_of,
     text_ref,
 )
-from bus.errors import WorkOrderFault
-from bus.messages.base import pack
-from bus.messages.ledger import Entry, WriteEntry
-from bus.messages.work_order import OutputResult, Segment, ToolCall
-from bus.record.payloads.orders import receipt_in
+from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ledger import Entry, WriteEntry
+from hobus.bus.messages.work_order import OutputResult, Segment, ToolCall
+from hobus.bus.record.payloads.orders import receipt_in
 from tests.actors.ho1_executor.rig import SESSION, WO, answer, order
 
 HERE = Moment(instance="ho1/1@a", now=1_700_000_000.25, monotonic=10.5, trace="t")

@@ -9,18 +9,18 @@ from typing import Any, cast
 
 import pytest
 
-from actors.ho1_executor.ends import Ends
-from actors.ho1_executor.job import Job
-from actors.ho1_executor.receipts import Tally, completed
-from actors.ho1_executor.snapshots import Snapshots
-from actors.ho1_executor.tool_step import ToolStep
-from actors.ho1_executor.tools.in_process import InProcessToolRunner
-from actors.ho1_executor.tools.table import Validators
-from bus.errors import BusError, LedgerError, RuntimeFault, WorkOrderFault
-from bus.ledger_client import LedgerClient
-from bus.messages.ledger import Ack, Entry, WriteEntry
-from bus.messages.work_order import OutputResult, Receipt, Segment, WorkOrder
-from config.snapshot import Snapshot
+from hobus.actors.ho1_executor.ends import Ends
+from hobus.actors.ho1_executor.job import Job
+from hobus.actors.ho1_executor.receipts import Tally, completed
+from hobus.actors.ho1_executor.snapshots import Snapshots
+from hobus.actors.ho1_executor.tool_step import ToolStep
+from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
+from hobus.actors.ho1_executor.tools.table import Validators
+from hobus.bus.errors import BusError, LedgerError, RuntimeFault, WorkOrderFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ledger import Ack, Entry, WriteEntry
+from hobus.bus.messages.work_order import OutputResult, Receipt, Segment, WorkOrder
+from hobus.config.snapshot import Snapshot
 from tests.actors.ho1_executor.rig import Effects, ScriptedGateway, cluster, order, shipped, tool_order
 from tests.actors.ho1_executor.test_receipts import HERE, stored
 

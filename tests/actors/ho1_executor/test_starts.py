@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from actors.ho1_executor.receipts import Moment
-from actors.ho1_executor.starts import is_claimed, start_entry, start_keys, step_after
-from bus.messages.ids import start_key
-from bus.messages.ledger import Ack
-from bus.record.catalog import read_body
-from bus.record.payloads.orders import ToolStarted
+from hobus.actors.ho1_executor.receipts import Moment
+from hobus.actors.ho1_executor.starts import is_claimed, start_entry, start_keys, step_after
+from hobus.bus.messages.ids import start_key
+from hobus.bus.messages.ledger import Ack
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.payloads.orders import ToolStarted
 from tests.actors.ho1_executor.rig import WO, tool_order
 from tests.actors.ho1_executor.test_receipts import stored
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bus.errors import LedgerError
-from bus.messages.work_order import IN_DOUBT, Receipt
-from bus.record.catalog import read_body
+from hobus.bus.errors import LedgerError
+from hobus.bus.messages.work_order import IN_DOUBT, Receipt
+from hobus.bus.record.catalog import read_body
 from tests.actors.ho1_executor.rig import WO, Cluster, Effects, ScriptedGateway, cluster, tool_order
 
 SAFE, ONCE = "list_packages", "show_config"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from actors.ho2_supervisor.history import HistoryLimits
-from actors.ho2_supervisor.session import journal
-from actors.ho2_supervisor.session.outcome import Outcome
-from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState
-from bus.messages import session as events
-from bus.messages.ids import StepId, ToolBatchId, TurnId, iso, work_order_id
-from bus.messages.session import SessionConfig, SessionEventKind
-from bus.record.journal import Recorded
+from hobus.actors.ho2_supervisor.history import HistoryLimits
+from hobus.actors.ho2_supervisor.session import journal
+from hobus.actors.ho2_supervisor.session.outcome import Outcome
+from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import StepId, ToolBatchId, TurnId, iso, work_order_id
+from hobus.bus.messages.session import SessionConfig, SessionEventKind
+from hobus.bus.record.journal import Recorded
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 LIMITS = HistoryLimits(budget_tokens=1000, turns_max=3, digest_chars=60, chars_per_token=4, known_max=10)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from bus.messages.base import Message
-from bus.messages.ledger import Entries, Found, Write
-from ledger_service.service import LedgerService
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ledger import Entries, Found, Write
+from hobus.ledger_service.service import LedgerService
 
 HANDLERS = ("on_write", "on_lookup", "on_read", "on_query", "on_get_body", "on_tail")
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from bus.dispatch import Actor, Call
-from bus.errors import RuntimeFault
-from bus.messages.memory import (
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.memory import (
     Accumulator,
     Artifact,
     AsOf,
@@ -26,7 +26,7 @@ from bus.messages.memory import (
     ReadActiveBiases,
     SignalsLogged,
 )
-from bus.port import Bus
+from hobus.bus.port import Bus
 
 AT = "2026-01-01T00:00:00.000000Z"
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Self
 
-from actors.ho2_supervisor.actor import SLOTS, Supervisor
-from bus.dispatch import Actor, Call
-from bus.errors import RuntimeFault
-from bus.ledger_client import LedgerClient, every_page
-from bus.messages.base import Message
-from bus.messages.ids import delivered_key, iso, turn_key
-from bus.messages.ledger import Ack, Entry, Read, WriteEntry, session_stream
-from bus.messages.session import (
+from hobus.actors.ho2_supervisor.actor import SLOTS, Supervisor
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.ledger_client import LedgerClient, every_page
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ids import delivered_key, iso, turn_key
+from hobus.bus.messages.ledger import Ack, Entry, Read, WriteEntry, session_stream
+from hobus.bus.messages.session import (
     Command,
     CommandVerdict,
     EndSession,
@@ -31,7 +31,7 @@ from bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
-from bus.messages.work_order import (
+from hobus.bus.messages.work_order import (
     Cost,
     ExecuteWorkOrder,
     OutputResult,
@@ -41,11 +41,11 @@ from bus.messages.work_order import (
     WorkOrder,
     WorkOrderError,
 )
-from bus.port import Bus
-from bus.record.journal import pack_event
-from bus.sim.world import World
-from config.snapshot import Snapshot
-from ledger_service.service import LedgerService
+from hobus.bus.port import Bus
+from hobus.bus.record.journal import pack_event
+from hobus.bus.sim.world import World
+from hobus.config.snapshot import Snapshot
+from hobus.ledger_service.service import LedgerService
 from tests.conformance.clusters import ledger_settings
 from tests.shipped import shipped_snapshot
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from actors.session_host.actor import SessionHost
-from bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
-from bus.messages.base import unpack
-from bus.messages.ids import turn_key
-from bus.messages.ledger import Ack
-from bus.messages.session import (
+from hobus.actors.session_host.actor import SessionHost
+from hobus.bus.errors import BusError, LedgerError, RuntimeFault, SessionFault
+from hobus.bus.messages.base import unpack
+from hobus.bus.messages.ids import turn_key
+from hobus.bus.messages.ledger import Ack
+from hobus.bus.messages.session import (
     EndSession,
     Pause,
     ProcessTurn,
@@ -25,9 +25,9 @@ from bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
-from bus.messages.work_order import WorkOrder, WorkOrderError
-from bus.port import Bus
-from bus.record.journal import result_of
+from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
+from hobus.bus.port import Bus
+from hobus.bus.record.journal import result_of
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,

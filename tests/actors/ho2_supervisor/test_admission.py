@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit
-from actors.ho2_supervisor.session.record import AnswerKind, KnownInput
-from actors.ho2_supervisor.session.state import SessionState
-from bus.messages.session import SessionConfig, SessionEnded, form_of
+from hobus.actors.ho2_supervisor.admission import Admission, Attach, Begin, Known, Refused, admit
+from hobus.actors.ho2_supervisor.session.record import AnswerKind, KnownInput
+from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.bus.messages.session import SessionConfig, SessionEnded, form_of
 from tests.actors.ho2_supervisor.journals import at, fold, running, started
 from tests.shipped import shipped_snapshot
 

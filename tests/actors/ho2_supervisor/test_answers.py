@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus.errors import RuntimeFault
-from bus.messages.ids import body_ref, requested_id
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import body_ref, requested_id
 from tests.actors.ho2_supervisor.rig import SESSION, Rig
 from tests.actors.ho2_supervisor.test_lookback import session_of
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor.biases import TokenBudget, score, select_biases
-from bus.messages.memory import Artifact, Bias, Labels
+from hobus.actors.ho2_supervisor.biases import TokenBudget, score, select_biases
+from hobus.bus.messages.memory import Artifact, Bias, Labels
 from tests.actors.ho2_supervisor.remembering import bias
 
 AS_OF = "2026-03-10T12:00:00.000000Z"

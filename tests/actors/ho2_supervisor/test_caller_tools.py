@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from actors.ho2_supervisor import caller_tools, quality_gate
-from bus.errors import SessionFault
-from bus.messages.ids import RunId
-from bus.messages.ledger import session_stream
-from bus.messages.session import (
+from hobus.actors.ho2_supervisor import caller_tools, quality_gate
+from hobus.bus.errors import SessionFault
+from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.ledger import session_stream
+from hobus.bus.messages.session import (
     CallerCall,
     CallResult,
     OpenCalls,
@@ -22,7 +22,7 @@ from bus.messages.session import (
     TurnReply,
     TurnRequest,
 )
-from bus.messages.work_order import OutputResult, Segment, ToolCall, ToolSpec, WorkOrder
+from hobus.bus.messages.work_order import OutputResult, Segment, ToolCall, ToolSpec, WorkOrder
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, names, text_of
 from tests.actors.ho2_supervisor.test_take_over import moved_to
 from tests.shipped import shipped_snapshot

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from actors.ho2_supervisor.chain import call_status, failure_code, summarize, total_cost, trace_hash
-from bus.messages.work_order import Cost, OutputResult, Receipt, Segment, ToolCall, WorkOrderError
+from hobus.actors.ho2_supervisor.chain import call_status, failure_code, summarize, total_cost, trace_hash
+from hobus.bus.messages.work_order import Cost, OutputResult, Receipt, Segment, ToolCall, WorkOrderError
 from tests.actors.ho2_supervisor.journals import at
 from tests.actors.ho2_supervisor.rig import receipt_of
 from tests.actors.ho2_supervisor.test_work_orders import synthesized, tool_order

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho2_supervisor.classification import Classification, read_classification
-from config.schema import ClassifyLabels
+from hobus.actors.ho2_supervisor.classification import Classification, read_classification
+from hobus.config.schema import ClassifyLabels
 
 WORDS = ClassifyLabels(domain=["system", "tools"], task=["inspect", "plan"])
 JSON = st.recursive(

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bus.errors import SessionFault
-from bus.messages.ids import iso
-from bus.messages.session import (
+from hobus.bus.errors import SessionFault
+from hobus.bus.messages.ids import iso
+from hobus.bus.messages.session import (
     Approve,
     Cancel,
     Deny,
@@ -23,8 +23,8 @@ from bus.messages.session import (
     TurnReply,
     TurnResult,
 )
-from bus.messages.work_order import WorkOrder
-from bus.record.catalog import read_body
+from hobus.bus.messages.work_order import WorkOrder
+from hobus.bus.record.catalog import read_body
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,

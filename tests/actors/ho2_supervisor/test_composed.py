@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho2_supervisor.composed import Kept, Shown, body_of, of_part, parts_in, shared, whole
-from bus.messages.base import pack
+from hobus.actors.ho2_supervisor.composed import Kept, Shown, body_of, of_part, parts_in, shared, whole
+from hobus.bus.messages.base import pack
 
 PARTS = st.lists(st.builds(Shown, ref=st.none() | st.text(min_size=1, max_size=9), text=st.text(max_size=20)))
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor import consolidation
-from actors.ho2_supervisor.consolidation import Crossing, Lesson, judge
-from actors.ho2_supervisor.history import DeliveredTurn
-from actors.ho2_supervisor.work_orders import faults
-from bus.messages.ids import RunId, artifact_id, gate_window_key
-from bus.messages.memory import Accumulator, Labels
-from config.schema import ClassifyLabels, Ho3Config
+from hobus.actors.ho2_supervisor import consolidation
+from hobus.actors.ho2_supervisor.consolidation import Crossing, Lesson, judge
+from hobus.actors.ho2_supervisor.history import DeliveredTurn
+from hobus.actors.ho2_supervisor.work_orders import faults
+from hobus.bus.messages.ids import RunId, artifact_id, gate_window_key
+from hobus.bus.messages.memory import Accumulator, Labels
+from hobus.config.schema import ClassifyLabels, Ho3Config
 from tests.actors.ho2_supervisor.remembering import crossed
 from tests.actors.ho2_supervisor.rig import SESSION, snapshot
 

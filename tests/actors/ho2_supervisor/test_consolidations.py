@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from bus.errors import BusError, LedgerError
-from bus.messages.ids import RunId
-from bus.messages.ledger import Entry
-from bus.messages.session import Consolidate, TurnResult
-from bus.messages.work_order import OutputResult, WorkOrder, WorkOrderError
-from bus.record.catalog import read_body
+from hobus.bus.errors import BusError, LedgerError
+from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import Consolidate, TurnResult
+from hobus.bus.messages.work_order import OutputResult, WorkOrder, WorkOrderError
+from hobus.bus.record.catalog import read_body
 from tests.actors.ho2_supervisor.remembering import Remembering
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, question_and_answer
 from tests.actors.ho2_supervisor.test_recall import ON, remembering

@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from actors.ho2_supervisor.session import journal
-from actors.ho2_supervisor.session import snapshot as snapshots
-from actors.ho2_supervisor.session.record import SessionRecord
-from actors.ho2_supervisor.turn import history_limits
-from bus.messages.ids import iso, turn_key
-from bus.messages.ledger import Provenance, WriteEntry
-from bus.messages.session import (
+from hobus.actors.ho2_supervisor.session import journal
+from hobus.actors.ho2_supervisor.session import snapshot as snapshots
+from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.turn import history_limits
+from hobus.bus.messages.ids import iso, turn_key
+from hobus.bus.messages.ledger import Provenance, WriteEntry
+from hobus.bus.messages.session import (
     RunCompleted,
     RunRequested,
     RunStarted,
@@ -24,7 +24,7 @@ from bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
-from bus.record.journal import Recorded, pack_result
+from hobus.bus.record.journal import Recorded, pack_result
 from tests.actors.ho2_supervisor.questions import Questions, listening
 from tests.actors.ho2_supervisor.rig import Rig, one_tool
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho2_supervisor.history import (
+from hobus.actors.ho2_supervisor.history import (
     ERASED,
     DeliveredTurn,
     History,

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor.own_entries import OwnEntries
-from bus.errors import RuntimeFault
-from bus.messages.ledger import Provenance
-from bus.messages.session import TurnResult
-from bus.messages.work_order import OutputResult, Segment, WorkOrder, WorkOrderError
-from bus.record.catalog import read_body
-from bus.record.journal import result_of
-from bus.record.payloads.orders import SignalsNamed
+from hobus.actors.ho2_supervisor.own_entries import OwnEntries
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ledger import Provenance
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder, WorkOrderError
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.journal import result_of
+from hobus.bus.record.payloads.orders import SignalsNamed
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, names, one_tool
 from tests.actors.ho2_supervisor.test_recall import ON, asked, remembering
 

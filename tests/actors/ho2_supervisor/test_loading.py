@@ -10,18 +10,18 @@ from typing import Any, cast
 
 import pytest
 
-from actors.ho2_supervisor.loading import Loaded, load
-from actors.ho2_supervisor.owner import OwnedSession
-from actors.ho2_supervisor.session import snapshot as snapshots
-from actors.ho2_supervisor.session.record import SessionRecord
-from actors.ho2_supervisor.turn import history_limits
-from bus.errors import BusError, LedgerError, SessionFault
-from bus.ledger_client import LedgerClient
-from bus.messages.base import pack, unpack
-from bus.messages.ledger import Entries, Entry, WriteEntry
-from bus.messages.session import TurnResult
-from bus.messages.work_order import OutputResult, Segment, WorkOrder
-from bus.record.journal import event_in, pack_event, recorded
+from hobus.actors.ho2_supervisor.loading import Loaded, load
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.session import snapshot as snapshots
+from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.turn import history_limits
+from hobus.bus.errors import BusError, LedgerError, SessionFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.base import pack, unpack
+from hobus.bus.messages.ledger import Entries, Entry, WriteEntry
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder
+from hobus.bus.record.journal import event_in, pack_event, recorded
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from actors.ho2_supervisor.owner import OwnedSession
-from bus.errors import RuntimeFault
-from bus.messages.ledger import Lookup
-from bus.messages.session import Cancel, CommandVerdict, HostCommand, Pause, SessionCommand, TurnResult
-from bus.messages.work_order import WorkOrder
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ledger import Lookup
+from hobus.bus.messages.session import Cancel, CommandVerdict, HostCommand, Pause, SessionCommand, TurnResult
+from hobus.bus.messages.work_order import WorkOrder
 from tests.actors.ho2_supervisor.questions import listening
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, names, question_and_answer
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor.memory import beside
-from bus.errors import WorkOrderFault
+from hobus.actors.ho2_supervisor.memory import beside
+from hobus.bus.errors import WorkOrderFault
 
 
 async def after(seconds: float, value: Any, ended: list[str] | None = None) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor.owner import AppendRefused, EntryRefused, refusal_of
-from bus.errors import BusError, RuntimeFault
-from bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
-from bus.messages.work_order import OutputResult, Segment, WorkOrder
-from bus.record.journal import event_in
+from hobus.actors.ho2_supervisor.owner import AppendRefused, EntryRefused, refusal_of
+from hobus.bus.errors import BusError, RuntimeFault
+from hobus.bus.messages.ledger import Ack, Entry, Provenance, WriteEntry, session_stream
+from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder
+from hobus.bus.record.journal import event_in
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from actors.ho2_supervisor.past_turns import turn_of_run
-from bus.errors import RuntimeFault
-from bus.messages.ids import RunId
-from bus.messages.work_order import WorkOrder, WorkOrderError
+from hobus.actors.ho2_supervisor.past_turns import turn_of_run
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.work_order import WorkOrder, WorkOrderError
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, classified, one_tool
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor.quality_gate import Judgement, better, judge
-from bus.messages.work_order import OutputResult, Segment
+from hobus.actors.ho2_supervisor.quality_gate import Judgement, better, judge
+from hobus.bus.messages.work_order import OutputResult, Segment
 
 
 def output(text: str = "", **fields: Any) -> OutputResult:

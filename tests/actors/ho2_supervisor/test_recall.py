@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from bus.errors import BusError
-from bus.messages.ledger import Entry
-from bus.messages.work_order import WorkOrder
-from bus.record.catalog import read_body
-from bus.record.journal import event_in
+from hobus.bus.errors import BusError
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.work_order import WorkOrder
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.journal import event_in
 from tests.actors.ho2_supervisor.remembering import Remembering, bias
 from tests.actors.ho2_supervisor.rig import (
     SESSION,

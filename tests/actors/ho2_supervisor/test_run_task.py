@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor.history import HistoryLimits
-from actors.ho2_supervisor.owner import OwnedSession
-from actors.ho2_supervisor.run_task import RunTask
-from actors.ho2_supervisor.session.outcome import Outcome, RunStops
-from actors.ho2_supervisor.session.state import SessionState
-from bus.errors import SessionFault
-from bus.ledger_client import LedgerClient
-from bus.messages.ids import RunId, iso
-from bus.messages.session import RunRequested
-from bus.sim.world import World
-from bus.streaming import Draft
-from bus.turnstile import Turnstile
+from hobus.actors.ho2_supervisor.history import HistoryLimits
+from hobus.actors.ho2_supervisor.owner import OwnedSession
+from hobus.actors.ho2_supervisor.run_task import RunTask
+from hobus.actors.ho2_supervisor.session.outcome import Outcome, RunStops
+from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.bus.errors import SessionFault
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages.ids import RunId, iso
+from hobus.bus.messages.session import RunRequested
+from hobus.bus.sim.world import World
+from hobus.bus.streaming import Draft
+from hobus.bus.turnstile import Turnstile
 from tests.actors.ho2_supervisor.rig import SESSION, snapshot
 
 CANCELLED = Outcome(

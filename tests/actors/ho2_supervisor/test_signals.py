@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from actors.ho2_supervisor.session.record import EndedRun
-from actors.ho2_supervisor.signals import signals_of
-from bus.messages.ids import RunId
-from config.schema import ClassifyLabels
+from hobus.actors.ho2_supervisor.session.record import EndedRun
+from hobus.actors.ho2_supervisor.signals import signals_of
+from hobus.bus.messages.ids import RunId
+from hobus.config.schema import ClassifyLabels
 from tests.actors.ho2_supervisor.rig import SESSION
 
 VOCABULARY = ClassifyLabels(domain=["system", "config"], task=["inspect", "debug"])

@@ -8,15 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from actors.ho2_supervisor.session.record import SessionRecord
-from actors.ho2_supervisor.session.state import state_hash
-from actors.ho2_supervisor.turn import history_limits
-from bus.errors import RuntimeFault
-from bus.messages.base import canonical_bytes, pack
-from bus.messages.ledger import Entry, WriteEntry, session_stream
-from bus.messages.session import SessionReady, StartSession, TurnReply, TurnRequest, TurnResult
-from bus.messages.work_order import OutputResult, Segment, WorkOrder
-from bus.record.journal import event_in, recorded
+from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.session.state import state_hash
+from hobus.actors.ho2_supervisor.turn import history_limits
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.base import canonical_bytes, pack
+from hobus.bus.messages.ledger import Entry, WriteEntry, session_stream
+from hobus.bus.messages.session import SessionReady, StartSession, TurnReply, TurnRequest, TurnResult
+from hobus.bus.messages.work_order import OutputResult, Segment, WorkOrder
+from hobus.bus.record.journal import event_in, recorded
 from tests.actors.ho2_supervisor.rig import SESSION, Answer, Rig, degraded_entry, names, one_tool, snapshot, text_of
 
 QUESTION = "what packages are installed?"

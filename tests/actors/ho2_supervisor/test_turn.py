@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor import composed
-from actors.ho2_supervisor.chain import trace_hash
-from bus.errors import BusError, LedgerError, WorkOrderFault
-from bus.messages.base import unpack
-from bus.messages.work_order import IN_DOUBT, OutputResult, Receipt, Segment, WorkOrder, WorkOrderError
-from bus.record.catalog import read_body
-from bus.record.journal import event_in
-from bus.record.payloads.orders import receipt_in
+from hobus.actors.ho2_supervisor import composed
+from hobus.actors.ho2_supervisor.chain import trace_hash
+from hobus.bus.errors import BusError, LedgerError, WorkOrderFault
+from hobus.bus.messages.base import unpack
+from hobus.bus.messages.work_order import IN_DOUBT, OutputResult, Receipt, Segment, WorkOrder, WorkOrderError
+from hobus.bus.record.catalog import read_body
+from hobus.bus.record.journal import event_in
+from hobus.bus.record.payloads.orders import receipt_in
 from tests.actors.ho2_supervisor.rig import (
     SESSION,
     Answer,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from actors.ho2_supervisor.unowned import Taken, is_owned, may_be_open
-from bus.messages.session import FollowUp, SessionView
-from bus.record.catalog import read_body
+from hobus.actors.ho2_supervisor.unowned import Taken, is_owned, may_be_open
+from hobus.bus.messages.session import FollowUp, SessionView
+from hobus.bus.record.catalog import read_body
 from tests.actors.ho2_supervisor.rig import Rig, names
 
 OWNED = 3

@@ -6,8 +6,8 @@ from typing import Any, get_args
 
 import pytest
 
-from actors.ho2_supervisor import work_orders
-from actors.ho2_supervisor.recorded_form import (
+from hobus.actors.ho2_supervisor import work_orders
+from hobus.actors.ho2_supervisor.recorded_form import (
     blank_order,
     blank_receipt,
     expand_order,
@@ -17,12 +17,12 @@ from actors.ho2_supervisor.recorded_form import (
     recorded_order,
     whole,
 )
-from actors.ho2_supervisor.work_orders import TRANSITIONS, OrderContext, advance, faults, with_own_texts
-from bus.errors import WorkOrderFault
-from bus.messages.base import pack
-from bus.messages.ids import RunId, StepId, TurnId
-from bus.messages.session import RunConfig
-from bus.messages.work_order import (
+from hobus.actors.ho2_supervisor.work_orders import TRANSITIONS, OrderContext, advance, faults, with_own_texts
+from hobus.bus.errors import WorkOrderFault
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ids import RunId, StepId, TurnId
+from hobus.bus.messages.session import RunConfig
+from hobus.bus.messages.work_order import (
     Exchange,
     Fence,
     OutputResult,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from actors.ho3_memory.event_time import HOUR_US, Moment, micros, timestamp_of
-from actors.ho3_memory.facts import Fact, OverlayFact, SignalFact
-from bus.messages.ids import artifact_id
-from bus.messages.memory import Artifact, GateResult, Signal
-from config.schema import Ho3Config
-from config.snapshot import Snapshot
+from hobus.actors.ho3_memory.event_time import HOUR_US, Moment, micros, timestamp_of
+from hobus.actors.ho3_memory.facts import Fact, OverlayFact, SignalFact
+from hobus.bus.messages.ids import artifact_id
+from hobus.bus.messages.memory import Artifact, GateResult, Signal
+from hobus.config.schema import Ho3Config
+from hobus.config.snapshot import Snapshot
 from tests.shipped import shipped_snapshot
 
 AGENT = "ADMIN"

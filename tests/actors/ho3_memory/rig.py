@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from actors.ho3_memory.actor import Memory
-from actors.ho3_memory.checkpoint_file import FILE
-from bus.errors import RuntimeFault
-from bus.ledger_client import LedgerClient, every_page
-from bus.messages import memory as m
-from bus.messages.base import Message
-from bus.messages.ledger import Entry, Read, WriteEntry
-from bus.peer import Peer
-from bus.sim.world import World
-from config.snapshot import Snapshot
-from ledger_service.service import LedgerService
+from hobus.actors.ho3_memory.actor import Memory
+from hobus.actors.ho3_memory.checkpoint_file import FILE
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.ledger_client import LedgerClient, every_page
+from hobus.bus.messages import memory as m
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.ledger import Entry, Read, WriteEntry
+from hobus.bus.peer import Peer
+from hobus.bus.sim.world import World
+from hobus.config.snapshot import Snapshot
+from hobus.ledger_service.service import LedgerService
 from tests.actors.ho3_memory.builders import AGENT, snapshot
 from tests.conformance.clusters import ledger_settings
 

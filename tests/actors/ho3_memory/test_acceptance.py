@@ -2,9 +2,9 @@
 
 import pytest
 
-from actors.ho3_memory.acceptance import artifact_of, fault_of_artifact
-from bus.messages.memory import Labels, PlainOverlay
-from config.schema import ClassifyLabels
+from hobus.actors.ho3_memory.acceptance import artifact_of, fault_of_artifact
+from hobus.bus.messages.memory import Labels, PlainOverlay
+from hobus.config.schema import ClassifyLabels
 from tests.actors.ho3_memory.builders import SIGNAL, artifact, at, config, event_id, session
 
 VOCABULARY = ClassifyLabels(domain=["tools", "docs"], task=["inspect"])

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from actors.ho3_memory.actor import Memory
-from bus.messages import memory as m
-from bus.messages.base import canonical_bytes
+from hobus.actors.ho3_memory.actor import Memory
+from hobus.bus.messages import memory as m
+from hobus.bus.messages.base import canonical_bytes
 from tests.actors.ho3_memory.builders import (
     AGENT,
     SIGNAL,

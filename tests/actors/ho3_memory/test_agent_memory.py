@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho3_memory.agent_memory import AgentMemory
-from actors.ho3_memory.event_time import Moment
-from actors.ho3_memory.facts import DeactivatedFact, FailureFact, WeightFact
-from bus.messages.base import canonical_bytes
+from hobus.actors.ho3_memory.agent_memory import AgentMemory
+from hobus.actors.ho3_memory.event_time import Moment
+from hobus.actors.ho3_memory.facts import DeactivatedFact, FailureFact, WeightFact
+from hobus.bus.messages.base import canonical_bytes
 from tests.actors.ho3_memory.builders import (
     AGENT,
     SIGNAL,

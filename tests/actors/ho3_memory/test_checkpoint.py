@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho3_memory.checkpoint import NO_FRAME, Position, encode, frames
-from actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, WeightFact
-from bus.messages.base import pack
+from hobus.actors.ho3_memory.checkpoint import NO_FRAME, Position, encode, frames
+from hobus.actors.ho3_memory.facts import DeactivatedFact, Fact, FailureFact, WeightFact
+from hobus.bus.messages.base import pack
 from tests.actors.ho3_memory.builders import AGENT, SIGNAL, artifact, logged, seen, us
 
 FACTS: list[Fact] = [

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho3_memory.context_line import fault_of_line
+from hobus.actors.ho3_memory.context_line import fault_of_line
 
 GOOD = (
     "The user prefers short answers.",

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho3_memory.event_time import HOUR_US, hours_us, micros, micros_of_clock, timestamp_of
-from bus.errors import MemoryFault
+from hobus.actors.ho3_memory.event_time import HOUR_US, hours_us, micros, micros_of_clock, timestamp_of
+from hobus.bus.errors import MemoryFault
 
 LAST_US = micros("9999-12-31T23:59:59.999999Z")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho3_memory.evidence import NOTHING, Event, EvidenceRules, EvidenceTrace, Level
+from hobus.actors.ho3_memory.evidence import NOTHING, Event, EvidenceRules, EvidenceTrace, Level
 from tests.actors.ho3_memory.builders import us
 
 RULES = EvidenceRules(high=5.0, low=3.0, half_life_hours=48.0, cap_per_session=2.0)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from actors.ho3_memory.evidence import Level
-from actors.ho3_memory.gate import GateFacts, judge
-from actors.ho3_memory.signal_log import Tally
+from hobus.actors.ho3_memory.evidence import Level
+from hobus.actors.ho3_memory.gate import GateFacts, judge
+from hobus.actors.ho3_memory.signal_log import Tally
 from tests.actors.ho3_memory.builders import SIGNAL, at, config, us
 
 COUNTING = config()

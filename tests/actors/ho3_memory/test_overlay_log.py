@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho3_memory.overlay_log import Change, OverlayLog, is_active
+from hobus.actors.ho3_memory.overlay_log import Change, OverlayLog, is_active
 from tests.actors.ho3_memory.builders import artifact, at, moment, us
 
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from actors.ho3_memory import records
-from actors.ho3_memory.facts import DeactivatedFact, FailureFact, OverlayFact, SignalFact, WeightFact
-from bus.messages.ids import overlay_id
-from bus.messages.ledger import WriteEntry
-from bus.messages.memory import DeactivateOverlay, LogConsolidationFailure, UpdateOverlayWeight
-from bus.record.catalog import kind_of
+from hobus.actors.ho3_memory import records
+from hobus.actors.ho3_memory.facts import DeactivatedFact, FailureFact, OverlayFact, SignalFact, WeightFact
+from hobus.bus.messages.ids import overlay_id
+from hobus.bus.messages.ledger import WriteEntry
+from hobus.bus.messages.memory import DeactivateOverlay, LogConsolidationFailure, UpdateOverlayWeight
+from hobus.bus.record.catalog import kind_of
 from tests.actors.ho3_memory.builders import AGENT, SIGNAL, artifact, at, event_id, session, signal, us
 
 OFF = DeactivateOverlay(agent_id=AGENT, artifact_id="ART-1", reason="was a misunderstanding", at=at(1))

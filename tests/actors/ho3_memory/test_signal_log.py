@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.ho3_memory.event_time import Moment
-from actors.ho3_memory.evidence import Event, EvidenceRules
-from actors.ho3_memory.signal_log import SignalLog, Tally
-from bus.messages.base import canonical_bytes
+from hobus.actors.ho3_memory.event_time import Moment
+from hobus.actors.ho3_memory.evidence import Event, EvidenceRules
+from hobus.actors.ho3_memory.signal_log import SignalLog, Tally
+from hobus.bus.messages.base import canonical_bytes
 from tests.actors.ho3_memory.builders import LATEST, SIGNAL, at, moment, session, us
 
 RULES = EvidenceRules(high=3.0, low=1.5, half_life_hours=48.0, cap_per_session=2.0)

@@ -5,12 +5,12 @@ from copy import deepcopy
 
 import pytest
 
-from actors.ho3_memory import records
-from actors.ho3_memory.checkpoint_file import FILE
-from actors.ho3_memory.store import Store
-from bus.ledger_client import LedgerClient
-from bus.messages import memory as m
-from bus.messages.base import canonical_bytes, pack
+from hobus.actors.ho3_memory import records
+from hobus.actors.ho3_memory.checkpoint_file import FILE
+from hobus.actors.ho3_memory.store import Store
+from hobus.bus.ledger_client import LedgerClient
+from hobus.bus.messages import memory as m
+from hobus.bus.messages.base import canonical_bytes, pack
 from tests.actors.ho3_memory.builders import AGENT, artifact, at, event_id, signal
 from tests.actors.ho3_memory.rig import cluster
 

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from actors.session_host.actor import SessionHost
-from bus.dispatch import Actor, Call
-from bus.errors import RuntimeFault
-from bus.messages.ids import iso
-from bus.messages.ledger import Entry, Write, WriteEntry, Written, session_stream
-from bus.messages.session import (
+from hobus.actors.session_host.actor import SessionHost
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import RuntimeFault
+from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ledger import Entry, Write, WriteEntry, Written, session_stream
+from hobus.bus.messages.session import (
     Consolidate,
     EndSession,
     ProcessTurn,
@@ -25,7 +25,7 @@ from bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
-from bus.record.journal import pack_event
+from hobus.bus.record.journal import pack_event
 from tests.gateway_service.rig import SESSION, Cluster, Scripted
 
 Act = Callable[[TurnRequest], Awaitable[TurnReply]]

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
-from bus.messages.ids import RunId, session_id_of
-from bus.messages.session import (
+from hobus.bus.errors import BusError, RuntimeFault, SessionFault, WorkOrderFault
+from hobus.bus.messages.ids import RunId, session_id_of
+from hobus.bus.messages.session import (
     EndSession,
     SessionClosed,
     SessionReady,

@@ -7,16 +7,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bus.errors import BusError, GatewayError, RuntimeFault, WorkOrderFault, plain_words
-from bus.messages.ids import degraded_call_key, session_id_of
-from bus.messages.session import (
+from hobus.bus.errors import BusError, GatewayError, RuntimeFault, WorkOrderFault, plain_words
+from hobus.bus.messages.ids import degraded_call_key, session_id_of
+from hobus.bus.messages.session import (
     TurnReply,
     TurnRequest,
 )
-from bus.messages.work_order import Cost
-from bus.record.journal import event_in
-from bus.spent import fact_of
-from gateway_service.providers.offline import OfflineProvider
+from hobus.bus.messages.work_order import Cost
+from hobus.bus.record.journal import event_in
+from hobus.bus.spent import fact_of
+from hobus.gateway_service.providers.offline import OfflineProvider
 from tests.actors.session_host.rig import result_of
 from tests.gateway_service.rig import SESSION, Scripted, answered, check_attempts, hang, of_type
 

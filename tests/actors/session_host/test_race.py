@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from bus.errors import BusError, RuntimeFault, SessionFault
-from bus.messages.ids import iso
-from bus.messages.ledger import Provenance, WriteEntry
-from bus.messages.session import (
+from hobus.bus.errors import BusError, RuntimeFault, SessionFault
+from hobus.bus.messages.ids import iso
+from hobus.bus.messages.ledger import Provenance, WriteEntry
+from hobus.bus.messages.session import (
     RunCancelled,
     RunCompleted,
     RunFailed,
@@ -20,10 +20,10 @@ from bus.messages.session import (
     TurnRequest,
     TurnResult,
 )
-from bus.messages.work_order import Cost
-from bus.record.journal import pack_result
-from bus.record.payload import pack_payload
-from bus.record.payloads.orders import SignalsNamed
+from hobus.bus.messages.work_order import Cost
+from hobus.bus.record.journal import pack_result
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.orders import SignalsNamed
 from tests.actors.session_host.rig import TAKEN, Hosted, journal, result_of
 from tests.gateway_service.rig import SESSION, Scripted, answered, of_type
 

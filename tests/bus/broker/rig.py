@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bus.broker.core import BrokerCore
-from bus.broker.events import ConnectionLost, CutKey, CutOff, Event, FrameGarbage, FrameReceived, Send, Tick
-from bus.broker.tap_record import Tap
-from bus.codec import decode, encode, pack_header, unpack_header
-from bus.envelope import HEADER_VERSION, Header, Kind, header
-from bus.messages.base import Message
-from bus.messages.control import Beat, Bye, Credit, Hello, Ready, Refused
-from bus.messages.failure import Failure
-from bus.settings import BusSettings
+from hobus.bus.broker.core import BrokerCore
+from hobus.bus.broker.events import ConnectionLost, CutKey, CutOff, Event, FrameGarbage, FrameReceived, Send, Tick
+from hobus.bus.broker.tap_record import Tap
+from hobus.bus.codec import decode, encode, pack_header, unpack_header
+from hobus.bus.envelope import HEADER_VERSION, Header, Kind, header
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.control import Beat, Bye, Credit, Hello, Ready, Refused
+from hobus.bus.messages.failure import Failure
+from hobus.bus.settings import BusSettings
 
 SHIPPED = json.loads(Path("config/admin_config.json").read_bytes())["bus"]
 BIG = 10**8

@@ -6,9 +6,9 @@ import msgpack
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bus.broker.events import FrameReceived
-from bus.codec import pack_header
-from bus.envelope import Kind, header
+from hobus.bus.broker.events import FrameReceived
+from hobus.bus.codec import pack_header
+from hobus.bus.envelope import Kind, header
 from tests.bus.broker.rig import Rig
 
 CLIENTS = ("ho2/1", "ho2/2")

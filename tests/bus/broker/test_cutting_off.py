@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bus.codec import decode
-from bus.envelope import Kind, header
-from bus.messages.control import Refused
+from hobus.bus.codec import decode
+from hobus.bus.envelope import Kind, header
+from hobus.bus.messages.control import Refused
 from tests.bus.broker.rig import BIG, Rig
 
 

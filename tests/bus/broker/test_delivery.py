@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bus.catalog import Row
-from bus.codec import encode
-from bus.envelope import Kind, header
-from bus.messages.control import ReadQueues, ServiceGivenUp
-from bus.messages.failure import Failure
+from hobus.bus.catalog import Row
+from hobus.bus.codec import encode
+from hobus.bus.envelope import Kind, header
+from hobus.bus.messages.control import ReadQueues, ServiceGivenUp
+from hobus.bus.messages.failure import Failure
 from tests.bus.broker.rig import BIG, Rig
 
 POST_ROW = Row(ReadQueues, "ho2", None, frozenset({"host"}), redeliver=False)
@@ -563,8 +563,8 @@ def test_a_reply_by_a_peer_without_a_service_is_denied(rig):
 
 def test_a_post_to_an_absent_service_is_held_then_a_dead_letter(rig, monkeypatch):
     """It waits bus.post_hold_ms, longer than a request's grace; then it is dead, and its sender is not told."""
-    monkeypatch.setattr("bus.broker.delivery.row_for", lambda *_: POST_ROW)
-    monkeypatch.setattr("bus.broker.delivery.denial_of", lambda *_: "")
+    monkeypatch.setattr("hobus.bus.broker.delivery.row_for", lambda *_: POST_ROW)
+    monkeypatch.setattr("hobus.bus.broker.delivery.denial_of", lambda *_: "")
     host = rig.client("host/1@a")
     rig.frame(host, header(Kind.POST, "p1", type="x", destination="ho2"), b"post")
     rig.advance(4.9)

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bus.broker.bounds import Announcement
-from bus.broker.events import FrameReceived
-from bus.catalog import CLASSES, ROWS
-from bus.codec import decode, encode, pack_header
-from bus.envelope import HEADER_VERSION, Kind, header
-from bus.errors import BusError
-from bus.messages import control
-from bus.messages.base import Record
-from bus.messages.control import AnnounceTools, Beat, Hello, Peers, ReadPeers, ReadTools, Ready, Tools, ToolWord
-from bus.messages.failure import Failure
+from hobus.bus.broker.bounds import Announcement
+from hobus.bus.broker.events import FrameReceived
+from hobus.bus.catalog import CLASSES, ROWS
+from hobus.bus.codec import decode, encode, pack_header
+from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.errors import BusError
+from hobus.bus.messages import control
+from hobus.bus.messages.base import Record
+from hobus.bus.messages.control import AnnounceTools, Beat, Hello, Peers, ReadPeers, ReadTools, Ready, Tools, ToolWord
+from hobus.bus.messages.failure import Failure
 from tests.bus.broker.rig import BIG, Rig, settings_with
 
 TIGHT = {

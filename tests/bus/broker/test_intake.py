@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, header
 from tests.bus.broker.rig import Rig
 
 TURN, COMMAND, READ = "host.process_turn", "session.command", "session.read"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus.broker.events import Tick
-from bus.envelope import Kind
+from hobus.bus.broker.events import Tick
+from hobus.bus.envelope import Kind
 from tests.bus.broker.rig import Rig
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bus.broker.events import Connected
-from bus.codec import decode
-from bus.envelope import HEADER_VERSION, Kind, header
-from bus.messages.control import Beat, Drain, Hello, InstanceLost, Refused, Rehello, Welcome
+from hobus.bus.broker.events import Connected
+from hobus.bus.codec import decode
+from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.messages.control import Beat, Drain, Hello, InstanceLost, Refused, Rehello, Welcome
 from tests.bus.broker.rig import BIG, Rig
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bus.codec import decode
-from bus.envelope import Kind
-from bus.messages.control import (
+from hobus.bus.codec import decode
+from hobus.bus.envelope import Kind
+from hobus.bus.messages.control import (
     Done,
     Drain,
     PeerRow,

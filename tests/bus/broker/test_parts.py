@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.broker.admission import denial_of, row_for
-from bus.broker.deadlines import DeadlineHeap
-from bus.broker.peers import Peer, Pending
-from bus.broker.sticky import StickyTable, first_owner
-from bus.broker.waiting import ANYBODY, WaitingRoom
-from bus.catalog import BY_ROUTE, ROLES, ROWS
-from bus.envelope import Kind, header
-from bus.lanes import INSTANCE_PATTERN, is_foreign
+from hobus.bus.broker.admission import denial_of, row_for
+from hobus.bus.broker.deadlines import DeadlineHeap
+from hobus.bus.broker.peers import Peer, Pending
+from hobus.bus.broker.sticky import StickyTable, first_owner
+from hobus.bus.broker.waiting import ANYBODY, WaitingRoom
+from hobus.bus.catalog import BY_ROUTE, ROLES, ROWS
+from hobus.bus.envelope import Kind, header
+from hobus.bus.lanes import INSTANCE_PATTERN, is_foreign
 from tests.bus.broker.rig import settings_with
 
 ROW = BY_ROUTE["ho1", "wo.execute"]

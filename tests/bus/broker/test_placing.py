@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bus.broker.peers import Peer
-from bus.broker.placing import least_loaded
-from bus.catalog import BY_ROUTE
+from hobus.bus.broker.peers import Peer
+from hobus.bus.broker.placing import least_loaded
+from hobus.bus.catalog import BY_ROUTE
 from tests.bus.broker.rig import Rig
 
 
@@ -198,7 +198,9 @@ def test_low_priority_waits_behind_other_work(rig, monkeypatch):
     """A type marked low in the catalog is delivered only when nothing else waits."""
     low = BY_ROUTE["ho1", "wo.execute"]._replace(low=True)
     real = BY_ROUTE["ho1", "wo.execute"]
-    monkeypatch.setattr("bus.broker.delivery.row_for", lambda _service, frame: low if frame.trace == "low" else real)
+    monkeypatch.setattr(
+        "hobus.bus.broker.delivery.row_for", lambda _service, frame: low if frame.trace == "low" else real
+    )
     ho2, ho1 = rig.client("ho2/1@a"), rig.worker("ho1/1@a", slots=1)
     rig.order(ho2, "WO-0")
     rig.order(ho2, "LOW", trace="low")

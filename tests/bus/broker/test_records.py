@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bus.codec import decode, encode
-from bus.envelope import Kind, header
-from bus.messages.ledger import Ack, Write, Written
-from bus.record.catalog import read_body
+from hobus.bus.codec import decode, encode
+from hobus.bus.envelope import Kind, header
+from hobus.bus.messages.ledger import Ack, Write, Written
+from hobus.bus.record.catalog import read_body
 from tests.bus.broker.rig import BIG, Rig
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bus.broker.events import FrameReceived, KeyRefused, Origin
-from bus.broker.refused_keys import RefusedKeys
-from bus.codec import decode, encode, pack_header
-from bus.envelope import HEADER_VERSION, Kind, header
-from bus.messages.control import (
+from hobus.bus.broker.events import FrameReceived, KeyRefused, Origin
+from hobus.bus.broker.refused_keys import RefusedKeys
+from hobus.bus.codec import decode, encode, pack_header
+from hobus.bus.envelope import HEADER_VERSION, Kind, header
+from hobus.bus.messages.control import (
     CreateToken,
     Hello,
     Join,
@@ -21,10 +21,10 @@ from bus.messages.control import (
     TokenCreated,
     Welcome,
 )
-from bus.messages.ledger import Write
-from bus.record.catalog import read_body
-from bus.zeromq import curve
-from bus.zeromq.key_book import KeyFiles
+from hobus.bus.messages.ledger import Write
+from hobus.bus.record.catalog import read_body
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.key_book import KeyFiles
 from tests.bus.broker.rig import BIG, Rig, settings_with
 
 DIGEST = "sha256:" + "a" * 64

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bus.broker.replays import Replays
-from bus.broker.ring import Ring
+from hobus.bus.broker.replays import Replays
+from hobus.bus.broker.ring import Ring
 from tests.bus.broker.rig import SHIPPED
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.broker import ring as ring_module
-from bus.broker.ring import Ring
-from bus.broker.tap_record import Tap
-from bus.broker.tap_wire import TapAssembler, live_batch
-from bus.envelope import Kind, header
-from bus.messages.base import pack, unpack
+from hobus.bus.broker import ring as ring_module
+from hobus.bus.broker.ring import Ring
+from hobus.bus.broker.tap_record import Tap
+from hobus.bus.broker.tap_wire import TapAssembler, live_batch
+from hobus.bus.envelope import Kind, header
+from hobus.bus.messages.base import pack, unpack
 
 
 def tap(sequence, *, body=b"body", kind=Kind.REQUEST):

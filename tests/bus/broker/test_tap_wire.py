@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.broker.ring import Ring
-from bus.broker.tap_record import Tap, record_from, record_of
-from bus.broker.tap_wire import RingQuestion, TapAssembler, live_batch, question_of, ring_topic
-from bus.envelope import Kind, header
-from bus.messages.base import pack
+from hobus.bus.broker.ring import Ring
+from hobus.bus.broker.tap_record import Tap, record_from, record_of
+from hobus.bus.broker.tap_wire import RingQuestion, TapAssembler, live_batch, question_of, ring_topic
+from hobus.bus.envelope import Kind, header
+from hobus.bus.messages.base import pack
 
 
 def tap(sequence, *, at=0.0, body=b"body", kind=Kind.REQUEST):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bus.codec import decode
-from bus.envelope import Kind, header
-from bus.messages.control import AnnounceTools, ReadPeers, ReadTools, Tools, ToolSource, ToolWord
+from hobus.bus.codec import decode
+from hobus.bus.envelope import Kind, header
+from hobus.bus.messages.control import AnnounceTools, ReadPeers, ReadTools, Tools, ToolSource, ToolWord
 from tests.bus.broker.rig import BIG, Rig
 
 GRACE_S = Rig().settings.service_grace_ms / 1000

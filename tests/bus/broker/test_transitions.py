@@ -7,14 +7,14 @@ from typing import get_args
 
 import pytest
 
-from bus.broker.peers import Pending
-from bus.broker.transitions import (
+from hobus.bus.broker.peers import Pending
+from hobus.bus.broker.transitions import (
     REQUEST_TRANSITIONS,
     IllegalMove,
     RequestEvent,
     RequestState,
 )
-from bus.envelope import Kind, header
+from hobus.bus.envelope import Kind, header
 from tests.bus.broker.rig import Rig
 
 STATES: tuple[RequestState, ...] = get_args(RequestState)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import get_args
 
-from actors.ho2_supervisor.session import journal
-from bus.messages import session as events
-from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, iso
-from bus.messages.ledger import Provenance, WriteEntry
-from bus.messages.session import SessionEvent, SessionEventKind
-from bus.messages.work_order import ToolSpec
+from hobus.actors.ho2_supervisor.session import journal
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, iso
+from hobus.bus.messages.ledger import Provenance, WriteEntry
+from hobus.bus.messages.session import SessionEvent, SessionEventKind
+from hobus.bus.messages.work_order import ToolSpec
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 AT_S = 1_767_225_600

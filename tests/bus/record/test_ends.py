@@ -2,11 +2,11 @@
 
 import pytest
 
-from bus.messages import session as events
-from bus.messages.session import ENTRY_NAMES, RUN_ENDS, TurnResult
-from bus.record.catalog import KINDS, SESSION
-from bus.record.ends import ENDS, End, end_in, reply_in, result_in
-from bus.record.journal import Recorded, pack_result
+from hobus.bus.messages import session as events
+from hobus.bus.messages.session import ENTRY_NAMES, RUN_ENDS, TurnResult
+from hobus.bus.record.catalog import KINDS, SESSION
+from hobus.bus.record.ends import ENDS, End, end_in, reply_in, result_in
+from hobus.bus.record.journal import Recorded, pack_result
 from tests.bus.record import journal_samples as samples
 from tests.bus.record.journal_samples import RUN, SAMPLES, at, enveloped
 

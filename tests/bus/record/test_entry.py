@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.codec import decode, encode
-from bus.errors import BusError
-from bus.messages.base import pack
-from bus.messages.failure import Failure
-from bus.messages.ids import ID_MAX_CHARS
-from bus.messages.ledger import Entries, Found, Part, Write, Written
-from bus.record.entry import (
+from hobus.bus.codec import decode, encode
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.failure import Failure
+from hobus.bus.messages.ids import ID_MAX_CHARS
+from hobus.bus.messages.ledger import Entries, Found, Part, Write, Written
+from hobus.bus.record.entry import (
     HASH_BYTES,
     INTEGER_MAX,
     Ack,

@@ -9,10 +9,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 from pydantic.fields import FieldInfo
 
-from bus.messages.base import pack
-from bus.record.catalog import KINDS, SESSION
-from bus.record.payload import pack_payload, payload_of
-from bus.record.payloads.governance import (
+from hobus.bus.messages.base import pack
+from hobus.bus.record.catalog import KINDS, SESSION
+from hobus.bus.record.payload import pack_payload, payload_of
+from hobus.bus.record.payloads.governance import (
     BatchSetAside,
     BodiesClosed,
     BodiesRead,
@@ -27,7 +27,7 @@ from bus.record.payloads.governance import (
     TranscriptDelivered,
     WriteConflict,
 )
-from bus.record.payloads.memory import (
+from hobus.bus.record.payloads.memory import (
     ConsolidationFailed,
     GateThen,
     OverlayDeactivated,
@@ -35,7 +35,7 @@ from bus.record.payloads.memory import (
     SignalLogged,
     WeightUpdated,
 )
-from bus.record.payloads.orders import (
+from hobus.bus.record.payloads.orders import (
     ChainComplete,
     ConsolidationDispatched,
     ContextAssembled,
@@ -48,7 +48,7 @@ from bus.record.payloads.orders import (
     ToolStarted,
     Used,
 )
-from bus.record.payloads.prompts import (
+from hobus.bus.record.payloads.prompts import (
     AnswerCalls,
     BreakerChanged,
     BudgetAllocated,

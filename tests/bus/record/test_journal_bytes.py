@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.messages.base import pack, unpack
-from bus.messages.ids import RunId
-from bus.messages.session import ToolCallSummary, TurnResult
-from bus.messages.work_order import Cost
-from bus.record.journal import event_in, pack_result, recorded, result_of
+from hobus.bus.messages.base import pack, unpack
+from hobus.bus.messages.ids import RunId
+from hobus.bus.messages.session import ToolCallSummary, TurnResult
+from hobus.bus.messages.work_order import Cost
+from hobus.bus.record.journal import event_in, pack_result, recorded, result_of
 from tests.bus.record.journal_samples import ALL_KINDS, SAMPLES, SESSION, entry, enveloped
 
 FILE = Path(__file__).parent / "journal_bytes.txt"

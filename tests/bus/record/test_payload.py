@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import pytest
 
-from bus.messages.base import pack
-from bus.messages.ledger import WriteEntry
-from bus.record.payload import pack_payload, payload_in, payload_of
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ledger import WriteEntry
+from hobus.bus.record.payload import pack_payload, payload_in, payload_of
 
 
 class Part(NamedTuple):

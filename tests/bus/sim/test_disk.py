@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.sim.disk import SimDisk, SimMedium
+from hobus.bus.sim.disk import SimDisk, SimMedium
 
 
 def medium() -> SimMedium:

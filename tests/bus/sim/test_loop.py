@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from bus.sim.loop import Deadlock, VirtualLoop
-from bus.sim.process import SimProcess
+from hobus.bus.sim.loop import Deadlock, VirtualLoop
+from hobus.bus.sim.process import SimProcess
 
 
 @pytest.fixture

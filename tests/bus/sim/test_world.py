@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from bus.dispatch import Actor, Call
-from bus.errors import BusError
-from bus.messages.gateway import PromptResponse
-from bus.messages.session import ReadSession, SessionView
-from bus.port import Bus
-from bus.sim.world import SimulationFailed, World
+from hobus.bus.dispatch import Actor, Call
+from hobus.bus.errors import BusError
+from hobus.bus.messages.gateway import PromptResponse
+from hobus.bus.messages.session import ReadSession, SessionView
+from hobus.bus.port import Bus
+from hobus.bus.sim.world import SimulationFailed, World
 from tests.conformance.clusters import bus_settings
 from tests.conformance.desk import Desk, prompt
 

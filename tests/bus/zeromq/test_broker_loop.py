@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bus.broker.tap_record import Tap
-from bus.clock import SystemClock
-from bus.envelope import Kind, header
-from bus.zeromq.broker_loop import BrokerLoop
+from hobus.bus.broker.tap_record import Tap
+from hobus.bus.clock import SystemClock
+from hobus.bus.envelope import Kind, header
+from hobus.bus.zeromq.broker_loop import BrokerLoop
 from tests.bus.broker.rig import settings_with
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import zmq
 
-from bus.errors import ConfigError
-from bus.zeromq import curve
+from hobus.bus.errors import ConfigError
+from hobus.bus.zeromq import curve
 
 
 def test_pairs_differ_and_fit_and_show_no_secret():

@@ -9,8 +9,8 @@ import time
 import pytest
 import zmq
 
-from bus.clock import SystemClock
-from bus.zeromq.context import ZeroMQ
+from hobus.bus.clock import SystemClock
+from hobus.bus.zeromq.context import ZeroMQ
 from tests.bus.broker.rig import settings_with
 
 pytestmark = pytest.mark.process

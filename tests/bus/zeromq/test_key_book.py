@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bus.envelope import HEADER_VERSION
-from bus.errors import BusError, ConfigError
-from bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
-from bus.zeromq import curve
-from bus.zeromq.key_book import KeyFiles, damaged_in, revoke, tokens_in, workers_in
+from hobus.bus.envelope import HEADER_VERSION
+from hobus.bus.errors import BusError, ConfigError
+from hobus.bus.messages.control import CreateToken, Hello, Join, Joined, Refused, TokenCreated
+from hobus.bus.zeromq import curve
+from hobus.bus.zeromq.key_book import KeyFiles, damaged_in, revoke, tokens_in, workers_in
 from tests.bus.broker.rig import settings_with
 
 NOW = 1_700_000_000.0

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 import zmq
 
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.drained import DrainedSocket
-from bus.zeromq.link import ZeroMQLink
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.drained import DrainedSocket
+from hobus.bus.zeromq.link import ZeroMQLink
 from tests.conformance.clusters import bus_settings
 
 pytestmark = pytest.mark.process

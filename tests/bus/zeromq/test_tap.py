@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import pytest
 import zmq
 
-from bus.broker.tap_record import Tap
-from bus.broker.tap_wire import BODIES, LIVE, TapAssembler, ring_topic
-from bus.envelope import Kind, header
-from bus.zeromq import tap as tap_module
-from bus.zeromq.context import ZeroMQ
-from bus.zeromq.tap import TapPublisher
+from hobus.bus.broker.tap_record import Tap
+from hobus.bus.broker.tap_wire import BODIES, LIVE, TapAssembler, ring_topic
+from hobus.bus.envelope import Kind, header
+from hobus.bus.zeromq import tap as tap_module
+from hobus.bus.zeromq.context import ZeroMQ
+from hobus.bus.zeromq.tap import TapPublisher
 from tests.bus.broker.rig import SHIPPED, settings_with
 
 SECRET = b"what a user said"
@@ -68,8 +68,8 @@ def test_while_nobody_listens_nothing_is_encoded_hashed_or_sent(publisher, monke
     def never(*_arguments, **_options):
         raise AssertionError("a record was made for nobody")
 
-    monkeypatch.setattr("bus.broker.tap_wire.record_of", never)
-    monkeypatch.setattr("bus.broker.ring.record_of", never)
+    monkeypatch.setattr("hobus.bus.broker.tap_wire.record_of", never)
+    monkeypatch.setattr("hobus.bus.broker.ring.record_of", never)
     for first in range(1, 300, 3):
         publisher.publish(taps(first))
     assert (publisher.sent, publisher.encoded) == ([], 0)

@@ -9,10 +9,10 @@ import sys
 
 import pytest
 
-from bus.envelope import HEADER_VERSION
-from bus.errors import ConfigError
-from bus.messages.control import Hello
-from bus.zeromq.tokens import TokenDirectory, mint, refuses_a_stranger, revoke
+from hobus.bus.envelope import HEADER_VERSION
+from hobus.bus.errors import ConfigError
+from hobus.bus.messages.control import Hello
+from hobus.bus.zeromq.tokens import TokenDirectory, mint, refuses_a_stranger, revoke
 
 
 def hello(token, instance="ho1/1@a", role="ho1"):

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from config.schema import AnyProvider
-from gateway_service.providers.http.provider import HttpProvider
+from hobus.config.schema import AnyProvider
+from hobus.gateway_service.providers.http.provider import HttpProvider
 from tests.gateway_service.rig import snapshot
 
 KEY = "sk-planted-8f2b6c1d9e"

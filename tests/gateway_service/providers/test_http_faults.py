@@ -10,9 +10,9 @@ from email.utils import formatdate
 
 import pytest
 
-from bus.errors import GatewayError
-from gateway_service.providers.http.faults import retry_after_ms
-from gateway_service.providers.http.hidden import without_key
+from hobus.bus.errors import GatewayError
+from hobus.gateway_service.providers.http.faults import retry_after_ms
+from hobus.gateway_service.providers.http.hidden import without_key
 from tests.gateway_service.providers.instances import ANTHROPIC, KEY, OPENAI, instance
 from tests.gateway_service.providers.servers import (
     DONE,

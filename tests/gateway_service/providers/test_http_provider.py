@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from bus.messages.gateway import PromptMessage, ToolSpec
-from bus.messages.work_order import Segment, ToolCall
-from gateway_service.providers.http import openai_wire
+from hobus.bus.messages.gateway import PromptMessage, ToolSpec
+from hobus.bus.messages.work_order import Segment, ToolCall
+from hobus.gateway_service.providers.http import openai_wire
 from tests.gateway_service.providers.instances import ANTHROPIC, KEY, OPENAI, instance
 from tests.gateway_service.providers.servers import (
     DONE,

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from bus.errors import GatewayError
-from gateway_service.providers.keys import read_key
+from hobus.bus.errors import GatewayError
+from hobus.gateway_service.providers.keys import read_key
 
 KEY = "sk-planted-8f2b6c1d9e"
 

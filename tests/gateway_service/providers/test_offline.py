@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from actors.ho1_executor.tools.registry import BUILTIN
-from bus.errors import GatewayError
-from bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
-from bus.messages.work_order import Segment, ToolCall
-from config.prompt_pack import fill_pack, parse_pack
-from gateway_service.pricing import input_tokens
-from gateway_service.providers.offline import MODEL_ID, OfflineProvider
-from gateway_service.providers.offline.form import wished
-from gateway_service.providers.offline.grammar import load_grammar
-from gateway_service.providers.offline.prose import TELLERS, tell
-from gateway_service.providers.offline.reading import Answered
-from gateway_service.providers.offline.structured import LEAST_MAX_CHARS, SAYS, least_instance
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.bus.errors import GatewayError
+from hobus.bus.messages.gateway import Prompt, PromptMessage, PromptResponse, ToolSpec
+from hobus.bus.messages.work_order import Segment, ToolCall
+from hobus.config.prompt_pack import fill_pack, parse_pack
+from hobus.gateway_service.pricing import input_tokens
+from hobus.gateway_service.providers.offline import MODEL_ID, OfflineProvider
+from hobus.gateway_service.providers.offline.form import wished
+from hobus.gateway_service.providers.offline.grammar import load_grammar
+from hobus.gateway_service.providers.offline.prose import TELLERS, tell
+from hobus.gateway_service.providers.offline.reading import Answered
+from hobus.gateway_service.providers.offline.structured import LEAST_MAX_CHARS, SAYS, least_instance
 from tests.gateway_service.rig import SHIPPED
 
 ROOT = Path(__file__).parents[3]

@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema_rs import Draft202012Validator
 
-from bus.messages.gateway import Prompt, PromptMessage
-from bus.messages.work_order import Segment
-from config.prompt_pack import fill_pack, parse_pack
-from config.schema import OpenAIProvider
-from gateway_service.providers.http import openai_wire
-from gateway_service.providers.offline.grammar import load_grammar
-from gateway_service.providers.offline.model import complete
-from gateway_service.providers.offline.reading import blocks_in
+from hobus.bus.messages.gateway import Prompt, PromptMessage
+from hobus.bus.messages.work_order import Segment
+from hobus.config.prompt_pack import fill_pack, parse_pack
+from hobus.config.schema import OpenAIProvider
+from hobus.gateway_service.providers.http import openai_wire
+from hobus.gateway_service.providers.offline.grammar import load_grammar
+from hobus.gateway_service.providers.offline.model import complete
+from hobus.gateway_service.providers.offline.reading import blocks_in
 from tests.gateway_service.providers.instances import OPENAI
 from tests.gateway_service.providers.test_offline import (
     EXCERPTS,

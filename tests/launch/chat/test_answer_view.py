@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.messages.base import Message
-from bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
-from launch.chat.answer_view import WAITING, WHY_AGAIN, AnswerView, PlainView
-from launch.chat.cells import printable, rows_of
+from hobus.bus.messages.base import Message
+from hobus.bus.messages.streams import StreamDelta, StreamReset, StreamWaiting
+from hobus.launch.chat.answer_view import WAITING, WHY_AGAIN, AnswerView, PlainView
+from hobus.launch.chat.cells import printable, rows_of
 from tests.launch.chat.terminal import Terminal
 
 WORDS = st.text(alphabet=st.sampled_from("ab \n日🙂"), max_size=30)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.chat.cells import Layout, cells_of, printable, rows_of
+from hobus.launch.chat.cells import Layout, cells_of, printable, rows_of
 
 TEXTS = st.text(alphabet=st.sampled_from("ab \n日e\u0301🙂\t-"), max_size=80)
 

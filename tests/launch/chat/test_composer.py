@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.chat.composer import Composer
+from hobus.launch.chat.composer import Composer
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bus.messages.session import ToolCallSummary, TurnResult
-from bus.messages.work_order import Cost
-from launch import exit_codes
-from launch.chat.outcome import exit_code_of, lines_about, money, warnings_about, worst
+from hobus.bus.messages.session import ToolCallSummary, TurnResult
+from hobus.bus.messages.work_order import Cost
+from hobus.launch import exit_codes
+from hobus.launch.chat.outcome import exit_code_of, lines_about, money, warnings_about, worst
 
 
 def result(**changes) -> TurnResult:

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from launch.chat.piped import PipedLines
+from hobus.launch.chat.piped import PipedLines
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.chat.region import Region
+from hobus.launch.chat.region import Region
 from tests.launch.chat.terminal import Terminal
 
 ROWS = st.lists(st.text(alphabet="ab", max_size=4), max_size=4)

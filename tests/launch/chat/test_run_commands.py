@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bus.messages import session as events
-from bus.messages.session import COMMAND_REFUSALS, CommandVerdict
-from launch import exit_codes
-from launch.chat.run_commands import NAMES, applied, command_of, is_run_command, refused
-from launch.errors import CommandError
-from launch.sessions.standing import HeldNow
+from hobus.bus.messages import session as events
+from hobus.bus.messages.session import COMMAND_REFUSALS, CommandVerdict
+from hobus.launch import exit_codes
+from hobus.launch.chat.run_commands import NAMES, applied, command_of, is_run_command, refused
+from hobus.launch.errors import CommandError
+from hobus.launch.sessions.standing import HeldNow
 from tests.launch.sessions.entries import SESSION
 
 ONE = (HeldNow("001", "write_file", {}),)

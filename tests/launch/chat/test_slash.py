@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from bus.messages.gateway import Budget, ScopeBudget
-from bus.messages.session import ProcessTurn, SessionView
-from launch.chat.run_commands import NAMES as RUN_NAMES
-from launch.chat.run_commands import RUN_COMMANDS, is_command
-from launch.chat.slash import NAMES, is_whole_command, told
-from launch.chat.talk import Talk
+from hobus.bus.messages.gateway import Budget, ScopeBudget
+from hobus.bus.messages.session import ProcessTurn, SessionView
+from hobus.launch.chat.run_commands import NAMES as RUN_NAMES
+from hobus.launch.chat.run_commands import RUN_COMMANDS, is_command
+from hobus.launch.chat.slash import NAMES, is_whole_command, told
+from hobus.launch.chat.talk import Talk
 
 SESSION = "0e8f7a52-1c1b-5b0e-9a59-7b0e4d1c6f21"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus.messages.control import PeerRow
-from launch.commands.drain import is_offered
+from hobus.bus.messages.control import PeerRow
+from hobus.launch.commands.drain import is_offered
 
 
 def _peer(role: str, state: str) -> PeerRow:

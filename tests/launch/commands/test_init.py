@@ -1,7 +1,7 @@
 """`hobus init`: copies, never overwrites, says what is what."""
 
-from config.snapshot import load_snapshot
-from launch import cli, exit_codes
+from hobus.config.snapshot import load_snapshot
+from hobus.launch import cli, exit_codes
 from tests.shipped import shipped_snapshot
 
 

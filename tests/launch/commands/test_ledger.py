@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from bus.disk import RealDisk
-from launch import cli, exit_codes
-from ledger_service.segment import segment_name
+from hobus.bus.disk import RealDisk
+from hobus.launch import cli, exit_codes
+from hobus.ledger_service.segment import segment_name
 from tests.ledger_service.rig import ledger_config, running, write
 
 

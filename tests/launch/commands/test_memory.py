@@ -4,11 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from bus.messages import memory as m
-from launch import cli, exit_codes
-from launch.commands import memory
-from launch.errors import CommandError
-from launch.home import home_of
+from hobus.bus.messages import memory as m
+from hobus.launch import cli, exit_codes
+from hobus.launch.commands import memory
+from hobus.launch.errors import CommandError
+from hobus.launch.home import home_of
 from tests.actors.ho3_memory.builders import artifact
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from config.snapshot import load_snapshot
-from launch import cli, exit_codes
+from hobus.config.snapshot import load_snapshot
+from hobus.launch import cli, exit_codes
 from tests.gateway_service.providers.servers import Behave, answering, by_path, serving
 from tests.gateway_service.tokenizer_files import a_file, setting
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.ho2_supervisor.session.lifecycle import TRANSITIONS
-from launch import cli, exit_codes
+from hobus.actors.ho2_supervisor.session.lifecycle import TRANSITIONS
+from hobus.launch import cli, exit_codes
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:

@@ -13,13 +13,13 @@ from typing import Any
 import psutil
 import pytest
 
-from gateway_service.sending import Sender
-from launch import exit_codes
-from launch.cli import run
-from launch.interrupt import INTERRUPTED
-from launch.simulation import many
-from launch.simulation.plan import Plan
-from launch.simulation.run import Verdict, simulate
+from hobus.gateway_service.sending import Sender
+from hobus.launch import exit_codes
+from hobus.launch.cli import run
+from hobus.launch.interrupt import INTERRUPTED
+from hobus.launch.simulation import many
+from hobus.launch.simulation.plan import Plan
+from hobus.launch.simulation.run import Verdict, simulate
 
 
 async def _at_once(*_: object) -> None:
@@ -91,7 +91,7 @@ def test_what_makes_no_sense_is_a_usage_error(words: str) -> None:
 @pytest.mark.process
 def test_its_processes_end_with_it() -> None:
     """Also when it is killed and can say nothing."""
-    command = [sys.executable, "-m", "launch", "simulate", "--seeds", "0..10000", "--jobs", "2"]
+    command = [sys.executable, "-m", "hobus", "simulate", "--seeds", "0..10000", "--jobs", "2"]
     killed = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     family = psutil.Process(killed.pid)
     deadline = time.monotonic() + 60

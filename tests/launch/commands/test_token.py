@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bus.join_token import JoinToken
-from launch.cli import run
-from launch.commands.token import check_bounds, seconds_of
-from launch.errors import CommandError
-from launch.worker import check_slots
+from hobus.bus.join_token import JoinToken
+from hobus.launch.cli import run
+from hobus.launch.commands.token import check_bounds, seconds_of
+from hobus.launch.errors import CommandError
+from hobus.launch.worker import check_slots
 from tests.shipped import shipped_snapshot
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bus.broker.tap_record import TapRecord
+from hobus.bus.broker.tap_record import TapRecord
 
 SESSION = "1a2b3c4d-0000-4000-8000-000000000001"
 OTHER = "1a2b9999-0000-4000-8000-000000000002"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus.messages.ledger import Entry, Provenance
-from launch.filters.ledger_fields import FIELDS, Row, ledger_filter
+from hobus.bus.messages.ledger import Entry, Provenance
+from hobus.launch.filters.ledger_fields import FIELDS, Row, ledger_filter
 from tests.launch.filters.frames import SESSION
 
 ORDER = f"WO-{SESSION}-2.1.1"

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.filters.meaning import Texts, bound, counted, filter_of, lasting, sized
-from launch.filters.syntax import And, Compare, FilterError, Not, Or, Value
+from hobus.launch.filters.meaning import Texts, bound, counted, filter_of, lasting, sized
+from hobus.launch.filters.syntax import And, Compare, FilterError, Not, Or, Value
 
 
 class Thing(NamedTuple):

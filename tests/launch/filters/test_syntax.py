@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.filters.syntax import DEPTH_MAX, And, Compare, FilterError, Not, Or, Value, comparisons, parse, printed
+from hobus.launch.filters.syntax import (
+    DEPTH_MAX,
+    And,
+    Compare,
+    FilterError,
+    Not,
+    Or,
+    Value,
+    comparisons,
+    parse,
+    printed,
+)
 
 NAMES = st.sampled_from(["turn", "kind", "actor", "size", "stream", "wo_id"])
 BARE = st.text(st.sampled_from("abcXYZ019*?.:/@#-_+=!<>\"'\\"), max_size=8).filter(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bus.messages.ids import TurnRef
-from launch.filters.syntax import Value, parse
-from launch.filters.turns import ambiguous, session_matches, turn_matches
+from hobus.bus.messages.ids import TurnRef
+from hobus.launch.filters.syntax import Value, parse
+from hobus.launch.filters.turns import ambiguous, session_matches, turn_matches
 from tests.launch.filters.frames import OTHER, SESSION
 
 TURN = TurnRef(SESSION, 2, "in-7")

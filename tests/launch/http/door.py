@@ -3,14 +3,14 @@
 import httpx2
 from openai import AsyncOpenAI
 
-from launch.http.app import make_app
-from launch.http.context import Door
-from launch.http.events import Journals
-from launch.http.guard import names_of
-from launch.http.keys import Ownership
-from launch.http.metrics import Metrics
-from launch.http_client import AsyncClient
-from launch.simulated import SimulatedCluster
+from hobus.launch.http.app import make_app
+from hobus.launch.http.context import Door
+from hobus.launch.http.events import Journals
+from hobus.launch.http.guard import names_of
+from hobus.launch.http.keys import Ownership
+from hobus.launch.http.metrics import Metrics
+from hobus.launch.http_client import AsyncClient
+from hobus.launch.simulated import SimulatedCluster
 from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()

@@ -8,9 +8,9 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from launch.http.form_words import schema_of
-from launch.http.problems import Problem
-from launch.http_client import HttpError
+from hobus.launch.http.form_words import schema_of
+from hobus.launch.http.problems import Problem
+from hobus.launch.http_client import HttpError
 from tests.launch.http.door import SNAPSHOT, SimulatedDoor
 from tests.shipped import shipped_snapshot
 from tests.simulation.test_answer_form import Refusing, scripted

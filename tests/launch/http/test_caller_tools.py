@@ -5,10 +5,10 @@ import json
 import openai
 import pytest
 
-from bus.messages.session import CallerCall
-from launch.http import caller_words, transcript
-from launch.http.problems import Problem
-from launch.http.transcript import Called, Said
+from hobus.bus.messages.session import CallerCall
+from hobus.launch.http import caller_words, transcript
+from hobus.launch.http.problems import Problem
+from hobus.launch.http.transcript import Called, Said
 from tests.launch.http.door import SimulatedDoor
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

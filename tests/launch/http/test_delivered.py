@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.messages.streams import StreamDelta, StreamReset
-from launch.http.delivered import Delivered
+from hobus.bus.messages.streams import StreamDelta, StreamReset
+from hobus.launch.http.delivered import Delivered
 
 
 def delta(text, index, *, attempt=1, step="s"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from launch.http.guard import host_of, names_of
+from hobus.launch.http.guard import host_of, names_of
 from tests.launch.http.door import SimulatedDoor
 from tests.shipped import shipped_snapshot
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.clock import SystemClock
-from bus.record.catalog import read_body
-from launch.home import home_of
-from launch.http.key_records import CREATED, REVOKED, entries_of
-from launch.http.keys import KeyBook, Ownership, create, directory_of, keys_in, owner_secret, revoke, revoked_in
+from hobus.bus.clock import SystemClock
+from hobus.bus.record.catalog import read_body
+from hobus.launch.home import home_of
+from hobus.launch.http.key_records import CREATED, REVOKED, entries_of
+from hobus.launch.http.keys import KeyBook, Ownership, create, directory_of, keys_in, owner_secret, revoke, revoked_in
 
 NEW_ID = SystemClock().new_id
 NAMES = st.text("abcdefgh0123_-", min_size=1, max_size=8)

@@ -6,12 +6,12 @@ import json
 import pytest
 import structlog
 
-from bus.errors import BusError, SessionFault
-from bus.messages.ids import session_id_of
-from bus.messages.session import TurnResult
-from bus.messages.work_order import Cost
-from launch.http.openai_words import ours, usage_of
-from launch.http.problems import of_fault, of_result
+from hobus.bus.errors import BusError, SessionFault
+from hobus.bus.messages.ids import session_id_of
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.messages.work_order import Cost
+from hobus.launch.http.openai_words import ours, usage_of
+from hobus.launch.http.problems import of_fault, of_result
 from tests.launch.http.door import SimulatedDoor
 
 

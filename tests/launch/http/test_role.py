@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from bus.catalog import ROWS
-from bus.errors import BusError
-from bus.messages.base import pack
-from bus.messages.ledger import EVERY_SESSION, Entries, Tail, Write, WriteEntry, Written
-from launch.http.transcript import EVENT, Said, transcript_id
-from launch.simulated import SimulatedCluster
+from hobus.bus.catalog import ROWS
+from hobus.bus.errors import BusError
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ledger import EVERY_SESSION, Entries, Tail, Write, WriteEntry, Written
+from hobus.launch.http.transcript import EVENT, Said, transcript_id
+from hobus.launch.simulated import SimulatedCluster
 from tests.shipped import shipped_snapshot
 
 TURNS = {"session.start", "host.process_turn", "session.end", "session.command"}

@@ -9,14 +9,14 @@ import pytest
 import pytest_asyncio
 import structlog
 
-from launch.home import home_of
-from launch.http.app import make_app
-from launch.http.context import Door
-from launch.http.guard import Guard, names_of
-from launch.http.keys import Ownership
-from launch.http.metrics import Metrics
-from launch.http.server import bind, make_server
-from launch.listen import parts_of
+from hobus.launch.home import home_of
+from hobus.launch.http.app import make_app
+from hobus.launch.http.context import Door
+from hobus.launch.http.guard import Guard, names_of
+from hobus.launch.http.keys import Ownership
+from hobus.launch.http.metrics import Metrics
+from hobus.launch.http.server import bind, make_server
+from hobus.launch.listen import parts_of
 from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()

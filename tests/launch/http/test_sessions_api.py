@@ -6,9 +6,9 @@ from contextlib import aclosing
 
 import pytest
 
-from launch.http.events import shown
-from launch.http.sse import frame
-from launch.http_client import HttpError
+from hobus.launch.http.events import shown
+from hobus.launch.http.sse import frame
+from hobus.launch.http_client import HttpError
 from tests.launch.http.door import SimulatedDoor
 
 ASKED = "what packages are installed?"

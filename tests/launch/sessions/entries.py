@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from actors.ho2_supervisor.session.journal import counted_id, derived_id, envelope
-from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState
-from bus.messages import session as events
-from bus.messages.ids import body_ref
-from bus.messages.ledger import Entry, Provenance, session_stream
-from bus.messages.session import Command, HostCommand, SessionEventKind
-from bus.record.journal import pack_event
+from hobus.actors.ho2_supervisor.session.journal import counted_id, derived_id, envelope
+from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.actors.ho2_supervisor.session.state import SessionState
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import body_ref
+from hobus.bus.messages.ledger import Entry, Provenance, session_stream
+from hobus.bus.messages.session import Command, HostCommand, SessionEventKind
+from hobus.bus.record.journal import pack_event
 
 SESSION = "11111111-2222-5333-8444-555555555555"
 AT = "2026-01-01T00:00:00.000000Z"

@@ -1,9 +1,9 @@
 """What was asked of a session, and how its turns ended."""
 
-from bus.messages import session as events
-from bus.messages.session import TurnResult
-from bus.record.journal import pack_result
-from launch.sessions.commands_seen import commands_in, turns_in
+from hobus.bus.messages import session as events
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.record.journal import pack_result
+from hobus.launch.sessions.commands_seen import commands_in, turns_in
 from tests.launch.sessions.entries import AT, SESSION, Written
 
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from launch import exit_codes
-from launch.errors import CommandError
-from launch.sessions.named import full_session_id, run_number, the_one
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError
+from hobus.launch.sessions.named import full_session_id, run_number, the_one
 
 ONE = "11111111-2222-5333-8444-555555555555"
 OTHER = "11112222-2222-5333-8444-555555555555"

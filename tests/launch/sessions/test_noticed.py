@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actors.ho2_supervisor.session.commands import text_ref
-from bus.messages import session as events
-from bus.messages.ids import RunId, StepId, TurnId
-from launch.sessions.noticed import Noticed, in_chat, in_shell
+from hobus.actors.ho2_supervisor.session.commands import text_ref
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import RunId, StepId, TurnId
+from hobus.launch.sessions.noticed import Noticed, in_chat, in_shell
 from tests.launch.sessions.entries import AT, SESSION, Written
 from tests.launch.sessions.test_standing import holding
 

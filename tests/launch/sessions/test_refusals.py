@@ -5,9 +5,9 @@ import shlex
 import click
 import pytest
 
-from bus.messages.session import COMMAND_REFUSALS, CommandVerdict
-from launch import exit_codes
-from launch.sessions.refusals import REFUSALS, refused, table
+from hobus.bus.messages.session import COMMAND_REFUSALS, CommandVerdict
+from hobus.launch import exit_codes
+from hobus.launch.sessions.refusals import REFUSALS, refused, table
 from tests.architecture.source import ROOT
 from tests.docs.test_readme import resolve
 from tests.launch.sessions.entries import SESSION
@@ -43,5 +43,5 @@ def test_a_reason_without_a_known_code_is_said_as_it_is():
 
 
 def test_the_page_shows_this_table():
-    """`python -m launch.sessions.refusals` prints it."""
+    """`python -m hobus.launch.sessions.refusals` prints it."""
     assert table() in (ROOT / "docs" / "sessions.md").read_text(encoding="utf-8")

@@ -1,12 +1,12 @@
 """A journal folded again."""
 
-from actors.ho2_supervisor.session import snapshot
-from actors.ho2_supervisor.session.record import SessionRecord
-from actors.ho2_supervisor.session.state import state_hash
-from actors.ho2_supervisor.turn import history_limits
-from bus.messages import session as events
-from bus.record.journal import recorded
-from launch.sessions.replayed import first_difference, replay
+from hobus.actors.ho2_supervisor.session import snapshot
+from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.session.state import state_hash
+from hobus.actors.ho2_supervisor.turn import history_limits
+from hobus.bus.messages import session as events
+from hobus.bus.record.journal import recorded
+from hobus.launch.sessions.replayed import first_difference, replay
 from tests.launch.sessions.entries import AT, SESSION, Written
 from tests.shipped import shipped_snapshot
 

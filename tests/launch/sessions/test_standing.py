@@ -1,8 +1,8 @@
 """Where a session stands, by the end of its journal."""
 
-from bus.messages import session as events
-from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId
-from launch.sessions.standing import is_enough, standing_of
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import RunId, StepId, ToolBatchId, TurnId
+from hobus.launch.sessions.standing import is_enough, standing_of
 from tests.launch.sessions.entries import AT, SESSION, Written
 from tests.launch.sessions.test_replayed import with_snapshot
 

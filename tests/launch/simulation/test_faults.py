@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch import exit_codes
-from launch.errors import CommandError
-from launch.simulation.faults import FAULTS, parse
-from launch.simulation.plan import plan_of
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError
+from hobus.launch.simulation.faults import FAULTS, parse
+from hobus.launch.simulation.plan import plan_of
 
 
 @pytest.mark.parametrize(

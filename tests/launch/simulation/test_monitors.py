@@ -7,30 +7,30 @@ from typing import Any, Literal
 
 import pytest
 
-from bus.broker.tap_record import Tap
-from bus.codec import pack_header
-from bus.envelope import Kind, header
-from bus.messages.base import pack
-from bus.messages.gateway import ScopeBudget
-from bus.messages.ids import RunId, StepId, TurnId, iso
-from bus.messages.ledger import Entry, Provenance
-from bus.messages.memory import ReadSignals
-from bus.messages.session import OrderDispatched, SessionEvent
-from bus.record.entry import WriteEntry, encode_stored, to_entry, to_stored
-from bus.record.journal import pack_event
-from bus.record.payload import pack_payload
-from bus.record.payloads.memory import OverlayLogged
-from bus.record.payloads.orders import ContextAssembled
-from bus.record.payloads.prompts import BudgetAllocated, PromptFailed, PromptReceived, PromptSent
-from bus.sim.disk import SimDisk, SimMedium
-from launch.simulation.broken import Broken
-from launch.simulation.budgets import BudgetMonitor
-from launch.simulation.frames import FrameMonitor
-from launch.simulation.record import Numbers, RecordMonitor
-from launch.simulation.tail import RecordTail
-from ledger_service.frame import GENESIS, build_frame, store_at
-from ledger_service.mask import MASK_BYTES
-from ledger_service.segment import DIRECTORY, segment_name
+from hobus.bus.broker.tap_record import Tap
+from hobus.bus.codec import pack_header
+from hobus.bus.envelope import Kind, header
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.gateway import ScopeBudget
+from hobus.bus.messages.ids import RunId, StepId, TurnId, iso
+from hobus.bus.messages.ledger import Entry, Provenance
+from hobus.bus.messages.memory import ReadSignals
+from hobus.bus.messages.session import OrderDispatched, SessionEvent
+from hobus.bus.record.entry import WriteEntry, encode_stored, to_entry, to_stored
+from hobus.bus.record.journal import pack_event
+from hobus.bus.record.payload import pack_payload
+from hobus.bus.record.payloads.memory import OverlayLogged
+from hobus.bus.record.payloads.orders import ContextAssembled
+from hobus.bus.record.payloads.prompts import BudgetAllocated, PromptFailed, PromptReceived, PromptSent
+from hobus.bus.sim.disk import SimDisk, SimMedium
+from hobus.launch.simulation.broken import Broken
+from hobus.launch.simulation.budgets import BudgetMonitor
+from hobus.launch.simulation.frames import FrameMonitor
+from hobus.launch.simulation.record import Numbers, RecordMonitor
+from hobus.launch.simulation.tail import RecordTail
+from hobus.ledger_service.frame import GENESIS, build_frame, store_at
+from hobus.ledger_service.mask import MASK_BYTES
+from hobus.ledger_service.segment import DIRECTORY, segment_name
 
 SESSION = "6e8ddbdb-2a3e-5a6f-b6ac-0f966ad7f28a"
 STREAM = f"session/{SESSION}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bus.messages import session as events
-from bus.messages.ledger import Entry
-from bus.messages.session import TurnResult
-from bus.record.journal import pack_result
-from launch.simulation.record import answer_text, answers_of
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ledger import Entry
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.record.journal import pack_result
+from hobus.launch.simulation.record import answer_text, answers_of
 from tests.launch.sessions.entries import AT, SESSION, Written
 
 

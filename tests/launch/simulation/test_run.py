@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from actors.ho1_executor.tools.in_process import InProcessHost
-from bus.messages.session import TurnResult
-from bus.sim.disk import SimFile, SimMedium
-from gateway_service.sending import Sender
-from launch.simulation import conversation
-from launch.simulation.broken import Broken
-from launch.simulation.faults import parse
-from launch.simulation.outside import Outside
-from launch.simulation.plan import plan_of
-from launch.simulation.run import Verdict, simulate
-from launch.turns import process_turn
+from hobus.actors.ho1_executor.tools.in_process import InProcessHost
+from hobus.bus.messages.session import TurnResult
+from hobus.bus.sim.disk import SimFile, SimMedium
+from hobus.gateway_service.sending import Sender
+from hobus.launch.simulation import conversation
+from hobus.launch.simulation.broken import Broken
+from hobus.launch.simulation.faults import parse
+from hobus.launch.simulation.outside import Outside
+from hobus.launch.simulation.plan import plan_of
+from hobus.launch.simulation.run import Verdict, simulate
+from hobus.launch.turns import process_turn
 
 
 def verdict_of(seed: int, faults: str = "all", *, until: int | None = None, trace: list[str] | None = None) -> Verdict:
@@ -71,7 +71,7 @@ def test_the_same_seed_gives_the_same_bytes_under_another_hash_seed() -> None:
 
 
 def _digest_under(hash_seed: str) -> str:
-    command = [sys.executable, "-m", "launch", "simulate", "--seed", "5", "--turns", "2", "--json"]
+    command = [sys.executable, "-m", "hobus", "simulate", "--seed", "5", "--turns", "2", "--json"]
     done = subprocess.run(
         command, env=os.environ | {"PYTHONHASHSEED": hash_seed}, capture_output=True, check=True, timeout=120
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bus.broker.tap_wire import TapBatch
+from hobus.bus.broker.tap_wire import TapBatch
 from tests.launch.filters.frames import frame
 
 

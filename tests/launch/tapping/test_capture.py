@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from launch.tapping.capture import MAGIC, CaptureDamaged, CaptureReader, CaptureWriter
+from hobus.launch.tapping.capture import MAGIC, CaptureDamaged, CaptureReader, CaptureWriter
 from tests.launch.tapping.batches import batch
 
 BATCHES = [

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.broker.ring import Ring
-from bus.broker.tap_record import Tap
-from bus.broker.tap_wire import TapAssembler, live_batch
-from bus.envelope import Kind, header
-from launch.filters.tap_fields import tap_filter
-from launch.tapping.choice import Chooser
-from launch.tapping.replies import Replies
-from launch.tapping.turns import TurnBook
+from hobus.bus.broker.ring import Ring
+from hobus.bus.broker.tap_record import Tap
+from hobus.bus.broker.tap_wire import TapAssembler, live_batch
+from hobus.bus.envelope import Kind, header
+from hobus.launch.filters.tap_fields import tap_filter
+from hobus.launch.tapping.choice import Chooser
+from hobus.launch.tapping.replies import Replies
+from hobus.launch.tapping.turns import TurnBook
 from tests.launch.filters.frames import frame
 from tests.launch.tapping.batches import batch
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bus.messages.ids import TurnRef
-from launch.tapping.document import frame_document
+from hobus.bus.messages.ids import TurnRef
+from hobus.launch.tapping.document import frame_document
 from tests.launch.filters.frames import SESSION, frame
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from bus.errors import LedgerError
-from bus.record.payloads.governance import BodiesClosed, BodiesRead
-from launch import exit_codes
-from launch.errors import CommandError
-from launch.filters.tap_fields import tap_filter
-from launch.tapping.choice import Chooser
-from launch.tapping.look import CLOSED, OPENED, Look
-from launch.tapping.turns import TurnBook
+from hobus.bus.errors import LedgerError
+from hobus.bus.record.payloads.governance import BodiesClosed, BodiesRead
+from hobus.launch import exit_codes
+from hobus.launch.errors import CommandError
+from hobus.launch.filters.tap_fields import tap_filter
+from hobus.launch.tapping.choice import Chooser
+from hobus.launch.tapping.look import CLOSED, OPENED, Look
+from hobus.launch.tapping.turns import TurnBook
 from tests.launch.tapping.batches import batch
 
 

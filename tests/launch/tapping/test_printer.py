@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from bus.codec import encode
-from bus.messages.control import ReadPeer
-from launch.filters.tap_fields import tap_filter
-from launch.tapping.choice import Chooser
-from launch.tapping.printer import Printer
-from launch.tapping.table import Table
-from launch.tapping.turns import TurnBook
+from hobus.bus.codec import encode
+from hobus.bus.messages.control import ReadPeer
+from hobus.launch.filters.tap_fields import tap_filter
+from hobus.launch.tapping.choice import Chooser
+from hobus.launch.tapping.printer import Printer
+from hobus.launch.tapping.table import Table
+from hobus.launch.tapping.turns import TurnBook
 from tests.launch.tapping.batches import batch
 
 

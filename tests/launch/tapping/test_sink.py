@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.tapping.account import Account
-from launch.tapping.sink import Sink
+from hobus.launch.tapping.account import Account
+from hobus.launch.tapping.sink import Sink
 from tests.launch.tapping.batches import batch
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus.messages.ids import NO_TURN, TurnRef
-from launch.tapping.table import Table
+from hobus.bus.messages.ids import NO_TURN, TurnRef
+from hobus.launch.tapping.table import Table
 from tests.launch.filters.frames import SESSION, frame
 
 TURN = TurnRef(SESSION, 2, "in-7")

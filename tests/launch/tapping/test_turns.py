@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bus.messages.ids import NO_TURN, TurnRef, turn_in, turn_trace
-from launch.tapping.turns import TurnBook
+from hobus.bus.messages.ids import NO_TURN, TurnRef, turn_in, turn_trace
+from hobus.launch.tapping.turns import TurnBook
 from tests.launch.filters.frames import OTHER, SESSION, frame
 
 

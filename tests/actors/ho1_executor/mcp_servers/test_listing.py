@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actors.ho1_executor.mcp_servers.listing import is_listing, taken, tool_id_of
-from config.schema import StdioServer
+from hobus.actors.ho1_executor.mcp_servers.listing import is_listing, taken, tool_id_of
+from hobus.config.schema import StdioServer
 
 OBJECT = {"type": "object", "properties": {}}
 

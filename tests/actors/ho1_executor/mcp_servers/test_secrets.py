@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
+from hobus.actors.ho1_executor.mcp_servers.secrets import NoSecret, environment, resolved, without
 
 
 def test_references_are_replaced_and_remembered(tmp_path):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from actors.ho1_executor.tools.definition import ToolFault
-from bus.messages.work_order import ToolCall
-from bus.port import ToolOutput, ToolRunner
+from hobus.actors.ho1_executor.tools.definition import ToolFault
+from hobus.bus.messages.work_order import ToolCall
+from hobus.bus.port import ToolOutput, ToolRunner
 from tests.actors.ho1_executor.tools.suite_tools import BOTH
 
 OUTPUT_MAX_BYTES = 100

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolHost
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolFault, ToolHost
 
 _ANYTHING: dict[str, Any] = {"type": "object"}
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from actors.ho1_executor.tools.definition import ToolFault
-from actors.ho1_executor.tools.registry import BUILTIN
-from actors.ho1_executor.tools.view import permitted_tools, snapshot_view
-from config.assets import Permissions
-from config.json_schema import check_schema
-from config.secret_refs import HIDDEN
+from hobus.actors.ho1_executor.tools.definition import ToolFault
+from hobus.actors.ho1_executor.tools.registry import BUILTIN
+from hobus.actors.ho1_executor.tools.view import permitted_tools, snapshot_view
+from hobus.config.assets import Permissions
+from hobus.config.json_schema import check_schema
+from hobus.config.secret_refs import HIDDEN
 from tests.actors.ho1_executor.rig import SESSION, ScriptedGateway, cluster, shipped, tool_order
 
 VIEW = snapshot_view(shipped(), BUILTIN)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from actors.ho1_executor.tools.entry_points import BadEntryPoint, definition_of, description_of, load
-from actors.ho1_executor.tools.in_process import InProcessHost
-from bus.tool import Invocation, ToolFault, tool
+from hobus import Invocation, ToolFault, tool
+from hobus.actors.ho1_executor.tools.entry_points import BadEntryPoint, definition_of, description_of, load
+from hobus.actors.ho1_executor.tools.in_process import InProcessHost
 from tests.actors.ho1_executor.tools.packages import install
 
 CONTEXT = {"idempotency_key": "WO-1", "session_id": "S", "agent_id": "A", "wo_id": "WO-1"}
@@ -70,7 +70,7 @@ def shapeless(a) -> int:
 
 @pytest.mark.parametrize(
     ("function", "mend"),
-    [(plain, "@bus.tool.tool"), (7, "@bus.tool.tool"), (wordless, "docstring"), (shapeless, "annotation")],
+    [(plain, "@hobus.tool"), (7, "@hobus.tool"), (wordless, "docstring"), (shapeless, "annotation")],
 )
 def test_what_is_no_tool_says_what_mends_it(function, mend):
     """Each in one sentence."""
@@ -79,7 +79,7 @@ def test_what_is_no_tool_says_what_mends_it(function, mend):
 
 
 GOOD = """
-from bus.tool import tool
+from hobus import tool
 @tool(idempotent=True, writes=False)
 def double(a: int) -> int:
     "Doubles."

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
-from actors.ho1_executor.tools.in_process import InProcessToolRunner
+from hobus.actors.ho1_executor.tools.definition import ToolDefinition, ToolHost
+from hobus.actors.ho1_executor.tools.in_process import InProcessToolRunner
 from tests.actors.ho1_executor.tools.runner_suite import OUTPUT_MAX_BYTES, VIEW, RunnerSuite, run
 from tests.actors.ho1_executor.tools.suite_tools import BOTH, report_of
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from actors.ho1_executor.tools.definition import ToolFault
-from actors.ho1_executor.tools.outside import READS, requests_over
-from bus.catalog import BY_ROUTE, row_of
+from hobus.actors.ho1_executor.tools.definition import ToolFault
+from hobus.actors.ho1_executor.tools.outside import READS, requests_over
+from hobus.bus.catalog import BY_ROUTE, row_of
 from tests.actors.ho1_executor.rig import ScriptedGateway, cluster
 
 

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import pytest
 from jsonschema_rs import Draft202012Validator
 
-from actors.ho1_executor.tools.signature import NoSchema, invocation_parameter, schema_of
-from bus.tool import Invocation
-from config.json_schema import check_schema
+from hobus.actors.ho1_executor.tools.signature import NoSchema, invocation_parameter, schema_of
+from hobus.bus.tool import Invocation
+from hobus.config.json_schema import check_schema
 
 
 def everything(  # noqa: PLR0917 - one parameter per kind of annotation

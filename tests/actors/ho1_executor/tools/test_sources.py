@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from actors.ho1_executor.mcp_servers.session import rows_of
-from actors.ho1_executor.tools.definition import ToolResult
-from actors.ho1_executor.tools.sources import bounded, described, shown
-from bus.messages.base import pack
-from bus.messages.control import ToolSource, ToolWord
+from hobus.actors.ho1_executor.mcp_servers.session import rows_of
+from hobus.actors.ho1_executor.tools.definition import ToolResult
+from hobus.actors.ho1_executor.tools.sources import bounded, described, shown
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.control import ToolSource, ToolWord
 from tests.conformance.clusters import bus_settings
 
 

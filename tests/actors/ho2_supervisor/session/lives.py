@@ -10,20 +10,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from actors.ho2_supervisor.history import HistoryLimits
-from actors.ho2_supervisor.session import journal
-from actors.ho2_supervisor.session import snapshot as snapshots
-from actors.ho2_supervisor.session.leases import FIRST
-from actors.ho2_supervisor.session.outcome import Outcome
-from actors.ho2_supervisor.session.record import SessionRecord
-from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState, state_bytes
-from bus.messages import session as events
-from bus.messages.base import pack
-from bus.messages.ids import RunId, StepId, ToolBatchId, TurnId, body_ref, iso, lease_id_of, parse_iso, work_order_id
-from bus.messages.ledger import Provenance, WriteEntry
-from bus.messages.session import SessionEvent, SessionEventKind, TurnResult
-from bus.record.journal import Recorded, pack_event, recorded
+from hobus.actors.ho2_supervisor.history import HistoryLimits
+from hobus.actors.ho2_supervisor.session import journal
+from hobus.actors.ho2_supervisor.session import snapshot as snapshots
+from hobus.actors.ho2_supervisor.session.leases import FIRST
+from hobus.actors.ho2_supervisor.session.outcome import Outcome
+from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes
+from hobus.bus.messages import session as events
+from hobus.bus.messages.base import pack
+from hobus.bus.messages.ids import (
+    RunId,
+    StepId,
+    ToolBatchId,
+    TurnId,
+    body_ref,
+    iso,
+    lease_id_of,
+    parse_iso,
+    work_order_id,
+)
+from hobus.bus.messages.ledger import Provenance, WriteEntry
+from hobus.bus.messages.session import SessionEvent, SessionEventKind, TurnResult
+from hobus.bus.record.journal import Recorded, pack_event, recorded
 from tests.actors.ho2_supervisor.journals import CONFIG, SESSION, at
 
 LIMITS = HistoryLimits(budget_tokens=100, turns_max=2, digest_chars=60, chars_per_token=4, known_max=3)

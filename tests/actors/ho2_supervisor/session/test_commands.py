@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from actors.ho2_supervisor.session import commands as rules
-from actors.ho2_supervisor.session import leases
-from actors.ho2_supervisor.session.journal import envelope
-from actors.ho2_supervisor.session.outcome import Outcome, RunGoesOn, RunStops
-from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState, of_run
-from bus.messages import session as events
-from bus.messages.ids import RunId, iso, lease_id_of, parse_iso
+from hobus.actors.ho2_supervisor.session import commands as rules
+from hobus.actors.ho2_supervisor.session import leases
+from hobus.actors.ho2_supervisor.session.journal import envelope
+from hobus.actors.ho2_supervisor.session.outcome import Outcome, RunGoesOn, RunStops
+from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.actors.ho2_supervisor.session.state import SessionState, of_run
+from hobus.bus.messages import session as events
+from hobus.bus.messages.ids import RunId, iso, lease_id_of, parse_iso
 from tests.actors.ho2_supervisor.journals import (
     SESSION,
     at,

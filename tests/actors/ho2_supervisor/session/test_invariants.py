@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
-from actors.ho2_supervisor.session.journal import envelope
-from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import resolve_run_config, state_bytes
-from bus.messages import session as events
-from bus.messages.session import SessionConfig
+from hobus.actors.ho2_supervisor.session.journal import envelope
+from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.actors.ho2_supervisor.session.state import resolve_run_config, state_bytes
+from hobus.bus.messages import session as events
+from hobus.bus.messages.session import SessionConfig
 from tests.actors.ho2_supervisor.journals import (
     at,
     batch_of,

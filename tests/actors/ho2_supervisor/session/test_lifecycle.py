@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import get_args
 
-from actors.ho2_supervisor.session.lifecycle import TRANSITIONS, diagram, may, walk
-from bus.messages.session import Lifecycle
+from hobus.actors.ho2_supervisor.session.lifecycle import TRANSITIONS, diagram, may, walk
+from hobus.bus.messages.session import Lifecycle
 
 PAGE = Path(__file__).parents[4] / "docs" / "sessions.md"
 

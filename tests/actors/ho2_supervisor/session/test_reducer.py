@@ -6,13 +6,13 @@ from typing import get_args
 
 import pytest
 
-from actors.ho2_supervisor.session import reducer
-from actors.ho2_supervisor.session.journal import envelope
-from actors.ho2_supervisor.session.outcome import BatchComplete, ReceiptIgnored, RunOver
-from actors.ho2_supervisor.session.reducer import reduce
-from actors.ho2_supervisor.session.state import SessionState, state_bytes
-from bus.messages import session as events
-from bus.messages.session import SessionConfig, SessionEventKind
+from hobus.actors.ho2_supervisor.session import reducer
+from hobus.actors.ho2_supervisor.session.journal import envelope
+from hobus.actors.ho2_supervisor.session.outcome import BatchComplete, ReceiptIgnored, RunOver
+from hobus.actors.ho2_supervisor.session.reducer import reduce
+from hobus.actors.ho2_supervisor.session.state import SessionState, state_bytes
+from hobus.bus.messages import session as events
+from hobus.bus.messages.session import SessionConfig, SessionEventKind
 from tests.actors.ho2_supervisor.journals import (
     SESSION,
     at,

@@ -8,11 +8,11 @@ import zlib
 
 import pytest
 
-from actors.ho2_supervisor.history import DeliveredTurn, History
-from actors.ho2_supervisor.session import journal, snapshot
-from actors.ho2_supervisor.session.record import SessionRecord
-from bus.messages.base import unpack
-from bus.record.journal import Recorded
+from hobus.actors.ho2_supervisor.history import DeliveredTurn, History
+from hobus.actors.ho2_supervisor.session import journal, snapshot
+from hobus.actors.ho2_supervisor.session.record import SessionRecord
+from hobus.bus.messages.base import unpack
+from hobus.bus.record.journal import Recorded
 from tests.actors.ho2_supervisor.journals import at
 from tests.actors.ho2_supervisor.session.lives import LIMITS, SESSION, Life, from_snapshot
 

@@ -1,0 +1,17 @@
+"""`python -m hobus` is `hobus`; little is imported before Ctrl-C is provided for."""
+
+import importlib
+
+from hobus.launch.interrupt import end_at_interrupt, raise_at_interrupt
+
+
+def main() -> None:
+    """Loads the command line and runs it."""
+    end_at_interrupt()
+    cli = importlib.import_module("hobus.launch.cli")
+    raise_at_interrupt()
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()
