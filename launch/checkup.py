@@ -12,12 +12,8 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Literal
-
-from pydantic import Field
 
 from hobus.bus.errors import RuntimeFault
-from hobus.bus.messages.base import Record
 from hobus.bus.messages.gateway import Breaker
 from hobus.bus.port import Clock
 from hobus.bus.zeromq.features import features
@@ -25,12 +21,11 @@ from hobus.bus.zeromq.key_book import damaged_in
 from hobus.config.snapshot import Snapshot, load_snapshot
 from hobus.launch import exit_codes, identity, run_file
 from hobus.launch.errors import CommandError, next_command
+from hobus.launch.finding import Finding, Verdict
 from hobus.launch.home import IPC_PATH_MAX_BYTES, Home, holder, longest_socket
 from hobus.launch.run_file import RunFile
 from hobus.launch.stale import living
 from hobus.launch.zygote import is_possible
-
-Verdict = Literal["ok", "warn", "fail"]
 
 _PYTHON = (3, 11)
 _FILES_MIN = 4096
@@ -39,15 +34,6 @@ _PLENTY = 10
 """So many times what the record needs free is no reason for a word."""
 _YEAR_2024 = 1_704_067_200.0
 _CLOCK_SLACK_S = 60.0
-
-
-class Finding(Record):
-    """One line of `hobus doctor`; the shape of `--json` is stable."""
-
-    check: str = Field(description="what was looked at")
-    verdict: Verdict
-    said: str = Field(description="what was found")
-    mend: str = Field(default="", description="what to do about it; empty when nothing is to be done")
 
 
 def machine() -> list[Finding]:

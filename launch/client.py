@@ -17,11 +17,11 @@ from hobus.bus.zeromq import tokens
 from hobus.bus.zeromq.context import ZeroMQ
 from hobus.config.snapshot import Snapshot
 from hobus.launch import own_log
-from hobus.launch.commands.options import not_reachable
 from hobus.launch.endpoints import Place
 from hobus.launch.errors import CommandError, next_command, of_os_error
 from hobus.launch.home import Home, holder
 from hobus.launch.run_file import RunFile
+from hobus.launch.running import not_reachable
 from hobus.launch.transport import links
 from hobus.launch.version import software_version
 

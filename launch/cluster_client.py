@@ -33,9 +33,9 @@ from hobus.bus.messages.session import (
 from hobus.bus.messages.streams import StreamDelta, StreamReset
 from hobus.bus.port import Bus
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.options import running
 from hobus.launch.endpoints import Place
 from hobus.launch.home import home_of
+from hobus.launch.running import running
 from hobus.launch.session_client import AsyncSessions, Piece, Sessions
 from hobus.launch.sessions.commanding import Fences, drawn_id, host_command, verdict_on, view_of
 from hobus.launch.turns import process_turn

@@ -21,11 +21,11 @@ from hobus.launch import log_tail
 from hobus.launch.board import Board
 from hobus.launch.children import Child
 from hobus.launch.home import Home
+from hobus.launch.liveness import FINISH
 from hobus.launch.nursery import Nursery
 from hobus.launch.scale import SCALABLE
 from hobus.launch.scaling import change_to, number_of
 from hobus.launch.supervision import (
-    FINISH,
     FINISHES_BY_ITSELF,
     START_ORDER,
     Born,

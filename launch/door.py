@@ -10,9 +10,9 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.launch import run_file
 from hobus.launch.client import connected
-from hobus.launch.commands.options import cluster_gone
 from hobus.launch.endpoints import Place
 from hobus.launch.home import Home, holder
+from hobus.launch.running import cluster_gone
 from hobus.launch.sessions.named import full_session_id
 from hobus.launch.turns import Watch, process_turn, session_of
 

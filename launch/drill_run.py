@@ -21,10 +21,9 @@ from hobus.bus.clock import SystemClock
 from hobus.bus.messages.session import ProcessTurn, TurnResult
 from hobus.bus.port import Bus
 from hobus.launch import exit_codes, identity, run_file
+from hobus.launch.addresses import http_address
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.down import stop
-from hobus.launch.commands.options import running
-from hobus.launch.commands.up import start_detached
+from hobus.launch.detached import start_detached
 from hobus.launch.drill import VARIABLE
 from hobus.launch.drill_moments import QUESTION, Moment, Victim
 from hobus.launch.drill_story import Counts, Evidence, Restart, Strike, counts_of, judged, orders_in, timeline
@@ -32,9 +31,10 @@ from hobus.launch.endpoints import Place
 from hobus.launch.errors import CommandError
 from hobus.launch.home import Home, holder
 from hobus.launch.http import keys as http_keys
-from hobus.launch.listen import http_address
 from hobus.launch.orphan import hard_limit_s
 from hobus.launch.run_file import ChildRow, RunFile
+from hobus.launch.running import running
+from hobus.launch.stop import stop
 from hobus.launch.tap_ring import ring_of
 from hobus.launch.throwaway import left_of
 from hobus.launch.turns import process_turn

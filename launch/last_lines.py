@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
 from hobus.launch.home import Home
-from hobus.launch.log_lines import LogLine, read_line, shown
+from hobus.launch.log_lines import LogLine, clock_time, read_line, shown
 from hobus.launch.log_tail import tail
-
-
-def clock_time(at: float) -> str:
-    """The time of day here."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3] if at else "--:--:--.---"
 
 
 def of_incarnation(home: Home, actor: str, instance: str, lines: int) -> list[str]:

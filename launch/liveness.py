@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
 from collections.abc import Callable
+
+FINISH = signal.SIGUSR1
+"""From the launcher: take nothing new, finish, end. SIGTERM tells the same with little time."""
 
 
 class LauncherGone(Exception):

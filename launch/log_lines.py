@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, cast
 
 from hobus.bus.messages.ids import parse_iso, turn_in
@@ -86,3 +87,8 @@ def shown(line: LogLine, clock: Callable[[float], str], paint: Callable[[str, st
 
 def _value(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def clock_time(at: float) -> str:
+    """The time of day here."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S.%f")[:-3] if at else "--:--:--.---"

@@ -12,13 +12,13 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.launcher import DrainMember, Members, Restart
 from hobus.launch import exit_codes, identity, run_file, written_words
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.options import not_reachable, running
 from hobus.launch.endpoints import Place
 from hobus.launch.errors import CommandError, next_command
 from hobus.launch.home import Home, holder
 from hobus.launch.last_lines import of_incarnation
 from hobus.launch.output import note
 from hobus.launch.run_file import ChildRow, RunFile
+from hobus.launch.running import not_reachable, running
 
 Settled = Callable[[dict[str, ChildRow]], bool]
 

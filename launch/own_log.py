@@ -12,8 +12,7 @@ from typing import Any, NoReturn
 import structlog
 
 from hobus.bus.clock import SystemClock
-from hobus.launch.last_lines import clock_time
-from hobus.launch.log_lines import LogLine, shown
+from hobus.launch.log_lines import LogLine, clock_time, shown
 from hobus.launch.output import note, styled, wants_debug
 
 

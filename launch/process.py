@@ -26,8 +26,8 @@ from hobus.launch import broker_process, exit_codes, liveness, logs, orphan, wir
 from hobus.launch.endpoints import Place
 from hobus.launch.home import home_of
 from hobus.launch.kernel import keep_memory_private, return_big_memory, set_title
+from hobus.launch.liveness import FINISH
 from hobus.launch.roles import Made
-from hobus.launch.supervision import FINISH
 from hobus.launch.version import software_version
 
 Ending = Literal["told", "orphaned", "failed", "damaged"]

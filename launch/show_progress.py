@@ -6,10 +6,10 @@ import shlex
 from pathlib import Path
 
 from hobus.launch import exit_codes
+from hobus.launch.addresses import bound_address
 from hobus.launch.errors import next_command
 from hobus.launch.home import Home
 from hobus.launch.last_lines import for_people, read_lines, since_another
-from hobus.launch.listen import bound_address
 from hobus.launch.output import duration, note, say, styled, table
 from hobus.launch.progress import NotReady, Ready
 

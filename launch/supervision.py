@@ -6,7 +6,6 @@ Source: spec page "Launching, scaling, tapping, watching", Launcher.
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -26,9 +25,6 @@ STOP_ORDER = ("http", "host", "ho2", "ho1", "ho3", "gateway", "ledger", "broker"
 
 FINISHES_BY_ITSELF = frozenset({"http"})
 """Roles whose work does not come over the bus: only they know when it is done. They are sent `FINISH`, and end."""
-
-FINISH = signal.SIGUSR1
-"""Take nothing new, finish, end. SIGTERM tells the same with little time."""
 
 NOT_AGAIN = f"exit {exit_codes.INTEGRITY}"
 """The end of a process for which another start would be the same: a damaged record, say."""

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 from hobus.bus.errors import RuntimeFault
 from hobus.launch import exit_codes, identity
-from hobus.launch.commands.down import stop
 from hobus.launch.errors import CommandError
 from hobus.launch.faults import as_command_error
 from hobus.launch.home import Home, holder
 from hobus.launch.interrupt import interrupt_at, keep_on
 from hobus.launch.output import note
 from hobus.launch.run_file import RunFile
+from hobus.launch.stop import stop
 
 
 @dataclass(frozen=True, slots=True)

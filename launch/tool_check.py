@@ -18,8 +18,8 @@ from hobus.bus.errors import ConfigError
 from hobus.bus.messages.control import Tools
 from hobus.config.schema import AdminConfig, HttpServer, McpServerConfig
 from hobus.config.secret_refs import is_secret_ref
-from hobus.launch.checkup import Finding
 from hobus.launch.errors import next_command
+from hobus.launch.finding import Finding
 from hobus.launch.given import for_tools
 from hobus.launch.home import Home
 

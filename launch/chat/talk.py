@@ -17,11 +17,11 @@ from hobus.launch.chat.run_commands import applied, command_of, needs_held, refu
 from hobus.launch.chat.said import Said, Sayings
 from hobus.launch.chat.showing import View, show_end
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.options import running
 from hobus.launch.door import ROLE, answer_of
 from hobus.launch.endpoints import Place
 from hobus.launch.home import Home
 from hobus.launch.run_file import RunFile
+from hobus.launch.running import running
 from hobus.launch.sessions.commanding import Fences, host_command, verdict_on, view_of
 from hobus.launch.sessions.following import beside, body_text, newest
 from hobus.launch.sessions.noticed import Noticed, in_chat

@@ -18,13 +18,14 @@ from hobus.launch.chat.answer_view import PlainView
 from hobus.launch.chat.outcome import RUN_WAITING, Line, exit_code_of, warnings_about
 from hobus.launch.chat.showing import View, show_end, streams_to_stdout, view_on_stdout
 from hobus.launch.client import place_of
-from hobus.launch.commands.options import running, seconds_to_wait, with_home
+from hobus.launch.commands.options import seconds_to_wait, with_home
 from hobus.launch.door import ROLE, answer_of, named_session
 from hobus.launch.endpoints import Place
 from hobus.launch.errors import CommandError, next_command
 from hobus.launch.faults import as_command_error
 from hobus.launch.home import Home
 from hobus.launch.output import is_terminal, note, say, styled
+from hobus.launch.running import running
 from hobus.launch.sessions.following import beside, follow
 from hobus.launch.sessions.noticed import Noticed, in_shell
 from hobus.launch.turns import check_text, words_of

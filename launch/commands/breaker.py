@@ -9,10 +9,11 @@ import click
 from hobus.bus.messages.gateway import Breakers, ReadBreakers
 from hobus.launch import exit_codes
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.options import running, with_home
+from hobus.launch.commands.options import with_home
 from hobus.launch.endpoints import Place
 from hobus.launch.home import Home
 from hobus.launch.output import as_json, say, table
+from hobus.launch.running import running
 
 _MEANS = {
     "closed": "called",

@@ -12,11 +12,12 @@ from hobus.launch import exit_codes
 from hobus.launch.chat.outcome import money
 from hobus.launch.chat.talk import read_budget
 from hobus.launch.client import place_of
-from hobus.launch.commands.options import running, with_home
+from hobus.launch.commands.options import with_home
 from hobus.launch.door import named_session
 from hobus.launch.endpoints import Place
 from hobus.launch.home import Home
 from hobus.launch.output import as_json, say, styled, table
+from hobus.launch.running import running
 
 _BAR_CELLS = 20
 _MODES = {

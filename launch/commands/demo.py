@@ -20,14 +20,14 @@ from hobus.bus.port import Bus
 from hobus.config.snapshot import load_snapshot
 from hobus.launch import demo_story, exit_codes, identity, run_file
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.down import stop
-from hobus.launch.commands.options import running
-from hobus.launch.commands.up import start_detached
 from hobus.launch.demo_story import Evidence, Kill, Unproved
+from hobus.launch.detached import start_detached
 from hobus.launch.endpoints import Place
 from hobus.launch.errors import CommandError, next_command, of_os_error
 from hobus.launch.home import Home, holder, home_of
 from hobus.launch.output import duration, say, styled
+from hobus.launch.running import running
+from hobus.launch.stop import stop
 from hobus.launch.tap_ring import ring_of
 from hobus.launch.throwaway import Lease, left_of, spend
 from hobus.launch.turns import process_turn

@@ -9,13 +9,13 @@ import click
 from hobus.bus.clock import SystemClock
 from hobus.bus.errors import RuntimeFault
 from hobus.launch import checkup, exit_codes, tool_check
-from hobus.launch.checkup import Finding
 from hobus.launch.client import place_of
 from hobus.launch.commands.breaker import breakers_of
 from hobus.launch.commands.options import with_home
 from hobus.launch.commands.ps import actor_row, peers_of
 from hobus.launch.commands.tools import tools_of
 from hobus.launch.errors import CommandError
+from hobus.launch.finding import Finding
 from hobus.launch.home import Home
 from hobus.launch.output import as_json, say, styled
 from hobus.launch.run_file import RunFile

@@ -10,13 +10,14 @@ import click
 from hobus.bus.messages.control import PeerRow
 from hobus.bus.messages.launcher import DrainMember
 from hobus.launch import exit_codes
-from hobus.launch.commands.options import running, with_home
+from hobus.launch.commands.options import with_home
 from hobus.launch.commands.ps import peers_of
 from hobus.launch.errors import next_command
 from hobus.launch.home import Home
 from hobus.launch.operate import command, follow, known
 from hobus.launch.output import note, say
 from hobus.launch.run_file import ChildRow
+from hobus.launch.running import running
 
 
 @click.command()

@@ -11,14 +11,15 @@ from hobus.bus.messages.control import Done, RevokeKey
 from hobus.bus.messages.ids import iso
 from hobus.bus.zeromq.key_book import revoke, workers_in
 from hobus.launch import exit_codes, run_file
+from hobus.launch.addresses import bound_address
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.options import running, with_home
+from hobus.launch.commands.options import with_home
 from hobus.launch.endpoints import Place
 from hobus.launch.errors import CommandError, next_command
 from hobus.launch.home import Home
 from hobus.launch.http import keys as http_keys
-from hobus.launch.listen import bound_address
 from hobus.launch.output import as_json, say, table
+from hobus.launch.running import running
 
 
 @click.group()

@@ -13,9 +13,8 @@ from hobus.launch.commands.filter_argument import duration_given
 from hobus.launch.commands.options import with_home
 from hobus.launch.errors import CommandError, next_command
 from hobus.launch.home import Home
-from hobus.launch.last_lines import clock_time
 from hobus.launch.log_files import LogFiles
-from hobus.launch.log_lines import LogLine, as_json, of_actor, of_turn, shown
+from hobus.launch.log_lines import LogLine, as_json, clock_time, of_actor, of_turn, shown
 from hobus.launch.output import note, say, styled
 
 _LOOK_INTERVAL_S = 0.1

@@ -16,11 +16,12 @@ from hobus.bus.messages.base import Message
 from hobus.bus.messages.ids import iso
 from hobus.launch import exit_codes
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.options import running, with_home
+from hobus.launch.commands.options import with_home
 from hobus.launch.endpoints import Place
 from hobus.launch.errors import CommandError, next_command, next_here
 from hobus.launch.home import Home
 from hobus.launch.output import as_json, say, table
+from hobus.launch.running import running
 
 R = TypeVar("R", bound=Message)
 

@@ -13,14 +13,15 @@ from hobus.bus.messages.base import Record
 from hobus.bus.messages.control import PeerRow, Peers
 from hobus.bus.paging import read_peers
 from hobus.launch import exit_codes
+from hobus.launch.addresses import http_address
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.options import running, with_home
+from hobus.launch.commands.options import with_home
 from hobus.launch.errors import CommandError
 from hobus.launch.home import Home
-from hobus.launch.listen import http_address
 from hobus.launch.operate import show_tail
 from hobus.launch.output import as_json, duration, note, say, size, table
 from hobus.launch.run_file import ChildRow, RunFile
+from hobus.launch.running import running
 
 _WORSE = {"ready": ("degraded", "draining", "lost"), "degraded": ("draining", "lost")}
 """For each word of the launcher the broker's words that are worse: those are what counts for a request."""

@@ -13,11 +13,12 @@ from hobus.bus.messages.base import Message, named
 from hobus.bus.messages.control import Done
 from hobus.launch import exit_codes
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.options import running, seconds_to_wait, with_home
+from hobus.launch.commands.options import seconds_to_wait, with_home
 from hobus.launch.endpoints import Place
 from hobus.launch.errors import CommandError
 from hobus.launch.home import Home
 from hobus.launch.output import as_json, say
+from hobus.launch.running import running
 
 
 @click.command()

@@ -6,11 +6,12 @@ import click
 
 from hobus.bus.messages.launcher import Scale
 from hobus.launch import exit_codes
-from hobus.launch.commands.options import running, with_home
+from hobus.launch.commands.options import with_home
 from hobus.launch.home import Home
 from hobus.launch.operate import command, follow
 from hobus.launch.output import say
 from hobus.launch.run_file import ChildRow
+from hobus.launch.running import running
 from hobus.launch.scale import parse_scale
 
 

@@ -25,13 +25,14 @@ from hobus.bus.messages.session import (
 from hobus.launch import exit_codes
 from hobus.launch.chat.outcome import exit_code_of, warnings_about
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.options import running, seconds_to_wait, with_home
+from hobus.launch.commands.options import seconds_to_wait, with_home
 from hobus.launch.door import ROLE, answer_of, named_session
 from hobus.launch.endpoints import Place
 from hobus.launch.errors import CommandError, next_here
 from hobus.launch.home import Home
 from hobus.launch.output import as_json as json_text
 from hobus.launch.output import note, say, styled
+from hobus.launch.running import running
 from hobus.launch.sessions.commanding import Fences, drawn_id, host_command, verdict_on
 from hobus.launch.sessions.journal import FromLedger, end_of
 from hobus.launch.sessions.named import no_such, run_number

@@ -13,12 +13,13 @@ from hobus.bus.clock import SystemClock
 from hobus.launch import exit_codes
 from hobus.launch.client import place_of
 from hobus.launch.commands.filter_argument import duration_given, filter_given
-from hobus.launch.commands.options import cluster_gone, running, with_home
+from hobus.launch.commands.options import with_home
 from hobus.launch.errors import CommandError, of_os_error
 from hobus.launch.filters.tap_fields import EXAMPLE, FIELDS, tap_filter
 from hobus.launch.filters.turns import ambiguous
 from hobus.launch.home import Home
 from hobus.launch.output import note, styled
+from hobus.launch.running import cluster_gone, running
 from hobus.launch.tapping.capture import CaptureDamaged, CaptureReader, CaptureWriter
 from hobus.launch.tapping.choice import Chooser
 from hobus.launch.tapping.live import Live, Watched

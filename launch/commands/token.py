@@ -15,14 +15,15 @@ from hobus.bus.settings import BusSettings
 from hobus.bus.zeromq import curve
 from hobus.bus.zeromq.key_book import tokens_in, uses_in
 from hobus.launch import exit_codes
+from hobus.launch.addresses import is_every_host, parts_of
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.options import running, with_home
+from hobus.launch.commands.options import with_home
 from hobus.launch.endpoints import Place
 from hobus.launch.errors import CommandError, next_command, of_os_error
 from hobus.launch.home import Home
 from hobus.launch.http import keys as http_keys
-from hobus.launch.listen import is_every_host, parts_of
 from hobus.launch.output import as_json, duration, note, say, table
+from hobus.launch.running import running
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 

@@ -10,10 +10,11 @@ from hobus.bus.messages.control import Tools
 from hobus.bus.paging import read_tools
 from hobus.launch import exit_codes
 from hobus.launch.client import connected, place_of
-from hobus.launch.commands.options import running, with_home
+from hobus.launch.commands.options import with_home
 from hobus.launch.endpoints import Place
 from hobus.launch.home import Home
 from hobus.launch.output import as_json, cell, note, say, table
+from hobus.launch.running import running
 from hobus.launch.tool_rows import SourceLine, ToolLine, source_lines, tool_lines
 
 _WORKERS_SHOWN = 8

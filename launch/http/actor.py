@@ -11,6 +11,7 @@ import structlog
 
 from hobus.bus.dispatch import Actor
 from hobus.bus.port import Bus
+from hobus.launch.addresses import parts_of
 from hobus.launch.endpoints import Place
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
@@ -20,7 +21,6 @@ from hobus.launch.http.key_records import keep_recorded
 from hobus.launch.http.keys import KeyBook, Ownership, owner_secret
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.server import HttpServer, bind, make_server
-from hobus.launch.listen import parts_of
 
 _log = structlog.get_logger("http")
 

@@ -19,9 +19,9 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hobus.config.schema import HttpConfig
+from hobus.launch.addresses import parts_of
 from hobus.launch.home import Home
 from hobus.launch.http.problems import Problem, as_bytes, head_too_large
-from hobus.launch.listen import parts_of
 
 _TOO_MANY = Problem(
     503, "too_many_connections", "this door has as many connections as it may (http.connections_max)",

@@ -13,7 +13,7 @@ from hobus.config.schema import AnyProvider, TokenizerConfig
 from hobus.config.snapshot import Snapshot
 from hobus.gateway_service.providers.http.provider import HttpProvider
 from hobus.gateway_service.tokenizer import Tokenizer
-from hobus.launch.checkup import Finding
+from hobus.launch.finding import Finding
 from hobus.launch.roles.gateway import provider
 
 _UNKNOWN_HERE = frozenset({400, 404, 405, 501})

@@ -13,10 +13,10 @@ from hobus.bus.messages.session import Command, CommandVerdict, HostCommand, Rea
 from hobus.bus.port import Bus
 from hobus.launch import exit_codes
 from hobus.launch.client import connected
-from hobus.launch.commands.options import cluster_gone
 from hobus.launch.endpoints import Place
 from hobus.launch.errors import CommandError, next_here
 from hobus.launch.faults import UNREACHABLE_CODES
+from hobus.launch.running import cluster_gone
 from hobus.launch.sessions.named import no_such
 
 R = TypeVar("R", bound=Message)

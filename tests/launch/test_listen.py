@@ -7,9 +7,10 @@ import socket
 import pytest
 
 from hobus.config.snapshot import Snapshot
+from hobus.launch.addresses import bound_address, is_every_host, parts_of
 from hobus.launch.errors import CommandError
 from hobus.launch.home import home_of
-from hobus.launch.listen import bound_address, check_listen, is_every_host, parts_of
+from hobus.launch.listen import check_listen
 from hobus.launch.plan import make_plan
 from tests.shipped import shipped_snapshot
 

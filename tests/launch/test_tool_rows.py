@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hobus.bus.messages.control import SourceRow, ToolRow, Tools
 from hobus.config.schema import StdioServer
-from hobus.launch.checkup import Finding
+from hobus.launch.finding import Finding
 from hobus.launch.home import home_of
 from hobus.launch.tool_check import running
 from hobus.launch.tool_rows import source_lines, tool_lines

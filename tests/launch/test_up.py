@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hobus.launch import exit_codes
-from hobus.launch.commands.up import died_while_starting
+from hobus.launch.detached import died_while_starting
 from hobus.launch.home import Home
 
 

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from hobus import Client, HttpError
+from hobus.launch.addresses import http_address, parts_of
 from hobus.launch.http.turns import input_of
-from hobus.launch.listen import http_address, parts_of
 from tests.process.cluster import Cluster, cluster_in, eventually, write_config
 
 pytestmark = pytest.mark.process

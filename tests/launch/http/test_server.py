@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 import structlog
 
+from hobus.launch.addresses import parts_of
 from hobus.launch.home import home_of
 from hobus.launch.http.app import make_app
 from hobus.launch.http.context import Door
@@ -16,7 +17,6 @@ from hobus.launch.http.guard import Guard, names_of
 from hobus.launch.http.keys import Ownership
 from hobus.launch.http.metrics import Metrics
 from hobus.launch.http.server import bind, make_server
-from hobus.launch.listen import parts_of
 from tests.shipped import shipped_snapshot
 
 SNAPSHOT = shipped_snapshot()
